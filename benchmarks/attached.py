@@ -33,7 +33,7 @@ from torch.utils.data import dataloader
 from scaling_study.common import private
 from scaling_study.launch.launchers.launcher import bind_command
 from scaling_study.member import channel, loaders, ranked
-from scaling_study.member.member import Member
+from scaling_study.member.member import Member, Options
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
@@ -72,9 +72,9 @@ def attached_member(folder: Path, ranks: int) -> Member:
         os.open(channel.gate(folder, 0, rank), os.O_RDWR)
     words = channel.open_words(folder)
     if ranks == 1:
-        member = Member(folder, 0, "exec")
+        member = Member(folder, 0, Options())
     else:
-        member = ranked.member(folder, 0, "exec", "optimizer", (), ranks=ranks)
+        member = ranked.member(folder, 0, Options(ranks=ranks))
     words[channel.ORDER] = channel.RUN
     return member
 

@@ -28,7 +28,7 @@ from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
 from scaling_study.records import codec
-from scaling_study.runner import cohort, environment, resolve, windows
+from scaling_study.runner import cohort, environment, member_processes, resolve, windows
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests/workloads/plain_loop.py"
@@ -42,7 +42,7 @@ MADE_STEPS = 100
 MADE_STEP_NS = 10_000_000
 
 
-def start(count: int, folder: Path, host: cohort.Host) -> cohort.Cohort:
+def start(count: int, folder: Path, host: member_processes.Host) -> cohort.Cohort:
     """Start that many members of the tiny workload, forked from one process."""
     env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
     launch = Launch(folder, sys.executable, env, step="optimizer", launcher="fork")
@@ -93,7 +93,7 @@ def made_steps_cost(one: cohort.Cohort) -> float:
     return time.process_time() - began_s
 
 
-def measure(count: int, taken: int, host: cohort.Host) -> dict[str, Any]:
+def measure(count: int, taken: int, host: member_processes.Host) -> dict[str, Any]:
     """Return the costs of a cohort of so many members: medians over its windows."""
     with private.folder() as folder, private.part(folder, "cohort") as own:
         began_s = time.perf_counter()

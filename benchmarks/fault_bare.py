@@ -26,14 +26,6 @@ SETTLE_S = 0.5
 """Left out at the beginning: not all processes train yet, and caches are cold."""
 
 
-def make_plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a case's plan and the launch that is measured."""
-    plan = make_plan(load_config(case.config(folder)))
-    content = plan.to_dict()
-    launch = next(one for one in content["launches"] if one["id"] == plan.baseline)
-    return content, launch
-
-
 @functools.cache  # many faults are compared with the same clean script
 def step_s(case: Case, n: int) -> tuple[float, float]:
     """Run n processes of a case at once; return the wall and the CPU time (s) of a step.
@@ -43,10 +35,9 @@ def step_s(case: Case, n: int) -> tuple[float, float]:
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plan, launch = make_plan_of(case, folder)
-        resolved = resolve.resolve(
-            plan, launch["axes"], probe.read_machine().to_dict(), folder, [n]
-        )
+        plan = make_plan(load_config(case.config(folder)))
+        axes = plan.by_id[plan.baseline].axes
+        resolved = resolve.resolve(plan, axes, probe.read_machine().to_dict(), folder, [n])
         env = dict(resolved.launch.env)
         timed = [sys.executable, str(FOLDER / "timed.py"), "--seconds", str(SECONDS), "--"]
         commands = [

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from fault_cases import Case
 from fault_list import FAULTS, FOLDER, ROOT
 
+from scaling_study.analysis.experiment_runs import read_run
 from scaling_study.common import storage
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.diagnosis import verdict
+from scaling_study.diagnosis import cause_file
 from scaling_study.experiments import microbenchmarks
 from scaling_study.host import probe
 from scaling_study.runner import measure
@@ -37,26 +38,15 @@ PARTS = ("scaling_loss", "single_process_loss")
 Entry = dict[str, Any]
 
 
-def plan_of(case: Case, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a case's plan, and the launch that is explained."""
-    return plan_of_config(case.config(folder))
-
-
-def plan_of_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the plan of a study's config, and its baseline."""
-    plan = make_plan(load_config(config))
-    content = plan.to_dict()
-    return content, next(one for one in content["launches"] if one["id"] == plan.baseline)
-
-
 def command(case: Case, folder: Path) -> list[str]:
     """Return the command that does a case's experiments, under its fault."""
-    plan, launch = plan_of(case, folder)
+    plan = make_plan(load_config(case.config(folder)))
+    job = measure.job_text(measure.job_sections(plan, "why"), plan.by_id[plan.baseline])
     return [
         *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
         *supervised(),
         *(sys.executable, "-m", "scaling_study", "why"),
-        *("--job", measure.job_text(plan, launch, "", "why"), "--target", launch["id"]),
+        *("--job", job, "--target", plan.baseline),
         *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
     ]
@@ -123,9 +113,9 @@ def machine() -> str:
 def diagnose(case: Case, results: Path) -> Entry:
     """Ask the verdict about the records of a case."""
     own = results / "microbenchmarks.json"
-    known = storage.read_json(own) if own.exists() else None
+    known = microbenchmarks.read(own) if own.exists() else None
     try:
-        found = verdict.diagnose([results / case.name / "0.jsonl"], known, None)
+        found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
     except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
         return {**asdict(case), "status": "failed", "reason": f"the verdict: {error!r}"}
     storage.write_json(results / case.name / "verdict.json", found)
@@ -135,7 +125,7 @@ def diagnose(case: Case, results: Path) -> Entry:
 @functools.cache
 def rules() -> str:
     """Return the digest of the code that gives verdicts."""
-    files = sorted(Path(verdict.__file__).parent.rglob("*.py"))
+    files = sorted(Path(cause_file.__file__).parent.rglob("*.py"))
     return measure.digest([file.read_text(encoding="utf-8") for file in files])
 
 
@@ -179,7 +169,7 @@ def measure_microbenchmarks(results: Path) -> None:
         RuntimeError: that failed.
     """
     path = results / "microbenchmarks.json"
-    if path.exists() and microbenchmarks.quiet(storage.read_json(path)):
+    if path.exists() and microbenchmarks.quiet(microbenchmarks.read(path)):
         return
     results.mkdir(parents=True, exist_ok=True)
     failure = run(

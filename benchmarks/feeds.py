@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from fault_cases import Case as Injected
 from fault_list import FAULTS, NOTHING, ROOT
-from fault_runs import plan_of_config
 
-from scaling_study.analysis.loader_windows import read_run
+from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.config.config import load_config
 from scaling_study.config.efforts import LOADER_EFFORTS
+from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_experiment as measured
 from scaling_study.runner import job_process, measure
@@ -106,8 +107,8 @@ def run(case: str, kept: Path) -> Json:
     folder = Path(tempfile.mkdtemp(prefix="feeds-"))
     began = time.monotonic()
     try:
-        plan, launch = plan_of_config(config(case, folder))
-        job = measure.read_job(measure.job_text(plan, launch, "", "data_loader"), 0)
+        plan = make_plan(load_config(config(case, folder)))
+        job = measure.Job(plan, plan.by_id[plan.baseline], 0)
         path = folder / "0.jsonl"
         with job_process.prepared(f"data_loader ({case})", folder / "log", None):
             measured.LoaderExperiment(job, path, folder / "builds").run(1)
@@ -121,8 +122,8 @@ def run(case: str, kept: Path) -> Json:
 
 def tell(case: str, kept: Path) -> Json:
     """Return the ledger's entry of a case, from its records."""
-    found = data_loader([read_run(kept)])
-    names = ("status", "reason", "parts", "variants", "ways", "left_out", "loaders", "fetching")
+    found = data_loader([read_loader_run(kept)])
+    names = ("status", "reason", "parts", "variants", "ways", "left_out", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
     return {"case": case, **chosen}
 

@@ -28,11 +28,11 @@ from scaling_study.runner import measure
 
 def job(replicate: int, **settings: object) -> measure.Job:
     """Return a job of the quick study's default launch, at its largest count alone."""
-    plan = make_plan(load_config(read_config(ROOT / "config/quick.yaml"))).to_dict()
-    plan["measure"] |= settings
-    plan["processes"] = [max(plan["processes"])]
-    launch = next(launch for launch in plan["launches"] if launch["id"] == plan["default"])
-    return measure.read_job(measure.job_text(plan, launch), replicate)
+    config: Any = read_config(ROOT / "config/quick.yaml")
+    config["measure"] = {**config.get("measure", {}), **settings}
+    config["processes"] = [max(config["processes"])]
+    plan = make_plan(load_config(config))
+    return measure.Job(plan, plan.by_id[plan.default], replicate)
 
 
 def per_second(window: dict[str, Any]) -> list[float]:

@@ -44,10 +44,10 @@ wait
 
 def job(replicate: int, **settings: object) -> measure.Job:
     """Return a job of the full-size baseline, with some settings of its own."""
-    plan = make_plan(load_config(read_config(CONFIG))).to_dict()
-    plan["measure"] |= TIMING | settings
-    launch = next(launch for launch in plan["launches"] if launch["id"] == plan["baseline"])
-    return measure.read_job(measure.job_text(plan, launch), replicate)
+    config: Any = read_config(CONFIG)
+    config["measure"] = {**config.get("measure", {}), **TIMING, **settings}
+    plan = make_plan(load_config(config))
+    return measure.Job(plan, plan.by_id[plan.baseline], replicate)
 
 
 def run(one: measure.Job, folder: Path) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def cohort_figures(folder: Path) -> dict[str, Any]:
     skews = sorted(record["start_skew_s"] for record in windows if record["n"] <= cpus)
     # A third of the windows, every n alike, is enough to know what a launch for each costs.
     sample = windows[: len(records[0]["process_counts"]) * 2]
-    loop_s = shell_loop_s(sample, one.plan["measure"]["warmup_steps"])
+    loop_s = shell_loop_s(sample, one.plan.measure.warmup_steps)
     per_minute = {"cohort": 60 * len(windows) / end["wall_s"], "loop": 60 * len(sample) / loop_s}
     return {
         "windows": len(windows),

@@ -33,7 +33,7 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
     """Measure one window; return its steps/s, and those that the program counted in this window."""
     opened_ns: list[int] = []
 
-    def noted(*args: Any) -> counter_snapshots.Edge:
+    def noted(*args: Any) -> counter_snapshots.CounterSnapshot:
         edge = read(*args)
         opened_ns.append(edge.wall_ns)
         return edge
@@ -52,9 +52,8 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
             "launches": {"baseline": {"intra_op": 1}},
             "measure": {"windows": 1, "shortest_s": 2.0, "longest_s": 4.0},
         }
-        plan = make_plan(load_config(mapping)).to_dict()
-        launch = next(one for one in plan["launches"] if one["id"] == plan["baseline"])
-        job = measure.read_job(measure.job_text(plan, launch), replicate)
+        plan = make_plan(load_config(mapping))
+        job = measure.Job(plan, plan.by_id[plan.baseline], replicate)
         path = Path(folder, "measure/it/0.jsonl")
         path.parent.mkdir(parents=True)
         measure.Measurement(job, path, Path(folder, "builds")).run()

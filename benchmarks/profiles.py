@@ -36,12 +36,11 @@ def profile(folder: Path, **settings: object) -> tuple[list[dict[str, Any]], flo
     """Profile the baseline; return its points and the seconds that took."""
     mapping: Any = read_config(ROOT / "config/quick.yaml")
     mapping["profile"] = settings
-    plan = make_plan(load_config(mapping)).to_dict()
-    launch = next(launch for launch in plan["launches"] if launch["id"] == plan["baseline"])
-    job = measure.read_job(measure.job_text(plan, launch, "", "profile"), 0)
+    plan = make_plan(load_config(mapping))
+    job = measure.Job(plan, plan.by_id[plan.baseline], 0)
     output = folder / str(time.monotonic_ns())
     began = time.perf_counter()
-    profile_launch.profile_launch(job, launch["id"], output, folder)
+    profile_launch.profile_launch(job, plan.baseline, output, folder)
     took_s = time.perf_counter() - began
     content = json.loads((output / "profile.json").read_text())
     if content["status"] != "complete":

@@ -32,6 +32,8 @@ from truth_list import ROOT
 
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json
+from scaling_study.config.launches import launch_id
+from scaling_study.config.plan import Plan, read_plan
 from scaling_study.host import probe
 from scaling_study.runner import supervisor
 from scaling_study.search import rounds
@@ -104,7 +106,7 @@ class Measured(NamedTuple):
         machine: machine.json.
     """
 
-    plan: Mapping[str, Any]
+    plan: Plan
     starts: Sequence[Start]
     machine: Mapping[str, Any]
 
@@ -116,7 +118,7 @@ class Measured(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """Text of each launch by its id."""
-        return {launch["id"]: launch["label"] for launch in self.plan["launches"]}
+        return {launch.id: launch.label for launch in self.plan.launches}
 
 
 def study_name(workload: str, how: str) -> str:
@@ -148,7 +150,7 @@ def read(folder: Path) -> Measured:
         folder: results/<study>.
     """
     raced = folder / "searched.json"
-    plan = read_json(raced if raced.exists() else folder / "plan.json")
+    plan = read_plan(raced if raced.exists() else folder / "plan.json")
     collected, machine = collect(folder, plan), read_json(folder / "machine.json")
     cohorts = collected.cohorts.cohorts
     return Measured(plan, rounds.starts(cohorts, collected.replicates, plan), machine)
@@ -163,7 +165,7 @@ class Replay:
         plan: plan.json of that race, without what it has put together.
     """
 
-    def __init__(self, grid: Measured, raced: Measured, plan: Mapping[str, Any]) -> None:
+    def __init__(self, grid: Measured, raced: Measured, plan: Plan) -> None:
         self._grid, self._plan = grid, plan
         # A batch of one study is none of the other's.
         others = [replace(one, batch=-1 - one.batch) for one in raced.starts]
@@ -176,12 +178,12 @@ class Replay:
 
     def race(self, seed: int) -> Result:
         """Race to the end, with an order of starts that the seed draws."""
-        plan, rng = {**self._plan, "seed": seed}, np.random.default_rng(seed)
+        plan = self._plan.model_copy(update={"seed": seed})
+        rng = np.random.default_rng(seed)
         topology = probe.usable_topology(self._grid.machine)
         field = rounds.competing(plan, topology, self._grid.machine["quota_cpus"])
-        axes = {one["id"]: one["axes"] for one in plan["launches"]}
-        base, defaults = axes[plan["baseline"]], axes[plan["default"]]
-        names = {launch["id"]: launch["id"] for launch in self._grid.plan["launches"]}
+        base, defaults = plan.by_id[plan.baseline].axes, plan.by_id[plan.default].axes
+        names = {launch.id: launch.id for launch in self._grid.plan.launches}
         order: dict[str, list[Start]] = {}
         for one in self._grid.starts:
             order.setdefault(one.launch, []).append(one)
@@ -196,7 +198,7 @@ class Replay:
                 break
             for new in found.combined:
                 changed = rounds.changed(base, new.changes)
-                names[new.launch] = rounds.combination(changed, defaults)["id"]
+                names[new.launch] = launch_id(changed, defaults)
             field = replace(field, others=(*field.others, *found.combined))
             for batch in found.batches:
                 starts += [
@@ -225,10 +227,10 @@ def _again(task: Task, batch: int, measured: list[Start]) -> Start:
 
 def real(raced: Measured, replay: Replay) -> Result:
     """Return what a real race has come to."""
-    choice = raced.plan["searched"]["choice"]
+    choice = raced.plan.searched.choice if raced.plan.searched else None
     if choice is None:
         raise RuntimeError("nothing was measured")
-    launch, n = choice["launch"], choice["n"]
+    launch, n = choice.launch, choice.n
     return Result(raced.labels[launch], n, replay.regret(launch, n), raced.spent_s)
 
 

@@ -10,14 +10,13 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines, Recommendation, Recommended, Reference
 from scaling_study.records.confirmation import DECODER
-from scaling_study.runner.measure import job_text
+from scaling_study.runner.measure import job_sections, job_text
 from scaling_study.runner.supervisor import supervised
 
 
 def point(plan, launch, n):
     """A point of a recommendation."""
-    label = next(one["label"] for one in plan["launches"] if one["id"] == launch)
-    return {"launch": launch, "label": label, "n": n, "steps_per_s": 100.0,
+    return {"launch": launch, "label": plan.by_id[launch].label, "n": n, "steps_per_s": 100.0,
             "models_per_hour": 1000.0, "non_step_share": 0.0}  # fmt: skip
 
 
@@ -26,26 +25,26 @@ def recommendation(plan, n=1, default_n=1, machine=None):
     return Recommendation(
         machine=machine or probe.read_machine().to_dict()["hash"],
         status="ok",
-        recommended=Recommended(**point(plan, plan["baseline"], n)),
-        default=Reference(**point(plan, plan["default"], default_n)) if default_n else None,
+        recommended=Recommended(**point(plan, plan.baseline, n)),
+        default=Reference(**point(plan, plan.default, default_n)) if default_n else None,
     )
 
 
 def planned(script, seconds, *, args=(), **sections):
     mapping = config(script, args=args, **sections) | {"confirm": {"seconds": seconds}}
-    return make_plan(load_config(mapping)).to_dict()
+    return make_plan(load_config(mapping))
 
 
 def command(plan, found, folder):
     """The job that confirms, below its supervisor."""
-    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "plan.json").write_text(json.dumps(plan.to_dict()))
     (folder / "analysis").mkdir(exist_ok=True)
     codec.write_file(folder / "analysis/recommendation.json", Machines((found,)))
-    default = next(one for one in plan["launches"] if one["id"] == plan["default"])
+    job = job_text(job_sections(plan, "confirm"), plan.by_id[plan.default])
     return [
         *supervised(),
         *(*STAGE, "confirm"),
-        *("--job", job_text(plan, default, "", "confirm")),
+        *("--job", job),
         *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
         *("--log", str(folder / "log"), "--output", str(folder / "rounds.jsonl")),
     ]

@@ -62,11 +62,14 @@ def machines(folder):
 
 def imported(folder):
     """Saved tables of torch's profiler."""
-    sys.path.insert(0, str(Path(__file__).parent / "report"))
-    import test_imported_report
+    saved = Path(__file__).parent / "data/profiler"
+    texts = {n: (saved / f"tsmixerx-{n}.txt").read_text(encoding="utf-8") for n in (4, 32, 64)}
+    return rendering.make_imported(folder, texts)
 
-    texts = {n: test_imported_report.reference(n) for n in (4, 32, 64)}
-    return test_imported_report.make_study(folder, texts)
+
+def recorded(folder):
+    """A real study, recorded once: only its length is looked at."""
+    return rendering.render(rendering.remake_recorded(folder)[1], "searched.json")
 
 
 def _estimate(value, spread=0.02):

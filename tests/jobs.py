@@ -11,7 +11,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.records import codec
 from scaling_study.records.profile import Profiled
-from scaling_study.runner.measure import job_text
+from scaling_study.runner.measure import job_sections, job_text
 from scaling_study.runner.supervisor import supervised
 
 ROOT = Path(__file__).parent.parent
@@ -40,22 +40,14 @@ def config(script, *, args=(), processes=(1, 2), launch=None, step="optimizer", 
     }
 
 
-def baseline_job(mapping):
+def baseline_job(mapping, *sections):
+    """The baseline as a job gets it."""
     plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    return job_text(data, next(one for one in data["launches"] if one["id"] == plan.baseline))
+    return job_text(job_sections(plan, *sections), plan.by_id[plan.baseline])
 
 
 STAGE = [sys.executable, "-m", "scaling_study"]
 """The command of a study's stages."""
-
-
-def profile_text(mapping):
-    """The baseline as a profiling job gets it."""
-    plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
-    return job_text(data, launch, "", "profile")
 
 
 def kept(stage, folder, *options):
@@ -70,16 +62,15 @@ def kept(stage, folder, *options):
 
 def profile_command(mapping, folder):
     """The job that profiles the baseline."""
-    options = ("--job", profile_text(mapping), "--target", "it", "--output", str(folder / "out"))
+    job = baseline_job(mapping, "profile")
+    options = ("--job", job, "--target", "it", "--output", str(folder / "out"))
     return kept("profile", folder, *options)
 
 
 def why_command(mapping, folder):
     """The job that experiments on the baseline."""
-    plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    launch = next(one for one in data["launches"] if one["id"] == plan.baseline)
-    options = ("--job", job_text(data, launch, "", "why"), "--target", launch["id"])
+    target = make_plan(load_config(mapping)).baseline
+    options = ("--job", baseline_job(mapping, "why"), "--target", target)
     return kept("why", folder, *options, "--replicate", "0", "--output", str(folder / "0.jsonl"))
 
 

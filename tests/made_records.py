@@ -1,10 +1,16 @@
 """Records as they usually are, for tests that change a field or two."""
 
+import sys
+
 from msgspec import json, structs
 
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
+from scaling_study.config.workload import Workload
 from scaling_study.records import codec
 from scaling_study.records.cohorts import CohortSummary, Reported
-from scaling_study.records.window import Member, Taken, Window, WindowMachine
+from scaling_study.records.readback import Readback
+from scaling_study.records.window import Member, Slot, Taken, Window, WindowMachine
 
 MACHINE = WindowMachine(
     foreign_cpu_s=0.0, sleeping_cpu_s=0.0, steal_s=0.0, throttled_s=None, psi_cpu_some_s=0.0,
@@ -68,3 +74,49 @@ def summary(**changed):
         "axes": {}, "slots": (), "requested_env": {}, "windows_valid": 0, "steps": 0,
     }  # fmt: skip
     return CohortSummary(**usual | changed)
+
+
+TORCH = "/env/lib/python3.11/site-packages/torch/lib"
+READBACK = Readback(
+    slot=0, launcher="exec", once=False, counted={"how": "optimizer", "optimizers": []}, pid=100,
+    cpus=[0, 1], thread_cpus=None, policy="default", pages_by_node={"0": 50_000}, os_threads=4,
+    intra_op=2, inter_op=2, openmp=[f"{TORCH}/libgomp-98b21ff3.so.1"],
+    parallel=f"{TORCH}/libgomp-98b21ff3.so.1", sgemm=f"{TORCH}/libtorch_cpu.so", sgemm_kernel=None,
+    sgemm_gflops=100.0, intel_path=f"{TORCH}/libtorch_cpu.so",
+    allocator="/usr/lib/x86_64-linux-gnu/libc.so.6", jemalloc_decay_ms=None, huge_page_bytes=0,
+    isa="AVX512", default_dtype="torch.float32", spin_s=0.015, changes={}, impossible={},
+    cached={}, compiled={}, torch="2.13.0+cpu", python=sys.executable, env={"PATH": "/bin"},
+    switches={}, loaders=[], start_s=2.0, warm_up_compile_s=0.0,
+)  # fmt: skip
+
+
+def readback(**changed):
+    """What a member reports that nothing was asked of."""
+    return structs.replace(READBACK, **changed)
+
+
+UNBOUND = Slot(slot=0, cpus=None, policy="default", oversubscribed=False)
+
+
+def slot(**changed):
+    """A slot that is not bound, but for some fields."""
+    return structs.replace(UNBOUND, **changed)
+
+
+def made_plan(*launches, **fields):
+    """A plan of launches, given by their axes; the first one is the default and the baseline.
+
+    Args:
+        launches: axes of each, which has its place for its id.
+        fields: of the plan; `workload` without a script has one.
+    """
+    made = tuple(Launch(str(at), f"launch {at}", "grid", axes) for at, axes in enumerate(launches))
+    workload = {"script": "train.py", **fields.pop("workload", {})}
+    if "pool" not in workload:
+        workload.setdefault("args", [f"{{{name}}}" for name in workload.get("parameters", ())])
+    usual = {
+        "study": "s", "description": "", "seed": 1, "objective": "models_per_hour",
+        "default": "0", "baseline": "0", "repeat": "none", "launches": made, "dropped": (),
+        "processes": (1, 2), "replicates": 1, "workload": Workload.model_validate(workload),
+    }  # fmt: skip
+    return Plan(**{**usual, **fields})

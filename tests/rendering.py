@@ -1,19 +1,26 @@
 """Made-up studies, collected and analysed in this process, ready to be rendered."""
 
+import contextlib
 import pickle
+import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import synthetic
-from scaling_study.analysis import analyse
+from configs import ROOT
+from scaling_study import stages
+from scaling_study.analysis import analyse, imported, imported_causes
 from scaling_study.analysis.collect import collect
 from scaling_study.common.storage import read_json, write_json, write_table
-from scaling_study.records.analysis import Machines
+from scaling_study.config.plan import read_plan
+from scaling_study.records.analysis import Machines, SavedTables
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.columns import BETWEEN, POINTS, REPLICATES, WINDOWS
+from scaling_study.records.columns import BETWEEN, OPERATORS, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import figures
+from scaling_study.report.imported import render_imported
 from scaling_study.report.render import render_study
 
 draw_scaling = figures.scaling
@@ -41,6 +48,7 @@ def make_study(
     plan = synthetic.write_study(folder, **options)
     change(plan)
     write_json(folder / "plan.json", plan)
+    plan = synthetic.typed(plan)
     collected = collect(folder, plan)
     for table, frame in (
         (WINDOWS, collected.windows),
@@ -57,12 +65,27 @@ def make_study(
     return folder
 
 
-def render(folder: Path) -> Path:
+def render(folder: Path, plan: str = "plan.json") -> Path:
     """Render a study; return its report."""
     path = folder / "report.html"
     with mock.patch.object(figures, "scaling", _draw_once):
-        render_study(folder, path, plan=folder / "plan.json", builds=folder / "builds")
+        render_study(folder, path, plan=folder / plan, builds=folder / "builds")
     return path
+
+
+def remake_recorded(base: Path) -> tuple[Path, Path]:
+    """Unpack the recorded study; return its folder, and another with tables and analyses anew."""
+    with tarfile.open(ROOT / "tests/data/recorded.tar.xz") as packed:
+        packed.extractall(base, filter="data")
+    before, now = base / "recorded", base / "now"
+    shutil.copytree(before, now)
+    for made in ("tables", "analysis"):
+        shutil.rmtree(now / made)
+    plan = read_plan(now / "searched.json")
+    stages.collect(now, plan)
+    stages.analyse(now, plan)
+    stages.judge(now, plan)
+    return before, now
 
 
 def machine_entry(folder: Path, name: str) -> Any:
@@ -73,3 +96,25 @@ def machine_entry(folder: Path, name: str) -> Any:
 def entry(folder: Path, name: str, kind: Any) -> Any:
     """Return the first machine's entry of an analysis file."""
     return read_file(folder / "analysis" / f"{name}.json", Machines[kind]).machines[0]
+
+
+def make_imported(folder: Path, texts: dict[int, str], description: str = "") -> Path:
+    """Import texts as the tables of so many processes; return the study's report."""
+    for n, text in texts.items():
+        (folder / f"{n}.txt").write_text(text, encoding="utf-8")
+    section = {"tables": {n: f"{n}.txt" for n in texts}}
+    with contextlib.chdir(folder):
+        mapping = {"study": "s", "description": description, "import": section}
+        study = imported.load_import(mapping)
+        tables = imported.read_tables(study)
+    operators = imported.operator_frame(tables)
+    write_table(folder / "tables", OPERATORS, operators)
+    saved = tuple(table.saved for table in tables)
+    findings = imported_causes.findings(saved, operators)
+    content = SavedTables(config=study.to_dict(), tables=saved, findings=findings)
+    write_file(folder / "analysis/tables.json", content)
+    comparisons = imported.compare_tables(tables, operators)
+    write_file(folder / "analysis/inflation.json", Machines((comparisons,)))
+    decide = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
+    render_imported(folder, folder / "report.html", decide)
+    return folder / "report.html"

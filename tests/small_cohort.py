@@ -7,11 +7,14 @@ import signal
 import sys
 import time
 
+from msgspec import convert
+
 from processes import PATIENCE_S, wait_until
 from scaling_study.host import kernel_counters
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel
+from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment
 from scaling_study.runner.members import Members
 
@@ -68,6 +71,7 @@ class SmallCohort:
             python=sys.executable,
             env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
             step=step,
+            launcher=name,
             switches=switches,
             change=change,
             loader=loader,
@@ -100,8 +104,12 @@ class SmallCohort:
         starts = [self.members.words(slot)[channel.RELEASED_NS], *(step.end_ns for step in found)]
         return [(step.end_ns - start, step) for start, step in zip(starts, found, strict=False)]
 
-    def read_back(self, slot, order=channel.READ_BACK):
+    def read_back(self, slot):
         """What a resting member reports of itself."""
+        return convert(self.report(slot), Readback)
+
+    def report(self, slot, order=channel.READ_BACK):
+        """The same as the member writes it."""
         self.members.order([slot], order)
         assert self.members.wait_resting([slot], until()) == set(), self.log(slot)
         return json.loads((self.folder / f"readback-{slot}.json").read_text())

@@ -14,21 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from made_records import readback
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.config.plan import Plan
+from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.records import codec
 
-AXES: dict[str, Any] = {
-    "build": "default",
-    "launcher": "exec",
-    "intra_op": "default",
-    "inter_op": "default",
-    "wait_policy": "default",
-    "blas": "bundled",
-    "isa": "default",
-    "allocator": "glibc",
-    "huge_pages": "default",
-    "placement": "none",
-    "membind": "none",
-}
+AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
     "replicates": 3,
     "windows": 3,
@@ -294,17 +286,17 @@ def _plan(
     steps_per_model: int | Literal["auto"] | None,
     objective: str,
 ) -> dict[str, Any]:
-    by_arm = {launch.role: launch.id for launch in launches}
-    default = by_arm.get("default")
+    by_role = {launch.role: launch.id for launch in launches}
+    default = by_role.get("default", launches[0].id)
     return {
-        "schema_version": 2,
+        "schema_version": 8,
         "study": study,
         "description": "made up",
         "seed": seed,
         "objective": objective,
         "default": default,
-        "baseline": by_arm.get("baseline", default),
-        "repeat": by_arm.get("repeat"),
+        "baseline": by_role.get("baseline", default),
+        "repeat": by_role.get("repeat", "no repeat"),
         "launches": [launch.planned() for launch in launches],
         "dropped": [],
         "processes": ns,
@@ -312,6 +304,7 @@ def _plan(
         "replicates": measure["replicates"],
         "measure": measure,
         "confirm": {"seconds": 100.0},
+        "profiled": {"recommended": "recommended"} | {one.id: one.id for one in launches},
         "workload": {
             "script": "scripts/workloads/example.py",
             "args": ["--seed", "{member}"],
@@ -322,6 +315,11 @@ def _plan(
             "inputs": [],
         },
     }
+
+
+def typed(plan: dict[str, Any]) -> Plan:
+    """Return the plan of the content of plan.json."""
+    return Plan.from_dict(plan)
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -454,27 +452,20 @@ def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
             for axis, value in head["axes"].items()
         ],
         "members": [
-            {
-                "slot": slot["slot"],
-                "pid": 1000 + slot["slot"],
-                "cpus": parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"]),
-                "policy": "default",
-                "pages_by_node": {"0": 50_000},
-                "os_threads": 4,
-                "intra_op": count,
-                "inter_op": cpus,
-                "openmp": ["libgomp.so.1"],
-                "sgemm": "libtorch_cpu.so",
-                "sgemm_kernel": None,
-                "sgemm_gflops": 108.0,
-                "allocator": str(head["axes"]["allocator"]),
-                "isa": "avx512",
-                "torch": "2.13.0+cpu",
-                "python": "3.11.7",
-                "spin_s": 0.01,
-                "env": head["requested_env"],
-                "start_s": START_S,
-            }
+            codec.plain(
+                readback(
+                    slot=slot["slot"],
+                    pid=1000 + slot["slot"],
+                    cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
+                    intra_op=count,
+                    inter_op=cpus,
+                    sgemm_gflops=108.0,
+                    allocator=str(head["axes"]["allocator"]),
+                    spin_s=0.01,
+                    env=head["requested_env"],
+                    start_s=START_S,
+                )
+            )
             for slot in head["slots"]
         ],
     }

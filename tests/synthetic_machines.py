@@ -37,7 +37,10 @@ def compared(folder, plan, *, currency="EUR", **kinds):
     write_json(folder / "plan.json", plan)
     kinds = {name: {**KIND, **kind} for name, kind in kinds.items()}
     folders = machine_results.folders(folder, list(kinds))
-    found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
+    found = {
+        name: machine_results.read_results(path, synthetic.typed(plan))
+        for name, path in folders.items()
+    }
     path = folder / "analysis/machines.json"
     write_file(path, compare.compare(found, kinds, currency))
     return read_file(path, Compared)

@@ -1,66 +1,35 @@
 """Runs of experiments made up from a known truth: a cause is injected with a known share.
 
 A `World` says where the time of a step goes for a cohort (the reference or an intervention) at a
-process count. What is written is what the experiments write; noise is multiplied onto each window.
+process count. What is made are the records of experiments; noise is multiplied onto each window.
 """
 
 import copy
 import dataclasses
-import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from msgspec import structs
 
+import made_records
+from scaling_study.analysis.experiment_runs import make_run
+from scaling_study.diagnosis import cause_file
 from scaling_study.experiments.interventions import INTERVENTIONS
+from scaling_study.records import codec, experiment
+from scaling_study.records.readback import Check, Loader
+from scaling_study.records.window import Slot
 from synthetic import AXES, machine
 
 MS = 1e-3
-TITLES = {
-    "passive": "waiting threads sleep at once",
-    "one_thread": "one thread per operator",
-    "cleared": "nothing of what the shell sets",
-    "pinned": "each member bound to its own core",
-    "spread": "members spread over caches and memory nodes",
-    "local_memory": "memory of the member's own node only",
-    "large_thresholds": "glibc keeps large blocks",
-    "jemalloc": "jemalloc",
-    "tcmalloc": "tcmalloc",
-    "cached_batches": "batches from memory instead of the loader",
-    "loader_beside": "batches from memory while the loader does all that it does",
-    "no_snapshots": "no snapshots of a StatefulDataLoader's state",
-    "kept_workers": "loader workers that live on between epochs",
-    "whole_batches": "all rows of a batch read at once",
-    "no_copies": "loader workers that send no data",
-    "quick_switches": "threads that give the interpreter to others at once",
-    "more_workers": "more loader workers",
-    "pipeline_elsewhere": "SPDL's threads in a process of their own",
-    "loader_apart": "loader workers on CPUs of their own",
-    "flush_denormals": "denormal numbers flushed to zero",
-    "openblas": "OpenBLAS",
-    "huge_pages": "huge pages asked for by malloc",
-    "one_element": "ranks that exchange one number instead of gradients",
-    "no_gc": "Python's garbage collector off",
-    "quota_bursts": "bursts that the quota leaves alone",
-}
+BY_NAME = {intervention.name: intervention for intervention in INTERVENTIONS}
 WHOSE = {intervention.name: intervention.of for intervention in INTERVENTIONS if intervention.of}
-INTERVENTION_AXES = {
-    "passive": {"wait_policy": "passive"},
-    "one_thread": {"intra_op": 1},
-    "cleared": {"shell": "none"},
-    "pinned": {"placement": "cores"},
-    "spread": {"placement": "spread"},
-    "local_memory": {"placement": "cores", "membind": "local"},
-    "large_thresholds": {"allocator": "glibc-large-thresholds"},
-    "jemalloc": {"allocator": "jemalloc"},
-    "tcmalloc": {"allocator": "tcmalloc"},
-    "openblas": {"blas": "openblas"},
-    "huge_pages": {"huge_pages": "always"},
-    "kept_workers": {"persistent_workers": "keep"},
+DERIVED = {
     "more_workers": {"loader_workers": 1},
     "loader_apart": {"intra_op": 1, "placement": "cores", "loader_cpus": "rest"},
 }
+"""Axes of interventions that depend on the reference."""
 KERNELS = ("register", "llc", "memory", "pages")
+NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
+"""Of windows, of single windows that are 30% off, and of starts."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -100,78 +69,86 @@ class Step:
         return self.user + self.system + self.runqueue + self.blocked
 
 
-@dataclasses.dataclass(slots=True)
+def seen(states, *waits, locks=()):
+    """What looks found: states, waits as system call, what it was on and how often, and locks."""
+    found = [experiment.Wait(syscall=call, on=on, count=count) for call, on, count in waits]
+    return {"states": states, "waits": found, "locks": list(locks)}
+
+
 class World:
-    """A machine and a launch without any cause; subclasses plant one.
+    """A machine and a launch without any cause; subclasses inject one.
 
     Attributes:
         n: Process count that is explained.
         cpus: CPUs of the machine.
         threads: Threads of an operator.
         interventions: What is tried.
-        loader: What is read_back of the loader; empty for none.
+        gflops: Speed of a multiply by cohort, where it is not 100.
+        axes: Of the launch, that are not the default.
+        loader: What is read back of the loader; empty for none.
+        first: The cause that is injected; empty for none.
+        steps: Where time goes, by cohort; that of the reference stands for others too.
+        looks: What looks at the training threads find.
+        seen_alone: Whether they find it with one process too.
     """
 
-    n: int = 2
-    cpus: int = 2
-    threads: int = 1
+    n = 2
+    cpus = 2
+    threads = 1
     interventions: tuple[str, ...] = (
         *("pinned", "large_thresholds", "cached_batches", "flush_denormals", "openblas"),
         *("jemalloc", "huge_pages", "no_gc"),
     )
-    gflops: dict[str, float] = dataclasses.field(default_factory=dict)
-    axes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    loader: dict[str, Any] = dataclasses.field(default_factory=dict)
-    first: str = ""
-    """The cause that is injected; empty for none."""
+    gflops = {}
+    axes = {}
+    loader = {}
+    first = ""
+    looks = seen({"R": 60, "S": 0})
+    steps = {"reference": Step()}
+    seen_alone = True
 
-    def step(self, intervention: str, n: int) -> Step:
+    def __init__(self, **changed):
+        for name, value in changed.items():
+            assert hasattr(self, name)
+            setattr(self, name, value)
+
+    def step(self, intervention, n):
         """Where time goes for a cohort at a process count."""
-        return self.crowd(Step(), n)
+        found = self.steps.get(intervention, self.steps["reference"])
+        return self.crowd(copy.copy(found), n)
 
-    def crowd(self, step: Step, n: int) -> Step:
+    def crowd(self, step, n):
         """Let members of one thread wait for each other where they outnumber the CPUs."""
         if n > self.cpus:
             step.runqueue += (n / self.cpus - 1) * (step.user + step.system)
         return step
 
-    def beside(self, kernel: str, dose: float) -> float:
+    def beside(self, kernel, dose):
         """Step over step alone, beside stressors."""
         return 1.0
 
-    def inflation(self, kernel: str) -> float:
+    def inflation(self, kernel):
         """How much slower a kernel's member gets with n of them."""
         return 1.0
 
-    def samples(self, n: int) -> dict[str, Any]:
-        """Waits and locks of the record of samples."""
-        return {"states": {"R": 60, "S": 0}, "waits": [], "locks": []}
+    def samples(self, n):
+        """What looks at a training thread found."""
+        return self.looks if n > 1 or self.seen_alone else World.looks
 
-    def machine(self) -> dict[str, Any]:
+    def machine(self):
         """machine.json."""
         return machine(cpus=self.cpus, cpus_per_l3=self.cpus, cpus_per_node=self.cpus)
 
-    def foreign(self) -> list[dict[str, Any]]:
+    def foreign(self):
         """Programs beside the study."""
         return []
 
 
-def write_run(
-    path: Path,
-    world: World,
-    rng: np.random.Generator,
-    *,
-    noise: float = 0.04,
-    outliers: float = 0.0,
-    start: float = 0.0,
-    replicate: int = 0,
-    blocks: int = 6,
-    effort: str = "quick",
-) -> Path:
-    """Write one file of experiments.
+def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0, blocks=6,
+                 effort="quick"):  # fmt: skip
+    """Make the records of one job.
 
     Args:
-        path: The file.
         world: What is true.
         rng: Of all noise.
         noise: Standard deviation of a window's log time.
@@ -181,224 +158,200 @@ def write_run(
         blocks: Blocks of windows.
         effort: As the records have it.
     """
-    records = [_head(world, replicate, effort)]
     names = ["reference", *world.interventions]
     starts = [name for name in names if name not in WHOSE]
-    records += [_readback(world, name) for name in starts]
-    luck = {name: np.exp(rng.normal(0, start, world.n)) for name in starts}
+    records = [_head(world, replicate, effort), *(_readback(world, name) for name in starts)]
+    bias = {name: np.exp(rng.normal(0, start, world.n)) for name in starts}
     for block in range(blocks):
         odd = rng.integers(2 * len(names)) if rng.random() < outliers else -1
         cells = [(name, n) for name in names for n in (1, world.n)]
         fit = world.cpus // world.threads
         cells += [("reference", fit)] if 1 < fit < world.n else []
         for at, (name, n) in enumerate(cells):
-            factor = np.exp(rng.normal(0, noise)) * luck[WHOSE.get(name, name)]
+            factor = np.exp(rng.normal(0, noise)) * bias[WHOSE.get(name, name)]
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])
+            kind = "reference" if name == "reference" else "intervention"
             step = world.step(name, n)
-            experiment = "reference" if name == "reference" else "intervention"
             records.append(
-                _window(
-                    world, step, experiment, name=name, n=n, block=block, factor=factor, first=block
-                )
+                _window(world, step, kind, name=name, n=n, block=block, factor=factor, first=block)
             )
     for block in range(blocks, blocks + 3):
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
-            factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose) * luck["reference"]
+            factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose) * bias["reference"]
             alone = world.step("reference", 1)
             window = _window(world, alone, "stressor", name=kernel, n=1, block=block, factor=factor)
-            window |= {"dose": dose, "count": max(1, world.n - 1)}
-            window["rate_share"] = None if kernel == "none" else 0.95
-            records.append(window)
+            rate = None if kernel == "none" else 0.95
+            records.append(
+                structs.replace(window, dose=dose, count=max(1, world.n - 1), rate_share=rate)
+            )
     for n in sorted({1, world.n}):
         one = world.samples(n)
+        members = [
+            experiment.SampledMember(
+                slot=slot, samples=60, states=one["states"], waits=one["waits"]
+            )
+            for slot in range(n)
+        ]
         records.append(
-            {
-                "kind": "samples",
-                "n": n,
-                "interval_s": 0.02,
-                "members": [
-                    {"slot": slot, "samples": 60, "states": one["states"], "waits": one["waits"]}
-                    for slot in range(n)
-                ],
-                "locks": one["locks"],
-            }
+            experiment.Samples(n=n, interval_s=0.02, members=members, locks=one["locks"])
         )
-    records.append({"kind": "foreign", "span_s": 60.0, "processes": world.foreign()})
-    records.append(
-        {"kind": "end", "status": "complete", "reason": None, "remedy": None, "wall_s": 90.0}
-    )
+    records.append(experiment.Foreign(span_s=60.0, processes=world.foreign()))
+    records.append(experiment.End(status="complete", reason=None, remedy=None, wall_s=90.0))
+    return records
+
+
+def write_run(path, world, rng, **options):
+    """Write one file of experiments; options are those of `make_records`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_bytes(b"".join(map(codec.encode, make_records(world, rng, **options))))
     return path
 
 
-def microbenchmarks(world: World, rng: np.random.Generator, noise: float = 0.03) -> dict[str, Any]:
-    """Return microbenchmarks.json of the world's machine."""
+def judge(world, seed=3, *, replicates=1, change=list, measured=True, **options):
+    """Judge a world.
+
+    Args:
+        world: What is true.
+        seed: Of its noise.
+        replicates: Fresh starts.
+        change: Gets the records of each, and returns those that are judged.
+        measured: Whether the machine has microbenchmarks.
+        options: Of `make_records`.
+    """
+    rng = np.random.default_rng(seed)
+    runs = []
+    for replicate in range(replicates):
+        records = change(make_records(world, rng, replicate=replicate, **options))
+        runs.append(make_run(records[0], records))
+    known = microbenchmarks(world, rng) if measured else None
+    target = cause_file.judge(runs, known, None)
+    codec.encode(target)  # it has no NaN
+    return target
+
+
+def named(target, scope=None):
+    """Causes that are named, by id; of both scopes where none is given."""
+    scopes = [scope] if scope else ["scaling_loss", "single_process_loss"]
+    return {one["cause"]: one for each in scopes for one in target[each]["named"]}
+
+
+def microbenchmarks(world, rng, noise=0.03):
+    """Make microbenchmarks.json of the world's machine."""
     rows = []
     for kernel in (*KERNELS, "multiply", "wake"):
         for n in sorted({1, world.n}):
             for block in range(4):
                 slow = world.inflation(kernel) if n > 1 else 1.0
-                rate = 500 / slow * np.exp(rng.normal(0, noise))
+                rate = float(500 / slow * np.exp(rng.normal(0, noise)))
                 rows.append(
-                    {"kernel": kernel, "placement": "cores", "n": n, "block": block,
-                     "rates": [rate] * n, "valid": True, "flags": []}
+                    experiment.KernelRates(
+                        kernel=kernel, placement="cores", n=n, block=block, rates=[rate] * n,
+                        valid=True, flags=[],
+                    )
                 )  # fmt: skip
-    return {
-        "schema_version": 1,
-        "machine": world.machine()["hash"],
-        "started": "2025-01-01T00:00:00+00:00",
-        "kernels": [
-            {"kernel": kernel, "title": kernel, "bound_by": "", "bytes": None} for kernel in KERNELS
-        ],
-        "rows": rows,
-    }
+    return experiment.Microbenchmarks(
+        schema_version=1, machine=world.machine()["hash"], started="2025-01-01T00:00:00+00:00",
+        kernels=[experiment.Kernel(kernel=one, title=one, bound_by="") for one in KERNELS],
+        rows=rows,
+    )  # fmt: skip
 
 
-def _head(world: World, replicate: int, effort: str) -> dict[str, Any]:
+def _head(world, replicate, effort):
     where = world.machine()
-    return {
-        "kind": "why",
-        "schema_version": 2,
-        "study": "synthetic",
-        "target": "default-44136f",
-        "launch": "default-44136f",
-        "label": "default",
-        "role": "default",
-        "axes": AXES | world.axes,
-        "replicate": replicate,
-        "effort": effort,
-        "n": world.n,
-        "seed": 1,
-        "machine_hash": where["hash"],
-        "machine": where,
-        "measured_hash": "m",
-        "harness_hash": "h",
-        "started": "2025-01-01T00:00:00+00:00",
-        "same_as": None,
-        "slots": [
-            {"slot": slot, "cpus": None, "policy": "default", "oversubscribed": slot >= world.cpus}
+    changes = [
+        experiment.Change(
+            intervention=name,
+            title=BY_NAME[name].title,
+            axes=dict(BY_NAME[name].axes or DERIVED.get(name, {})),
+            options={**BY_NAME[name].options(), **({"of": WHOSE[name]} if name in WHOSE else {})},
+        )
+        for name in world.interventions
+    ]
+    return experiment.Why(
+        schema_version=2, study="synthetic", target="default-44136f", launch="default-44136f",
+        label="default", role="default", axes=AXES | world.axes, replicate=replicate,
+        effort=effort, n=world.n, seed=1, machine_hash=where["hash"], machine=where,
+        measured_hash="m", harness_hash="h", started="2025-01-01T00:00:00+00:00", same_as=None,
+        slots=[
+            Slot(slot=slot, cpus=None, policy="default", oversubscribed=slot >= world.cpus)
             for slot in range(world.n)
         ],
-        "interventions": [
-            {
-                "intervention": name,
-                "title": TITLES[name],
-                "axes": INTERVENTION_AXES.get(name, {}),
-                "options": ({} if name in INTERVENTION_AXES else {name: True})
-                | ({"of": WHOSE[name]} if name in WHOSE else {}),
-            }
-            for name in world.interventions
-        ],
-        "not_applicable": [
-            {
-                "intervention": "spread",
-                "title": TITLES["spread"],
-                "reason": "only one last-level cache",
-            }
-        ],
-    }
+        interventions=changes,
+        not_applicable=[BY_NAME["spread"].left_out("only one last-level cache")],
+    )  # fmt: skip
 
 
-def _readback(world: World, name: str) -> dict[str, Any]:
+def _readback(world, name):
     threads = 1 if name in {"one_thread", "pinned"} else world.threads
     spins = 10 * MS if name != "passive" else 0.1 * MS
-    member = {
-        "slot": 0,
-        "pid": 100,
-        "cpus": list(range(world.cpus)),
-        "intra_op": threads,
-        "spin_s": None if threads == 1 else spins,
-        "sgemm_gflops": world.gflops.get(name, 100.0),
-        "isa": "AVX512",
-        "huge_page_bytes": 2**30 if name == "huge_pages" else 2**22,
-        "pages_by_node": {"0": 1000},
-        "loaders": [{"kind": "Loader", "workers": 0} | world.loader] if world.loader else [],
-    }
-    return {
-        "kind": "readback",
-        "cohort": name,
-        "checks": [{"axis": "launcher", "requested": "exec", "effective": "exec", "ok": True}],
-        "members": [member | {"slot": slot} for slot in range(world.n)],
-    }
+    loaders = [Loader(kind="Loader", **{"workers": 0} | world.loader)] if world.loader else []
+    member = made_records.readback(
+        slot=0, pid=100, cpus=list(range(world.cpus)), intra_op=threads,
+        spin_s=None if threads == 1 else spins, sgemm_gflops=world.gflops.get(name, 100.0),
+        isa="AVX512", huge_page_bytes=2**30 if name == "huge_pages" else 2**22,
+        pages_by_node={"0": 1000}, loaders=loaders,
+    )  # fmt: skip
+    return experiment.Readbacks(
+        cohort=name,
+        checks=[Check(axis="launcher", requested="exec", effective="exec", ok=True)],
+        members=[structs.replace(member, slot=slot) for slot in range(world.n)],
+    )
 
 
-def _window(world, step, experiment, *, name, n, block, factor, first=0):
+def _window(world, step, kind, *, name, n, block, factor, first=0):
     """One window: every time of a member's step is multiplied by the member's factor."""
     step = copy.copy(step)
     counted = 40
     slots = sorted((first + at) % world.n for at in range(n))  # members take turns
     window_s = counted * step.total * factor[slots].max()
-    members = []
-    for slot in slots:
-        own = counted * factor[slot]
-        total_s = step.total * factor[slot]
-        members.append(
-            {
-                "slot": slot,
-                "steps": counted,
-                "step_us": [max(1, round(total_s * 1e6))] * counted,
-                "load_s": step.load * own,
-                "forward_s": max(0.0, (step.total - step.load - step.backward) * own),
-                "backward_s": step.backward * own,
-                "optimizer_s": 0.0,
-                "collect_s": step.collect * own,
-                "compile_s": step.compile * own,
-                "loader_starts_s": step.loader_starts * own,
-                "loader_made_s": step.loader_made * own,
-                "loader_computed_s": step.loader_computed * own,
-                "ranks_wait_s": step.ranks_wait * own,
-                "active_s": step.total * own,
-                "steps_active": counted,
-                "restarts": 0,
-                "cpu_user_s": (step.user + step.helper_s) * own,
-                "cpu_system_s": step.system * own,
-                "runqueue_s": (step.runqueue + step.helper_wait_s) * own,
-                "trainer_user_s": step.user * own,
-                "trainer_system_s": step.system * own,
-                "trainer_runqueue_s": step.runqueue * own,
-                "minor_faults": round(step.faults * counted),
-                "major_faults": round(step.major_faults * counted),
-                "voluntary_switches": 5,
-                "involuntary_switches": 5,
-                "migrations": round(step.migrations * counted),
-                "threads": 2 + world.threads,
-                "processes": 1,
-                "rss_bytes": 2**28,
-            }
-        )
+    members = [_member(world, step, slot, counted, factor[slot]) for slot in slots]
     flags = ["foreign_cpu"] if step.foreign_cpus > 0.05 else []
-    return {
-        "kind": "window",
-        "experiment": experiment,
-        "name": name,
-        "dose": None,
-        "count": None,
-        "rate_share": None,
-        "window": block,
-        "block": block,
-        "n": n,
-        "attempt": 0,
-        "valid": not flags,
-        "flags": flags,
-        "window_s": window_s,
-        "start_skew_s": 1e-5,
-        "overlap": 1.0,
-        "machine": {
-            "foreign_cpu_s": step.foreign_cpus * window_s,
-            "sleeping_cpu_s": 0.0,
-            "steal_s": step.steal_cpus * window_s,
+    taken = made_records.taken(
+        members, window=block, block=block, valid=not flags, flags=flags, window_s=window_s,
+        machine=made_records.machine(
+            foreign_cpu_s=step.foreign_cpus * window_s,
+            steal_s=step.steal_cpus * window_s,
             # The counter is of the CPUs that were held back, whoever waited on them.
-            "throttled_s": step.quota_s * counted * factor[:n].sum(),
-            "psi_cpu_some_s": 0.0,
-            "psi_memory_some_s": step.memory_stall * counted * factor[:n].mean(),
-            "psi_io_some_s": 0.0,
-            "frequency_mhz": step.frequency_mhz,
-            "members_cpus": step.trainers_cpus or world.cpus,
-            "trainers_cpus": step.trainers_cpus or world.cpus,
-            "busy_cpu_s": 0.0,
-        },
-        "members": members,
-        "vmstat": {"pswpin": 0, "pswpout": 0},
-    }
+            throttled_s=step.quota_s * counted * factor[:n].sum(),
+            psi_memory_some_s=step.memory_stall * counted * factor[:n].mean(),
+            frequency_mhz=step.frequency_mhz,
+            members_cpus=step.trainers_cpus or world.cpus,
+            trainers_cpus=step.trainers_cpus or world.cpus,
+            busy_cpu_s=0.0,
+        ),
+    )  # fmt: skip
+    return experiment.Window(
+        **structs.asdict(taken), experiment=kind, name=name, dose=None, count=None,
+        rate_share=None, attempt=0, vmstat={"pswpin": 0, "pswpout": 0},
+    )  # fmt: skip
+
+
+def _member(world, step, slot, counted, factor):
+    own = counted * factor
+    return made_records.member(
+        [max(1, round(step.total * factor * 1e6))] * counted, slot,
+        load_s=step.load * own,
+        forward_s=max(0.0, (step.total - step.load - step.backward) * own),
+        backward_s=step.backward * own,
+        optimizer_s=0.0,
+        collect_s=step.collect * own,
+        compile_s=step.compile * own,
+        loader_starts_s=step.loader_starts * own,
+        loader_made_s=step.loader_made * own,
+        loader_computed_s=step.loader_computed * own,
+        ranks_wait_s=step.ranks_wait * own,
+        active_s=step.total * own,
+        cpu_user_s=(step.user + step.helper_s) * own,
+        cpu_system_s=step.system * own,
+        runqueue_s=(step.runqueue + step.helper_wait_s) * own,
+        trainer_user_s=step.user * own,
+        trainer_system_s=step.system * own,
+        trainer_runqueue_s=step.runqueue * own,
+        minor_faults=round(step.faults * counted),
+        major_faults=round(step.major_faults * counted),
+        voluntary_switches=5,
+        involuntary_switches=5,
+        migrations=round(step.migrations * counted),
+        threads=2 + world.threads,
+    )  # fmt: skip

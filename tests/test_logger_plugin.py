@@ -2,6 +2,8 @@
 
 import logging
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 from snakemake.settings.types import OutputSettings, Quietness
@@ -134,3 +136,15 @@ def test_snakemakes_own_output_can_be_asked_for(settings, capsys):
     assert shown.snakemakes is not None
     send(shown, "Select jobs to execute...")
     assert "Select jobs" in "".join(capsys.readouterr())
+
+
+def test_the_line_is_drawn_when_a_job_has_something_to_say_and_not_before(terminal):
+    drawing = handler()
+    drawn = threading.Event()
+    watched = Watched()
+    watched.line = lambda _width: drawn.set() or "a window ended"
+    pipe = drawing.watch(watched)
+    assert not drawn.is_set()
+    Path(pipe).write_bytes(b".")
+    assert drawn.wait(60)
+    drawing.close()

@@ -5,21 +5,21 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from made_records import kept
+from made_records import kept, slot
 from scaling_study.analysis.analyse import FILES, analyse, domain_laws
 from scaling_study.analysis.collect import collect
 from scaling_study.common.topology import Topology
 from scaling_study.records.analysis import Analysed, Noise, NoisePoint
 from scaling_study.records.codec import read_file
-from scaling_study.records.window import Slot
+from synthetic import typed
 
 TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])
 
 
 def analysed(folder, **options):
     plan = synthetic.write_study(folder, **options)
-    found = collect(folder, plan)
-    return analyse(found.points, found.replicates, found.windows, found.cohorts, plan)
+    found = collect(folder, typed(plan))
+    return analyse(found.points, found.replicates, found.windows, found.cohorts, typed(plan))
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +112,7 @@ def test_an_all_failed_study_still_has_every_file(tmp_path):
 
 
 def slots(*cpus):
-    return [
-        Slot(slot=slot, cpus=text, policy="default", oversubscribed=False)
-        for slot, text in enumerate(cpus)
-    ]
+    return [slot(slot=at, cpus=text) for at, text in enumerate(cpus)]
 
 
 def test_domains_are_a_law_where_bound_members_fill_them_unevenly():
@@ -137,4 +134,4 @@ def test_the_script_writes_every_file(tmp_path):
     command = [*STAGE, "analyse", "--study-folder", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
     assert {path.stem for path in (tmp_path / "analysis").iterdir()} == set(FILES)
-    assert read_file(tmp_path / "analysis/provenance.json", Analysed).plan == plan
+    assert read_file(tmp_path / "analysis/provenance.json", Analysed).plan == typed(plan).to_dict()

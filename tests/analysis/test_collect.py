@@ -7,13 +7,13 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from made_records import reported, summary
+from made_records import reported, slot, summary
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed, usable_cpus
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import ModelLength
 from scaling_study.records.columns import TABLES
-from scaling_study.records.window import Slot
+from scaling_study.records.model_length import ModelLength
+from synthetic import typed
 
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 
@@ -22,7 +22,7 @@ BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     plan = synthetic.write_study(folder)
-    return folder, plan, collect(folder, plan)
+    return folder, plan, collect(folder, typed(plan))
 
 
 def of(frame, launch):
@@ -97,16 +97,15 @@ def test_starts_that_ended_give_models_per_hour(tmp_path):
     plan = synthetic.write_study(
         tmp_path, launches=launches, ns=[1, 2], replicates=1, steps_per_model="auto"
     )
-    unknown = collect(tmp_path, plan)
+    unknown = collect(tmp_path, typed(plan))
     assert unknown.cohorts.model_length == ModelLength()
     assert unknown.points["models_per_hour"].isna().all()
     ended(tmp_path / "measure" / default.id / "0.jsonl", 400)
     ended(tmp_path / "measure" / BASELINE.id / "0.jsonl", 800)
-    found = collect(tmp_path, plan)
+    found = collect(tmp_path, typed(plan))
     assert found.cohorts.model_length == ModelLength(4, 400, 400, 800)
-    by_number = collect(
-        tmp_path, {**plan, "workload": {**plan["workload"], "steps_per_model": 400}}
-    )
+    plan["workload"]["steps_per_model"] = 400
+    by_number = collect(tmp_path, typed(plan))
     columns = ["models_per_hour", "models_per_hour_low", "models_per_hour_high"]
     pd.testing.assert_frame_equal(found.points[columns], by_number.points[columns])
     assert found.points["models_per_hour"].notna().all()
@@ -155,7 +154,7 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
         synthetic.Launch({"intra_op": 1}, "baseline", ending="skipped"),
     ]
     plan = synthetic.write_study(tmp_path, launches=launches)
-    collected = collect(tmp_path, plan)
+    collected = collect(tmp_path, typed(plan))
     for table, frame in zip(
         TABLES,
         (collected.windows, collected.replicates, collected.between, collected.points),
@@ -168,7 +167,7 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
 def test_a_study_in_which_no_window_is_valid_has_rows_but_no_points(tmp_path):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(1, 2))
     plan = synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2])
-    collected = collect(tmp_path, plan)
+    collected = collect(tmp_path, typed(plan))
     assert len(collected.windows) == 27
     assert collected.points.empty
     assert collected.replicates.empty
@@ -177,7 +176,7 @@ def test_a_study_in_which_no_window_is_valid_has_rows_but_no_points(tmp_path):
 def test_nothing_measured_says_what_to_do(tmp_path):
     plan = synthetic.write_study(tmp_path / "other")
     with pytest.raises(RecordError, match="measure first"):
-        collect(tmp_path, plan)
+        collect(tmp_path, typed(plan))
 
 
 def test_missing_and_unplanned_files_are_listed(tmp_path):
@@ -185,7 +184,7 @@ def test_missing_and_unplanned_files_are_listed(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=launches)
     plan["launches"].pop()
     (tmp_path / "measure" / BASELINE.id / "1.jsonl").unlink()
-    collected = collect(tmp_path, plan)
+    collected = collect(tmp_path, typed(plan))
     (missing,) = collected.cohorts.missing
     assert (missing.launch, missing.replicate) == (BASELINE.id, 1)
     assert collected.cohorts.left_out == tuple(
@@ -197,7 +196,7 @@ def test_missing_and_unplanned_files_are_listed(tmp_path):
 def test_a_machine_of_its_own_keeps_its_points(tmp_path):
     machines = [synthetic.machine(), synthetic.machine(name="host-b", cpus=4)]
     plan = synthetic.write_study(tmp_path, launches=[BASELINE], machines=machines)
-    collected = collect(tmp_path, plan)
+    collected = collect(tmp_path, typed(plan))
     assert list(collected.cohorts.machines) == [each["hash"] for each in machines]
     assert collected.points.groupby("machine")["replicates"].unique().map(list).tolist() == [
         [3],
@@ -220,7 +219,7 @@ def test_windows_measured_differently_are_not_pooled(tmp_path, key, what):
     head, *rest = path.read_text().splitlines(keepends=True)
     path.write_text(json.dumps({**json.loads(head), key: "other"}) + "\n" + "".join(rest))
     with pytest.raises(RecordError) as caught:
-        collect(tmp_path, plan)
+        collect(tmp_path, typed(plan))
     message = str(caught.value)
     assert what in message
     assert f"{key} other: measure/{BASELINE.id}/2.jsonl" in message
@@ -233,7 +232,7 @@ def test_builds_measure_different_things_by_intent(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=builds)
     for path in (tmp_path / "measure" / builds[1].id).iterdir():
         path.write_text(path.read_text().replace("measured0001", "measured0002"))
-    assert len(collect(tmp_path, plan).points) == 12
+    assert len(collect(tmp_path, typed(plan)).points) == 12
 
 
 def test_a_file_in_the_wrong_place_is_refused(tmp_path):
@@ -241,7 +240,7 @@ def test_a_file_in_the_wrong_place_is_refused(tmp_path):
     folder = tmp_path / "measure" / BASELINE.id
     (folder / "1.jsonl").write_text((folder / "0.jsonl").read_text())
     with pytest.raises(RecordError, match=r"1\.jsonl: it holds .*replicate 0: was it copied"):
-        collect(tmp_path, plan)
+        collect(tmp_path, typed(plan))
 
 
 def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
@@ -250,7 +249,7 @@ def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
     again = [json.loads(line) for line in path.read_text().splitlines()]
     with path.open("a") as file:
         file.writelines(json.dumps({**record, "cohort": 1}) + "\n" for record in again)
-    points = collect(tmp_path, plan).points
+    points = collect(tmp_path, typed(plan)).points
     assert points["replicates"].tolist() == [1, 1]
     assert points["windows"].tolist() == [6, 6]
     assert points["steps_per_s_low"].isna().all()
@@ -264,10 +263,7 @@ def test_usable_cpus_are_the_mask_or_the_quota():
 
 
 def slots(*oversubscribed):
-    return tuple(
-        Slot(slot=slot, cpus=None, policy="default", oversubscribed=crowded)
-        for slot, crowded in enumerate(oversubscribed)
-    )
+    return tuple(slot(slot=at, oversubscribed=each) for at, each in enumerate(oversubscribed))
 
 
 def test_members_that_share_a_cpu_are_oversubscribed():

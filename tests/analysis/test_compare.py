@@ -11,6 +11,7 @@ from scaling_study.common.storage import read_json, write_json
 from scaling_study.records.analysis import Measures
 from scaling_study.report.sections import compared_notes, compared_verdict
 from scaling_study.report.study import conclusion
+from synthetic import typed
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,9 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     folder, content = study
     folders = machine_results.folders(folder, ["fast", "slow"])
     plan = read_json(folder / "plan.json")
-    found = {name: machine_results.read_results(path, plan) for name, path in folders.items()}
+    found = {
+        name: machine_results.read_results(path, typed(plan)) for name, path in folders.items()
+    }
     unknown = replace(found["slow"].recommendation, objective="steps_per_s")
     found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
     kinds = {name: entry(content, name).kind for name in found}
@@ -186,17 +189,17 @@ def test_what_is_not_through_says_how_far_it_is(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     own = tmp_path / "machines/a"
     changed = {**plan, "replicates": 4}
-    assert machine_results.read_results(own, changed) == "9 of 12 cohorts are measured"
+    assert machine_results.read_results(own, typed(changed)) == "9 of 12 cohorts are measured"
     other = {**plan, "seed": 2}
-    assert "is not what is measured now" in machine_results.read_results(own, other)
+    assert "is not what is measured now" in machine_results.read_results(own, typed(other))
     record = next((own / "measure").glob("*/0.jsonl"))
     before = record.read_text()
     record.write_text(before.replace("2025-01-01", "2025-01-02"))
-    assert "is not what is measured now" in machine_results.read_results(own, plan)
+    assert "is not what is measured now" in machine_results.read_results(own, typed(plan))
     record.write_text(before)
     (own / "tables/cohorts.json").rename(own / "elsewhere")
-    assert "cohorts.json is not there" in machine_results.read_results(own, plan)
+    assert "cohorts.json is not there" in machine_results.read_results(own, typed(plan))
     (own / "analysis/provenance.json").unlink()
-    assert "measured, and not analysed yet" in machine_results.read_results(own, plan)
+    assert "measured, and not analysed yet" in machine_results.read_results(own, typed(plan))
     next((own / "measure").glob("*/*.jsonl")).unlink()
-    assert machine_results.read_results(own, plan) == "8 of 9 cohorts are measured"
+    assert machine_results.read_results(own, typed(plan)) == "8 of 9 cohorts are measured"

@@ -4,13 +4,14 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.failures import list_failures
 from scaling_study.records.analysis import Failures, Lost
+from synthetic import typed
 
 
 def failures(folder, *launches, edit=None, **options):
     plan = synthetic.write_study(folder, launches=launches, **options)
     if edit is not None:
         edit(folder / "measure" / launches[0].id)
-    cohorts = collect(folder, plan).cohorts
+    cohorts = collect(folder, typed(plan)).cohorts
     return list_failures("m", cohorts.cohorts, cohorts.missing)
 
 

@@ -6,6 +6,7 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.recommend import candidates, front, pareto
 from scaling_study.records.analysis import FrontPoint, Pareto
+from synthetic import typed
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 LAUNCHES = (
@@ -26,8 +27,8 @@ LAUNCHES = (
 def found(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, noise=QUIET, **options)
     change(plan)
-    collected = collect(folder, plan)
-    return pareto("m", candidates(collected.points, collected.cohorts.cohorts), plan)
+    collected = collect(folder, typed(plan))
+    return pareto("m", candidates(collected.points, collected.cohorts.cohorts), typed(plan))
 
 
 def points(*pairs):

@@ -6,12 +6,13 @@ import synthetic
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.points import points as make_points
 from scaling_study.analysis.points import replicates as make_replicates
+from synthetic import typed
 
 
 def collected(folder, law, **options):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", law)
     plan = synthetic.write_study(folder, launches=[launch], **options)
-    return collect(folder, plan)
+    return collect(folder, typed(plan))
 
 
 def test_points_are_the_truth_where_there_is_no_noise(tmp_path):

@@ -5,15 +5,24 @@ from made_records import kept
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.recommend import candidates, enough, recommend
 from scaling_study.records.analysis import Candidate
+from synthetic import typed
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
 
+def searched(launch, n):
+    """What has become of a race that holds this point for the best."""
+    choice = {"launch": launch, "n": n, "probability": 0.87}
+    ended = {"rounds": [], "reason": "", "next": None, "not_screened": []}
+    return {"choice": choice, "spent_s": 1.0, "budget_s": 1.0, **ended}
+
+
 def recommended(folder, *launches, change=lambda plan: None, **options):
     plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
     change(plan)
+    plan = typed(plan)
     found = collect(folder, plan)
     cohorts = found.cohorts.cohorts
     return kept(recommend(candidates(found.points, cohorts), found.replicates, cohorts, plan))
@@ -195,7 +204,7 @@ def test_enough_is_exact_at_the_tolerance():
 @pytest.mark.parametrize(("launch", "n"), [(BASELINE.id, 2), (DEFAULT.id, 1)])
 def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
     def raced(plan):
-        plan["searched"] = {"choice": {"launch": launch, "n": n, "probability": 0.87}}
+        plan["searched"] = searched(launch, n)
 
     found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
     assert found.raced
@@ -205,7 +214,7 @@ def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
 
 def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_recommended(tmp_path):
     def raced(plan):
-        plan["searched"] = {"choice": {"launch": BASELINE.id, "n": 99, "probability": 0.87}}
+        plan["searched"] = searched(BASELINE.id, 99)
 
     found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
     assert not found.raced
@@ -221,7 +230,11 @@ def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis
             launch["axes"] |= {"batch": 64, "autocast": "off"}
         other = next(one for one in plan["launches"] if one["axes"]["intra_op"] == 2)
         other["axes"][axis] = {"batch": 512, "autocast": "bf16"}[axis]
-        plan["workload"]["samples_per_step"] = "batch" if axis == "batch" else None
+        plan["workload"] |= {
+            "parameters": {"batch": 64},
+            "args": ["{batch}"],
+            "samples_per_step": "batch" if axis == "batch" else None,
+        }
 
     found = recommended(
         tmp_path,

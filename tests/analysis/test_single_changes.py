@@ -7,6 +7,7 @@ from made_records import kept
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.records.analysis import SingleChanges
+from synthetic import typed
 
 QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
 
@@ -33,8 +34,8 @@ def analysed(folder, launches=STUDY, **options):
     )
     for one in plan["launches"]:
         one["axes"].setdefault("gc", "default")
-    found = collect(folder, plan)
-    return kept(single_changes("m", found.points, found.replicates, plan))
+    found = collect(folder, typed(plan))
+    return kept(single_changes("m", found.points, found.replicates, typed(plan)))
 
 
 def test_each_single_change_is_compared_with_the_baseline_alone(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import configs
 import rendering
 import synthetic
-from made_records import reported, summary
+from made_records import made_plan, reported, summary
 from projects import Project
 from scaling_study.analysis.collect import collect
 from scaling_study.analysis.recommend import candidates, recommend
@@ -23,8 +23,9 @@ from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.report.study import conclusion
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
+from synthetic import typed
 
-PLAN = {"baseline": "base", "repeat": "again", "workload": {}}
+PLAN = made_plan({}, baseline="base", repeat="again")
 SINGLE = ("base", "again", "other")
 STEP_S = 0.01
 
@@ -238,7 +239,9 @@ def test_equal_work_is_never_taken_for_unequal(
     points = world.points
     many = (points["launch"] == "default") & (points["n"] > 1)
     points.loc[many, "runqueue_s_per_step"] = STEP_S
-    found = unequal_work(points, world.rates, world.windows[COLUMNS], world.cohorts, PLAN | plan_of)
+    found = unequal_work(
+        points, world.rates, world.windows[COLUMNS], world.cohorts, PLAN.model_copy(update=plan_of)
+    )
     assert found == []
 
 
@@ -352,22 +355,22 @@ def test_per_sample_launches_compare_as_if_all_steps_were_equal(tmp_path):
 
 def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
     found = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2))
-    tables = collect(tmp_path, found)
+    tables = collect(tmp_path, typed(found))
     found["workload"]["samples_per_step"] = "mark"
     unequal = [Finding("drift", "x", 9.0, "they differ")]
     cohorts = tables.cohorts.cohorts
     points = candidates(tables.points, cohorts)
-    said = recommend(points, tables.replicates, cohorts, found, unequal).reason
+    said = recommend(points, tables.replicates, cohorts, typed(found), unequal).reason
     assert "too much in work per sample to compare" in said
     assert "set workload.samples_per_step" not in said
 
 
 def test_a_gain_that_starts_cannot_explain_is_recommended(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2, 4))
-    tables = collect(tmp_path, plan)
+    tables = collect(tmp_path, typed(plan))
     cohorts = tables.cohorts.cohorts
     small, large = (Finding("repeat", "x", factor, "they differ", 5) for factor in (1.5, 3.0))
-    args = candidates(tables.points, cohorts), tables.replicates, cohorts, plan
+    args = candidates(tables.points, cohorts), tables.replicates, cohorts, typed(plan)
     assert recommend(*args).ratio.value == pytest.approx(4, rel=0.1)
     assert recommend(*args, [small]).status == "ok"
     assert recommend(*args, [large]).status == "none"

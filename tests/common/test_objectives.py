@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from scaling_study.common.objectives import OBJECTIVES, objective_of, time_s
+from made_records import made_plan
+from scaling_study.common.objectives import OBJECTIVES, time_s
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,8 @@ from scaling_study.common.objectives import OBJECTIVES, objective_of, time_s
     ],
 )
 def test_a_step_stands_for_a_model_whose_number_of_steps_is_not_known(asked, steps, name):
-    plan = {"objective": asked, "workload": {"steps_per_model": steps}}
-    assert objective_of(plan) == name
+    plan = made_plan({}, objective=asked, workload={"steps_per_model": steps})
+    assert plan.objective_name == name
 
 
 def test_a_model_takes_as_long_as_its_process_has_it():

@@ -2,28 +2,34 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from msgspec.structs import replace
 
 import confirm_jobs
-from made_records import kept
+from made_records import kept, made_plan
 from scaling_study import stages
 from scaling_study.common.storage import write_table
+from scaling_study.config.launches import Launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.records.analysis import Confirmation, Machines
 from scaling_study.records.codec import RecordError, plain, read_file, write_file
-from scaling_study.records.cohorts import Cohorts, ModelLength
+from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import WINDOWS
 from scaling_study.records.confirmation import Arm, Head
+from scaling_study.records.model_length import ModelLength
 from test_timeline import PER_HOUR, queue, record
 
-PLAN = {
-    "default": "d",
-    "baseline": "b",
-    "launches": [{"id": "d", "label": "default"}, {"id": "b", "label": "intra_op 1"}],
-}
+PLAN = SimpleNamespace(
+    baseline="b",
+    default="d",
+    by_id={
+        "b": Launch("b", "intra_op 1", "baseline", {}),
+        "d": Launch("d", "default", "default", {}),
+    },
+)
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
@@ -288,7 +294,7 @@ def test_a_damaged_record_is_named(tmp_path, damage):
 
 def test_the_stage_writes_it(tmp_path):
     path = write(tmp_path, rounds(1.0, 1.0))
-    plan = {"workload": {"steps_per_model": 500}, "confirm": {"seconds": 100.0}, "launches": []}
+    plan = made_plan({}, workload={"steps_per_model": 500})
     write_file(tmp_path / "analysis/recommendation.json", Machines((found(),)))
     write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
     write_file(tmp_path / "tables/cohorts.json", Cohorts(schema_version=1, machines={}, cohorts=()))

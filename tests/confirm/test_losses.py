@@ -79,12 +79,12 @@ def plan(**launches):
         },
         "launches": {"baseline": {"intra_op": 1}, "include": list(launches.values())},
     }
-    made = make_plan(load_config(content)).to_dict()
-    return made, {one["id"]: one for one in made["launches"]}
+    made = make_plan(load_config(content))
+    return made, made.by_id
 
 
 def entry(launches, label, changed=None, what=()):
-    ids = {one["label"]: one["id"] for one in launches.values()}
+    ids = {one.label: one.id for one in launches.values()}
     other = changed and Changed(launch=ids[changed], label=changed, n=1, what=dict.fromkeys(what))
     best = Recommended(launch=ids[label], label=label, n=1)
     return Recommendation(status="ok", recommended=best, changed=other)
@@ -98,11 +98,11 @@ def test_finalists_with_other_numbers_on_the_same_samples_are_compared():
         d={"autocast": "bf16", "batch_size": 128},
         e={"allocator": "mimalloc"},
     )
-    base = known[made["baseline"]]["axes"]
+    base = known[made.baseline].axes
 
     def compared(*arguments):
         found = losses.to_compare(entry(known, *arguments), base, known)
-        return [known[one]["label"] for one in found]
+        return [known[one].label for one in found]
 
     one = "intra_op 1, "
     assert compared(one + "allocator mimalloc") == []
@@ -126,9 +126,9 @@ def resolved(tmp_path):
             "workload": {"script": str(script), "args": ["100"]},
             "launches": {"baseline": {"intra_op": 1, **changes}},
         }
-        data = make_plan(load_config(content)).to_dict()
-        axes = next(one["axes"] for one in data["launches"] if one["id"] == data["baseline"])
-        return resolve.resolve(data, axes, probe.read_machine().to_dict(), tmp_path, [1])
+        plan = make_plan(load_config(content))
+        axes = plan.by_id[plan.baseline].axes
+        return resolve.resolve(plan, axes, probe.read_machine().to_dict(), tmp_path, [1])
 
     return make
 

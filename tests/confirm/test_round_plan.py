@@ -3,10 +3,11 @@
 import pytest
 from msgspec import convert
 
+from scaling_study.config.launches import Launch
 from scaling_study.confirm import round_plan
 from scaling_study.records.analysis import Recommendation
 
-DEFAULT = {"id": "default-1", "label": "default"}
+DEFAULT = Launch("default-1", "default", "default", {})
 
 
 def point(launch, n, **axes):

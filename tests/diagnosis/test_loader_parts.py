@@ -5,31 +5,33 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import convert
+from msgspec import convert, structs
 
-from scaling_study.analysis.loader_windows import LoaderRun
+from made_records import readback
+from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
+from scaling_study.records import experiment
+from scaling_study.records.readback import Loader
 from scaling_study.records.verdict import DataLoader
-from scaling_study.report import figures, sections
-from scaling_study.report import rows as table_rows
-from synthetic import machine
+from scaling_study.report import sections
 
 MS = 1e-3
-MACHINE = machine()
 BLOCKS = 8
-LOADER = {
-    "kind": "torch.utils.data.dataloader.DataLoader",
-    "kinds": ["DataLoader"],
-    "workers": 2,
-    "threads": False,
-    "settable": True,
-    "shares_out": True,
-    "by_row": True,
-    "ready": 4,
-}
+LOADER = Loader(
+    kind="torch.utils.data.dataloader.DataLoader", kinds=["DataLoader"], workers=2, settable=True,
+    shares_out=True, by_row=True, ready=4,
+)  # fmt: skip
+NO_WORKERS = structs.replace(LOADER, workers=0, by_row=False)
+HEAD = experiment.LoaderExperiment(
+    schema_version=3, study="", launch="a", label="intra_op 1", role="", axes={}, replicate=0,
+    effort="quick", n=2, seed=1, machine_hash="", machine={}, measured_hash="", harness_hash="",
+    started="", blocks=BLOCKS,
+)  # fmt: skip
+CACHED = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
+END = experiment.End(status="complete", reason=None, remedy=None, wall_s=1.0)
 
 
 def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
@@ -70,110 +72,99 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
     return pd.DataFrame(rows)
 
 
-def run(replicate=0, **known):
-    head = {
-        "launch": "a", "label": "intra_op 1", "n": 2, "effort": "quick", "replicate": replicate,
-    }  # fmt: skip
-    cached = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
-    readbacks = {"as_is": {"loaders": [LOADER], "cached": cached}}
-    end = {"status": "complete", "reason": None, "left_out": []}
-    return LoaderRun(head, readbacks, windows(replicate, **known), None, 0, end)
+def run(replicate=0, rows=None, ways=None, use=None, **known):
+    """A run of one start; ``rows`` are windows besides those of ``windows``."""
+    made = windows(replicate, **known)
+    return LoaderRun(
+        head=structs.replace(HEAD, replicate=replicate),
+        readbacks={"as_is": readback(slot=0, intra_op=1, loaders=[LOADER], cached=CACHED)},
+        windows=made if rows is None else pd.concat([made, *rows]),
+        ways=ways,
+        invalid=0,
+        end=END,
+        use=use,
+    )
 
 
-def shares(found):
-    return {one["part"]: one["share"] for one in found["parts"]}
+def changed(**columns):
+    """A run whose windows have other values in some columns."""
+    one = run()
+    return dataclasses.replace(one, windows=one.windows.assign(**columns))
 
 
-@pytest.mark.parametrize("starts", [1, 3])
-def test_the_parts_of_a_step_are_found(starts):
-    found = data_loader([run(replicate) for replicate in range(starts)])
-    assert found["status"] == "ok"
-    assert found["replicates"] == starts
-    for name, part in {
-        "waiting": 4,
-        "training": 8,
-        "interference": 2,
-        "rest": 0,
-    }.items():
-        share = shares(found)[name]
-        assert share["value"] == pytest.approx(part / 14, abs=0.02)
-        assert share["low"] - 0.005 <= part / 14 <= share["high"] + 0.005
+@pytest.mark.parametrize(
+    ("runs", "parts"),
+    [
+        ([run()], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
+        ([run(at) for at in range(3)], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
+        ([run(rest=3.0)], {"waiting": 4, "training": 8, "interference": 2, "rest": 3}),
+        # A loader without workers leaves caches cold.
+        (
+            [run(interference=1.0, without=("beside", "still"))],
+            {"waiting": 4, "training": 8, "interference": 1, "rest": 0},
+        ),
+        ([run(without=("cached",))], {"waiting": 4}),
+    ],
+)
+def test_the_parts_of_a_step_are_found(runs, parts):
+    found = data_loader(runs)
+    assert (found["status"], found["replicates"]) == ("ok", len(runs))
+    whole = 14 if len(parts) == 1 else sum(parts.values())
+    assert [one["part"] for one in found["parts"]] == list(parts)
+    for one in found["parts"]:
+        share = parts[one["part"]] / whole
+        assert one["share"]["value"] == pytest.approx(share, abs=0.03)
+        assert one["share"]["low"] - 0.01 <= share <= one["share"]["high"] + 0.01
+
+
+def test_rates_and_stalls_are_found():
+    found = data_loader([run()])
     assert found["most"] == pytest.approx({"loader": 2 / 9e-3, "training": 2 / 8e-3}, rel=0.15)
     assert found["fetching"]["value"] == pytest.approx(3e-3, rel=0.25)
     assert found["preparing"]["value"] == pytest.approx(6e-3, rel=0.25)
+
+
+# Files that stay in memory, or are back before a window ends, show nothing of fetching.
+@pytest.mark.parametrize("known", [{"resident": 0.6}, {"back": 0.95}])
+def test_fetching_is_known_only_from_windows_without_files(known):
+    assert data_loader([run(**known)])["fetching"] is None
 
 
 def findings(found, disk_limit=None):
     return " ".join(sections.loader_findings(convert(found, DataLoader), None, disk_limit))
 
 
-def thumbs(found):
-    use = convert(found, DataLoader).use
-    memory_bytes = MACHINE.get("memory_bytes")
-    return {
-        rule: (holds, text) for rule, holds, text in table_rows.rules_of_thumb(use, memory_bytes)
-    }
-
-
-def test_what_the_parts_do_not_account_for_is_shown():
-    found = data_loader([run(rest=3.0)])
-    assert shares(found)["rest"]["value"] == pytest.approx(3 / 17, abs=0.03)
-    assert "is not accounted for" in findings(found)
-
-
-def test_a_loader_without_workers_leaves_caches_cold():
-    found = data_loader([run(interference=1.0, without=("beside", "still"))])
-    assert set(shares(found)) == {"waiting", "training", "interference", "rest"}
-    assert shares(found)["interference"]["value"] == pytest.approx(1 / 13, abs=0.01)
-
-
-def test_files_that_stay_in_memory_tell_nothing_of_fetching():
-    assert data_loader([run(resident=0.6)])["fetching"] is None
-
-
-def test_files_that_are_back_before_a_window_ends_tell_nothing_of_fetching():
-    found = data_loader([run(back=0.95)])
-    assert found["fetching"] is None
-    text = findings(found)
-    assert "What fetching from storage takes is not known" in text
-
-
 @pytest.mark.parametrize(
-    ("fetching", "said"), [(3.0, "from storage takes 3"), (0.0, "takes nothing noticeable")]
+    ("one", "text"),
+    [
+        (run(), "from storage takes 3"),
+        (run(fetching=0.0), "takes nothing noticeable"),
+        (run(back=0.95), "What fetching from storage takes is not known"),
+        (run(rest=3.0), "is not accounted for"),
+        (run(), "Each alone, the loader is the slower one."),
+        (changed(disk_bytes_per_s=8e8), "80% of what one process can read"),
+    ],
 )
-def test_what_fetching_takes_is_said_as_far_as_it_is_sure(fetching, said):
-    text = findings(data_loader([run(fetching=fetching)]))
-    assert said in text
+def test_findings_say_what_is_sure(one, text):
+    assert text in findings(data_loader([one]), disk_limit=1e9)
 
 
 def test_a_study_that_measured_nothing_says_why():
     reason = "the script has taken no batch from a loader that is known here"
-    one = run()
-    end = {"status": "skipped", "reason": reason, "left_out": []}
-    found = data_loader([LoaderRun(one.head, {}, pd.DataFrame(), None, 0, end)])
+    end = structs.replace(END, status="skipped", reason=reason)
+    one = dataclasses.replace(run(), readbacks={}, windows=pd.DataFrame(), end=end)
+    found = data_loader([one])
     assert (found["status"], found["reason"]) == ("skipped", reason)
-    assert sections.data_loader(convert(found, DataLoader)) == f"Nothing was measured: {reason}."
-
-
-def test_the_answer_comes_first():
-    text = sections.data_loader(convert(data_loader([run()]), DataLoader))
-    assert text.startswith("A step waits 29% of its time for the loader")
-    assert "more than 1.7" in text
-    found = convert(data_loader([run()]), DataLoader)
-    more = sections.loader_findings(found, 2**20, None)
-    assert any("of a step from training" in each for each in more)
-    assert "Each alone, the loader is the slower one." in more
-    assert any("fit into the last-level cache" in each for each in more)
-    assert [one.part for one in found.parts][:2] == ["waiting", "training"]
+    said = sections.data_loader(convert(found, DataLoader))
+    assert said == f"Nothing was measured: {reason}."
 
 
 def swept(loader, **steps):
     """A run in which other ways to load were looked at, two CPUs for a process."""
-    one = run()
-    rows = [one.windows]
+    like = windows(0).query("variant == 'only'")
+    rows = []
     for name, step in steps.items():
         variant, _, way = name.partition("_at_")
-        like = one.windows[one.windows["variant"] == "only"]
         rows.append(
             like.assign(
                 variant=f"{variant}@{way.replace('_', '-')}", step_s=like["step_s"] * step / 9,
@@ -181,14 +172,16 @@ def swept(loader, **steps):
             )
         )  # fmt: skip
     ways = [loader_model.now(loader), *loader_model.ways(loader, 2.0)]
-    known = {"cpus": 2.0, "ways": [dataclasses.asdict(way) for way in ways]}
-    return data_loader([LoaderRun(one.head, one.readbacks, pd.concat(rows), known, 0, one.end)])
+    return data_loader([run(rows=rows, ways=experiment.Ways(cpus=2.0, ways=ways))])
 
 
 def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
-    loader = LOADER | {"workers": 1, "ready": 2}
     found = swept(
-        loader, only_at_workers_0=9, only_at_workers_2=4.5, only_at_whole=9, as_is_at_workers_2=10.2
+        structs.replace(LOADER, workers=1, ready=2),
+        only_at_workers_0=9,
+        only_at_workers_2=4.5,
+        only_at_whole=9,
+        as_is_at_workers_2=10.2,
     )
     rows = {one["name"]: one for one in found["ways"]}
     assert list(rows) == ["", "workers-0", "workers-2", "whole", "ahead"]
@@ -204,20 +197,18 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
     assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
     assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
     assert rows["workers-0"]["measured_s"] is None
-    assert "Load with 2 workers: 1.3" in findings(found)
-    assert "as fast; in a launch, loader_workers: 2." in findings(found)
 
 
 def test_ways_to_load_are_those_that_can_be():
-    names = [way.name for way in loader_model.ways(LOADER | {"by_row": False}, 0.5)]
+    names = [way.name for way in loader_model.ways(structs.replace(LOADER, by_row=False), 0.5)]
     assert names == ["workers-0", "workers-1", "ahead"]
     (ahead,) = [way for way in loader_model.ways(LOADER, 0.5) if way.as_fast]
     assert ahead.axes == {"prefetch": 8}
     assert (ahead.alone, ahead.trains) == ("only", "as_is@ahead")
-    no_workers = loader_model.ways(LOADER | {"workers": 0, "ready": 0}, 8)
+    no_workers = loader_model.ways(structs.replace(LOADER, workers=0, ready=0), 8)
     assert [way.name for way in no_workers] == ["workers-1", "workers-2", "workers-4", "whole"]
     # Several workers would give each batch several times.
-    iterable = LOADER | {"workers": 0, "shares_out": False, "by_row": False}
+    iterable = structs.replace(NO_WORKERS, shares_out=False)
     assert [way.name for way in loader_model.ways(iterable, 8)] == ["workers-1"]
 
 
@@ -245,64 +236,51 @@ def test_the_time_that_a_feed_takes_counts_what_there_is():
 
 
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():
-    one = run()
-    kinds = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
-    rows = pd.concat([one.windows, *kinds])
-    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
+    rows = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
+    found = data_loader([run(rows=rows)])
     threads, processes = found["neighbours"]
     assert [each["dose"] for each in threads["doses"]] == [0.0, 0.5, 1.0]
     assert [each["cpus"] for each in threads["doses"]] == pytest.approx([0, 1, 2])
     assert threads["doses"][1]["ratio"]["value"] == pytest.approx(1.25)
     assert threads["doses"][2]["spread"] == pytest.approx(2.1)
     assert processes["doses"][2]["ratio"]["value"] == pytest.approx(1.0)
-    text = findings(found)
-    assert "threads in the process from 1 CPUs on (1.25\N{MULTIPLICATION SIGN} as long" in text
-    assert "processes beside" not in text
-    drawn = figures.doses(convert(found, DataLoader).neighbours, "x", "x", "x", 2.0)
-    assert "CPU use of the others" in drawn.svg
 
 
-def test_a_disk_that_is_used_up_is_said():
-    one = run()
-    rows = one.windows.assign(disk_bytes_per_s=8e8)
-    found = data_loader([LoaderRun(one.head, one.readbacks, rows, None, 0, one.end)])
-    assert "80% of what one process can read" in findings(found, disk_limit=1e9)
-
-
-def looks(**rates):
+def looks(shared_bytes=2**31, **rates):
     """Looks twice a second at a machine of two CPUs whose counters grow at some rates."""
     still = dict.fromkeys(("stalled_cpu_s", "stalled_io_s", "disk_bytes", "network_bytes"), 0)
     rates = {"trainers_s": 1.0, "threads_s": 0.0, "workers_s": 0.5, "busy_s": 1.6} | still | rates
-    return {
-        "cpus": 2, "shared_bytes": 2**31,
-        "looks": [
-            {
-                "at_s": 5 + at / 2, **{name: rate * at / 2 for name, rate in rates.items()},
-                "memory_left_bytes": 2**33, "shared_left_bytes": 2**30,
-            }
-            for at in range(5)
-        ],
-    }  # fmt: skip
+    seen = [
+        experiment.Look(
+            at_s=5 + at / 2, memory_left_bytes=2**33, shared_left_bytes=2**30,
+            **{name: rate * at / 2 for name, rate in rates.items()},
+        )
+        for at in range(5)
+    ]  # fmt: skip
+    return experiment.Use(cpus=2, shared_bytes=shared_bytes, looks=seen)
 
 
-def test_what_the_machine_was_used_for_answers_rules_of_thumb():
-    one = run()
-    found = data_loader([dataclasses.replace(one, use=looks(stalled_io_s=0.25, disk_bytes=2**20))])
-    span = found["use"]["spans"][0]
+def test_what_the_machine_was_used_for_is_divided_among_its_users():
+    span = data_loader([run(use=looks())])["use"]["spans"][0]
     assert span["at_s"] == pytest.approx(0.25)
     assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
     assert span["others"] == pytest.approx(0.1)
-    rules = thumbs(found)
-    assert rules["CPUs are not used up"] == ("yes", "1.6 of 2 CPUs in use")
-    assert rules["Nobody waits for a CPU"][0] == "yes"
-    assert rules["Nobody waits for a disk"][0] == "no"
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "yes"
-    full = looks(workers_s=0.9, busy_s=2.0) | {"shared_bytes": 2**34}
-    full = data_loader([dataclasses.replace(one, use=full)])
-    rules = thumbs(full)
-    # It was filled before the first look.
-    assert rules["Shared memory (/dev/shm) is not used up"][0] == "no"
-    assert rules["CPUs are not used up"][0] == "no"
+
+
+@pytest.mark.parametrize(
+    ("use", "cpus", "disk", "shared"),
+    [
+        (looks(stalled_io_s=0.25, disk_bytes=2**20), True, False, True),
+        # Shared memory was filled before the first look.
+        (looks(2**34, workers_s=0.9, busy_s=2.0), False, True, False),
+    ],
+)
+def test_what_the_machine_was_used_for_answers_rules_of_thumb(use, cpus, disk, shared):
+    found = convert(data_loader([run(use=use)]), DataLoader).use
+    rules = {rule: holds for rule, holds, _ in sections.rules_of_thumb(found, 2**34)}
+    assert rules["CPUs are not used up"] is cpus
+    assert rules["Nobody waits for a disk"] is disk
+    assert rules["Shared memory (/dev/shm) is not used up"] is shared
 
 
 def seen(**variants):
@@ -321,8 +299,7 @@ def test_two_that_compute_at_once_are_slower_by_what_two_workers_are():
         as_is=(12, 8, 12, 12, 8), cached=(4, 0, 4, 4, 0), only=(8, 0, 8, 8, 8),
         only__1=(8, 0, 8.2, 0.2, 8), only__2=(5, 0, 10.2, 0.2, 10),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, two) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, two) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     # A quarter slower for as long as training computes too.
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(9e-3)
     # Three that compute share two CPUs for as long as training lasts.
@@ -337,18 +314,17 @@ def test_a_prediction_is_how_much_the_parts_differ():
         as_is=(13, 8, 13, 13, 8), cached=(4, 0, 4, 4, 0), only=(7, 0, 7, 7, 7),
         only__1=(8, 0, 8.2, 0.2, 8),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, *_) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, *_) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(8 * MS * 13 / 12)
     assert loader_model.predicted_s(now, now, 2.0, known) == pytest.approx(12 * MS)
 
 
 def test_threads_of_a_pipeline_can_be_elsewhere():
-    threads = LOADER | {"workers": None, "threads": True, "settable": False}
+    threads = structs.replace(LOADER, workers=None, threads=True, settable=False)
     assert loader_model.ways(threads, 2.0) == []
-    (way,) = loader_model.ways(threads | {"kinds": ["Pipeline"]}, 2.0)
+    (way,) = loader_model.ways(structs.replace(threads, kinds=["Pipeline"]), 2.0)
     assert (way.name, way.workers, way.change) == ("elsewhere", None, "pipeline_elsewhere")
-    assert way.elsewhere
+    assert loader_model.elsewhere(way)
     known = seen(
         as_is=(10, 1, 15, 8, 0), cached=(5, 0, 5, 5, 0), swapped=(9, 1, 14, 7, 0),
         only=(4, 0, 6, 1, 0), only_elsewhere=(3, 0, 3.5, 0.5, 0),
@@ -371,6 +347,5 @@ def test_a_batch_that_takes_long_to_take_over_is_seen(alone, step_ms):
         as_is=(2.6, 0.2, 2.6, 2.6, 0.2), cached=(2.4, 0, 2.4, 2.4, 0), only__1=alone,
         only=(0.2, 0, 0.2, 0.2, 0.2),
     )  # fmt: skip
-    loader = LOADER | {"workers": 0, "by_row": False}
-    now, (one, *_) = loader_model.now(loader), loader_model.ways(loader, 1.0)
+    now, (one, *_) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
     assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(step_ms * MS)

@@ -8,11 +8,12 @@ import pytest
 
 from injected_worlds import NoisyLoader
 from scaling_study.analysis import experiment_runs
+from scaling_study.analysis.experiment_runs import make_run
 from scaling_study.diagnosis.case import make_case
 from scaling_study.diagnosis.evidence import Query
 from scaling_study.diagnosis.shares import recovered, recovered_share
 from scaling_study.stats.variances import START_DEGREES, START_SD, start_deviation
-from synthetic_why import World, write_run
+from synthetic_why import World, make_records
 
 STEP_S = 0.01
 
@@ -64,11 +65,13 @@ def test_the_least_is_taken_where_nothing_is_known():
         assert start_deviation([nothing], STEP_S) == START_SD
 
 
-def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
-    path = write_run(
-        tmp_path / "0.jsonl", World(n=4), np.random.default_rng(1), noise=0.0, start=0.1
-    )
-    members = experiment_runs.read_run(path).members
+def made(world, **options):
+    records = make_records(world, np.random.default_rng(2), **options)
+    return make_run(records[0], records)
+
+
+def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu():
+    members = made(World(n=4), noise=0.0, start=0.1).members
     assert list(members.columns) == experiment_runs.MEMBERS
     assert set(members["n"]) == {1, 2, 4}
     members = members[members["n"] > 1]
@@ -80,11 +83,9 @@ def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu(tmp_path):
     assert means[4].to_numpy() == pytest.approx(means[2].to_numpy(), rel=1e-3)
 
 
-def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
-    """The same steps, and the same member in all of them: one lucky start counts for less."""
-    rng = np.random.default_rng(2)
-    path = write_run(tmp_path / "0.jsonl", World(n=4), rng, noise=0.01)
-    case = make_case([experiment_runs.read_run(path)], None)
+def test_members_that_took_turns_alone_make_a_comparison_surer():
+    """The same steps, and the same member in all of them: one layout counts for less."""
+    case = make_case([made(World(n=4), noise=0.01)], None)
     assert case.alone["reference"] == case.alone["pinned"] == 4
     widths = []
     for alone in ({}, case.alone, case.alone | {"pinned": 1}):
@@ -95,25 +96,19 @@ def test_members_that_took_turns_alone_make_a_comparison_surer(tmp_path):
     assert widths[0] > widths[2] > widths[1]
 
 
-def test_swapped_batches_are_not_waited_for(tmp_path):
+def test_swapped_batches_are_not_waited_for():
     """Beside batches from memory new ones are made, and waited for; that wait is no training."""
-    rng = np.random.default_rng(2)
-    case = make_case(
-        [experiment_runs.read_run(write_run(tmp_path / "0.jsonl", World(n=2), rng, noise=0.01))],
-        None,
-    )
-    cell = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
+    measured = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
     case = dataclasses.replace(
-        case, measurements={("loader_beside", 1): cell, ("cached_batches", 1): cell}
+        make_case([made(World(n=2))], None),
+        measurements={("loader_beside", 1): measured, ("cached_batches", 1): measured},
     )
     assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
     assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])
 
 
-def test_two_things_asked_of_one_start_are_compared_without_that_of_another(tmp_path):
-    rng = np.random.default_rng(2)
-    path = write_run(tmp_path / "0.jsonl", NoisyLoader(n=2), rng, noise=0.01, start=0.1)
-    case = make_case([experiment_runs.read_run(path)], None)
+def test_two_things_asked_of_one_start_are_compared_without_that_of_another():
+    case = make_case([made(NoisyLoader(n=2), noise=0.01, start=0.1)], None)
     assert case.shares_members_with == {"loader_beside": "cached_batches"}
     interference = recovered(("cached_batches",), ("loader_beside",))
 

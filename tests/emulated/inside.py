@@ -64,9 +64,8 @@ def launch(name, placement="none", membind="none"):
         launch={"placement": placement, "membind": membind, "intra_op": 2},
     )
     plan = make_plan(load_config(mapping))
-    data = plan.to_dict()
-    axes = next(one["axes"] for one in data["launches"] if one["id"] == plan.baseline)
-    return resolve.resolve(data, axes, machine(), FOLDER / "builds", [shapes.MEMBERS[name]])
+    axes = plan.by_id[plan.baseline].axes
+    return resolve.resolve(plan, axes, machine(), FOLDER / "builds", [shapes.MEMBERS[name]])
 
 
 def where(slot):

@@ -2,11 +2,15 @@
 
 import random
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from scaling_study.experiments.blocks import Blocks, Condition, key
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+import made_records
+from scaling_study.experiments.blocks import Blocks, Condition, irregular, key
+from scaling_study.experiments.experiment import Impossible, Planned, groups, unchanged
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 
@@ -26,7 +30,8 @@ class Cohort:
         if outcome == "ended":
             raise MemberEndedError([0])
         flags = [] if outcome == "valid" else [outcome]
-        return {"n": window.n, "block": window.block, "valid": not flags, "flags": flags}
+        known = {"n": window.n, "block": window.block, "valid": not flags, "flags": flags}
+        return made_records.taken([], **known)
 
     def tell(self, slots, asked):
         self.did.append(("tell", slots, asked))
@@ -48,7 +53,7 @@ def run(conditions, blocks=2, lost=None, **settings):
 def test_every_condition_takes_one_window_in_each_block_in_an_order_of_its_own():
     conditions = [Condition("intervention", name, Cohort(), 2) for name in "abcdef"]
     records = run(conditions, blocks=4)
-    orders = [tuple(one["name"] for one in records if one["block"] == at) for at in range(4)]
+    orders = [tuple(one.name for one in records if one.block == at) for at in range(4)]
     assert all(sorted(order) == list("abcdef") for order in orders)
     assert len(set(orders)) > 1
     assert len({key(one) for one in records}) == len(records) == 24
@@ -65,7 +70,7 @@ def test_what_an_interrupted_run_has_taken_is_not_repeated():
 def test_a_disturbed_window_has_further_attempts_while_any_are_left():
     cohort = Cohort("foreign", "foreign")
     records = run([Condition("intervention", "a", cohort, 1)], blocks=1)
-    assert [(one["attempt"], one["valid"]) for one in records] == [
+    assert [(one.attempt, one.valid) for one in records] == [
         (0, False),
         (1, False),
         (2, True),
@@ -77,7 +82,7 @@ def test_a_disturbed_window_has_further_attempts_while_any_are_left():
 
 def test_a_flag_that_every_attempt_would_have_ends_them():
     (record,) = run([Condition("intervention", "a", Cohort("throttled_burst"), 1)], blocks=1)
-    assert not record["valid"]
+    assert not record.valid
 
 
 def test_a_frozen_cohort_goes_on_for_its_windows_alone():
@@ -94,7 +99,7 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
     told = ("tell", (0, 1, 2, 3), 7)
     assert cohort.did == [told, "thaw", ("attempt", 4, TIMING, 0), "freeze"]
     assert seen == [told, "freeze"]
-    assert record["rate_share"] == 0.5
+    assert record.rate_share == 0.5
 
 
 def test_members_take_turns_where_not_all_train():
@@ -114,7 +119,7 @@ def test_conditions_of_a_lost_cohort_are_left_out_and_the_others_go_on():
         Condition("reference", "reference", Cohort(), 1),
     ]
     records = run(conditions, blocks=3, lost=lost.append)
-    assert [one["name"] for one in records] == ["reference"] * 3
+    assert [one.name for one in records] == ["reference"] * 3
     assert len(lost) == 1
     assert lost[0].cohort is gone
 
@@ -125,3 +130,74 @@ def test_a_member_of_the_reference_ends_all():
     with pytest.raises(MemberEndedError):
         run(conditions, lost=lost.append)
     assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("step_us", "expected"),
+    [
+        ([], False),
+        ([5000] * 40, False),
+        ([5000] * 39 + [20_000], False),  # a hiccup
+        ([5000] * 30 + [55_000], True),
+        ([5000, 55_000], False),  # nobody knows which is the usual one
+        ([5000] * 5 + [55_000] * 4, True),
+    ],
+)
+def test_steps_are_irregular_where_few_long_ones_hold_much_of_the_time(step_us, expected):
+    regular = made_records.member([5000] * 40)
+    other = made_records.member(step_us)
+    assert irregular(made_records.taken([regular, other])) is expected
+
+
+FOUR_CPUS = 4
+
+
+def report(impossible=None, **changes):
+    return made_records.readback(slot=0, intra_op=1, impossible=impossible or {}, changes=changes)
+
+
+def planned(name, members, **changed):
+    resolved = SimpleNamespace(members=(None,) * members)
+    return Planned(name, changed, resolved)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "together"),
+    [
+        (
+            [4, 4, 1, 1],
+            [[4], [4], [1, 1]],
+        ),  # as many members as CPUs, and interventions of one alone
+        ([1, 4, 1], [[1], [4], [1]]),  # in their order
+        ([2, 1, 2, 2], [[2, 1], [2, 2]]),
+        ([8, 1], [[8], [1]]),  # more members than CPUs start alone
+        ([], []),
+    ],
+)
+def test_members_start_together_while_each_has_a_cpu(sizes, together):
+    cohorts = [planned(str(at), size) for at, size in enumerate(sizes)]
+    found = groups(cohorts, FOUR_CPUS)
+    assert [[one.size for one in group] for group in found] == together
+    assert [one for group in found for one in group] == cohorts
+
+
+def test_kernels_are_asked_for_where_they_may_be_others():
+    assert planned("reference", 1).with_kernel
+    assert planned("openblas", 1, blas="openblas").with_kernel
+    assert not planned("one_thread", 1, intra_op=1).with_kernel
+
+
+def test_a_change_that_cannot_be_made_is_no_failure():
+    can = report(whole_batches=True)
+    cannot = report({"whole_batches": "single rows"}, whole_batches=False)
+    assert not unchanged(["whole_batches"], [can])
+    reason = unchanged(["whole_batches"], [can, cannot])
+    assert isinstance(reason, Impossible)
+    assert reason == "single rows"
+    assert not unchanged([], [cannot])
+
+
+def test_a_change_that_does_not_hold_is_a_failure():
+    reason = unchanged(["one_element", "no_gc"], [report(one_element=False, no_gc=True)])
+    assert reason == "one_element did not take effect"
+    assert not isinstance(reason, Impossible)

@@ -14,6 +14,7 @@ import pytest
 from processes import wait_state, wait_until
 from scaling_study.diagnosis.sampled import sampled
 from scaling_study.experiments import sampling
+from scaling_study.records.experiment import SampledLock, SampledMember, Samples, Wait
 
 pytestmark = pytest.mark.timing
 
@@ -104,11 +105,10 @@ def test_who_waits_for_a_file_lock_is_seen_with_the_file(tmp_path, started):
         process = started(LOCKING, str(path))
         wait_in(process, "flock")
         found = sample(process)
-    (member,) = found["members"]
-    assert member["slot"] == 3
-    assert member["states"] == {"S": 10}
-    assert member["waits"] == [{"syscall": "flock", "on": str(path), "count": 10}]
-    assert found["locks"] == [{"path": str(path), "waiters_mean": 1.0, "samples": 10}]
+    (member,) = found.members
+    assert (member.slot, member.states) == (3, {"S": 10})
+    assert member.waits == [Wait(syscall="flock", on=str(path), count=10)]
+    assert found.locks == [SampledLock(path=str(path), waiters_mean=1.0, samples=10)]
 
 
 POLLING = """
@@ -139,19 +139,19 @@ def test_a_pause_is_for_a_lock_that_members_take_in_turn(tmp_path, started):
         fcntl.flock(file, fcntl.LOCK_EX)
         process = started(POLLING, str(path))
         sampler, found = pauses([process.pid, os.getpid()])
-        on = {wait["on"] for wait in found["members"][0]["waits"]}
+        on = {wait.on for wait in found.members[0].waits}
         assert on == {""}  # it was ours all the time: perhaps its pauses are for something else
         sampler.holders[str(path)].add(process.pid)
-        found = sampler.record(2, 0.013, STEP_S)["members"][0]["waits"]
+        found = sampler.record(2, 0.013, STEP_S).members[0].waits
         # All of its pauses; beside other programs it is seldom asleep.
-        assert {wait["on"] for wait in found} == {str(path)}
+        assert {wait.on for wait in found} == {str(path)}
         assert at_lock(found, path) > 0
         alone = pauses([process.pid])[1]
-        assert at_lock(alone["members"][0]["waits"], path) == 0
+        assert at_lock(alone.members[0].waits, path) == 0
 
 
 def at_lock(waits, path):
-    return sum(wait["count"] for wait in waits if wait["on"] == str(path))
+    return sum(wait.count for wait in waits if wait.on == str(path))
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_who_pauses_anyway_pauses_for_no_lock(alone_share, step_s, counts):
     alone.states[0]["S"] = 60
     alone.waits[0]["clock_nanosleep", ""] = round(60 * alone_share)
     of_one = alone.record(1, 0.02, STEP_S)
-    (member,) = sampler.record(2, 0.02, step_s, of_one)["members"]
-    waits = {(wait["syscall"], wait["on"]): wait["count"] for wait in member["waits"]}
+    (member,) = sampler.record(2, 0.02, step_s, of_one).members
+    waits = {(wait.syscall, wait.on): wait.count for wait in member.waits}
     assert waits.pop(("flock", "/b")) == 20
     assert waits == {("nanosleep", on): count for on, count in counts.items()}
 
@@ -191,14 +191,14 @@ lock.acquire()
 def test_a_futex_between_processes_is_told_from_one_between_threads(started):
     process = started(BETWEEN, "processes")
     wait_in(process, "futex")
-    (member,) = sample(process)["members"]
-    ((syscall, on),) = {(wait["syscall"], wait["on"]) for wait in member["waits"]}
+    (member,) = sample(process).members
+    ((syscall, on),) = {(wait.syscall, wait.on) for wait in member.waits}
     assert syscall == "futex"
     assert "/sem." in on
     process = started(BETWEEN, "threads")
     wait_in(process, "futex")
-    (member,) = sample(process)["members"]
-    assert {(wait["syscall"], wait["on"]) for wait in member["waits"]} == {("futex", "")}
+    (member,) = sample(process).members
+    assert {(wait.syscall, wait.on) for wait in member.waits} == {("futex", "")}
 
 
 MAPS = """\
@@ -224,20 +224,19 @@ def test_the_mapping_of_an_address(address, name):
 def test_who_waits_for_a_pipe_sleeps_in_a_read_and_a_spinner_runs(started):
     process = started("print(flush=True); import sys; sys.stdin.read()")
     wait_in(process, "read")
-    (member,) = sample(process)["members"]
-    assert [(wait["syscall"], wait["on"]) for wait in member["waits"]] == [("read", "pipe")]
+    (member,) = sample(process).members
+    assert [(wait.syscall, wait.on) for wait in member.waits] == [("read", "pipe")]
     process = started("print(flush=True)\nwhile True: pass")
     wait_state(process.pid, "R")
-    (member,) = sample(process)["members"]
-    assert member["states"] == {"R": 10}
-    assert member["waits"] == []
+    (member,) = sample(process).members
+    assert member.states == {"R": 10}
+    assert member.waits == []
 
 
 def test_a_process_that_has_ended_is_passed_over(started):
     process = started("print(flush=True)")
     process.wait()
-    assert sample(process)["members"] in ([], [{"slot": 3, "samples": 10,
-                                               "states": {"Z": 10}, "waits": []}])  # fmt: skip
+    assert [one.states for one in sample(process).members] in ([], [{"Z": 10}])
 
 
 def test_who_is_stopped_waits_for_nothing(started):
@@ -245,8 +244,8 @@ def test_who_is_stopped_waits_for_nothing(started):
     process.send_signal(signal.SIGSTOP)
     wait_state(process.pid, "T")
     record = sample(process)
-    assert record["members"][0]["states"] == {"T": 10}
-    record["members"][0]["states"]["D"] = 10
+    assert record.members[0].states == {"T": 10}
+    record.members[0].states["D"] = 10
     found = sampled([record], 1)
     assert found.calls == {("page fault", ""): 10, ("stopped by a signal", ""): 10}
     assert found.shares == {"device": 0.5, "stopped": 0.5}
@@ -254,9 +253,9 @@ def test_who_is_stopped_waits_for_nothing(started):
 
 
 def test_sleep_outside_of_a_system_call_is_a_page_that_a_device_brings():
-    waits = [{"syscall": "futex", "on": "", "count": 4}]
-    member = {"slot": 0, "samples": 20, "states": {"R": 10, "D": 6, "S": 4}, "waits": waits}
-    record = {"kind": "samples", "n": 1, "interval_s": 0.02, "members": [member], "locks": []}
-    found = sampled([record], 1)
+    waits = [Wait(syscall="futex", on="", count=4)]
+    states = {"R": 10, "D": 6, "S": 4}
+    member = SampledMember(slot=0, samples=20, states=states, waits=waits)
+    found = sampled([Samples(n=1, interval_s=0.02, members=[member], locks=[])], 1)
     assert found.calls == {("futex", ""): 4, ("page fault", ""): 6}
     assert found.shares == {"futex": 0.4, "device": 0.6}

@@ -10,7 +10,8 @@ from faulty import Fault
 from jobs import ROOT, WORKLOADS, baseline_job, command, config, environment, processes, read
 from processes import killed_at_the_end, wait_until
 from quotas import divided_group
-from scaling_study.runner import cohort, cohort_windows
+from scaling_study.runner import cohort_windows
+from scaling_study.runner.member_processes import LONGEST_LOG_BYTES
 
 pytestmark = pytest.mark.faults
 
@@ -128,7 +129,7 @@ def test_what_is_printed_fills_no_disk(tmp_path):
             sizes = [log.stat().st_size for log in tmp_path.glob("scaling-study-*/*/log-1")]
             largest = max([largest, *sizes])
             assert process.poll() is None
-            return largest > 10 * cohort.LONGEST_LOG_BYTES and sizes[0] <= cohort.LONGEST_LOG_BYTES
+            return largest > 10 * LONGEST_LOG_BYTES and sizes[0] <= LONGEST_LOG_BYTES
 
         wait_until(shortened, "100 MB, and then much less")
         process.send_signal(signal.SIGTERM)

@@ -91,19 +91,19 @@ def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **co
     return Process(cpu_s, user_s, system_s, reaped_s, threads=threads or {}, **given)
 
 
-def test_time_divides_between_user_and_system_as_the_ticks_do():
+@pytest.mark.parametrize(
+    ("cpu_s", "user_s", "system_s", "divided"),
+    [
+        (14.0, 9.0, 5.0, (3.0, 1.0)),
+        (10.004, 6.0, 4.0, (0.004, 0.0)),  # less than a tick counts as user time
+    ],
+)
+def test_time_divides_between_user_and_system_as_the_ticks_do(cpu_s, user_s, system_s, divided):
     before = {1: process(10.0, user_s=6.0, system_s=4.0)}
-    after = {1: process(14.0, user_s=9.0, system_s=5.0)}
+    after = {1: process(cpu_s, user_s=user_s, system_s=system_s)}
     used = kernel_counters.usage(before, after, trainer_tid=1)
-    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((3.0, 1.0))
-    assert used.cpu_s == pytest.approx(4.0)
-
-
-def test_less_than_a_tick_counts_as_user_time():
-    before = {1: process(10.0, user_s=6.0, system_s=4.0)}
-    after = {1: process(10.004, user_s=6.0, system_s=4.0)}
-    used = kernel_counters.usage(before, after, trainer_tid=1)
-    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((0.004, 0.0))
+    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx(divided)
+    assert used.cpu_s == pytest.approx(cpu_s - 10.0)
 
 
 def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
@@ -132,9 +132,7 @@ def test_the_trainers_time_divides_as_its_own_ticks_do():
     used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.1, 0.9))
     assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((1.1, 0.9))
-
-
-def test_a_trainer_below_a_tick_divides_as_its_process_does():
+    # Below a tick it divides as its process does.
     known = {"trainer_user_s": 0.5, "trainer_system_s": 0.5}
     before = {1: process(0.0, user_s=0, threads={1: thread(0.0)}, **known)}
     after = {1: process(0.04, user_s=0.03, system_s=0.01, threads={1: thread(0.008)}, **known)}
@@ -272,7 +270,12 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 MOST = 1.5
 
 
-def test_cpu_time_of_one_thread(child):
+def test_cpu_time_of_one_thread_of_a_process_with_a_strange_name(child):
+    cpu = max(os.sched_getaffinity(0))
+    child.tell(f"os.sched_setaffinity(0, [{cpu}])")
+    assert kernel_counters.allowed_cpus(kernel_counters.read_tree(child.pid), child.pid) == {cpu}
+    child.tell("name('x) R 1 (y z')")
+    assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
     used, (own_s, _) = child.usage("burn(0.2)")
     assert own_s >= 0.2
     assert own_s <= used.cpu_s <= MOST * own_s
@@ -293,12 +296,6 @@ def test_a_trainer_in_the_kernel_beside_a_thread_in_user_mode(child):
     used, _ = child.usage("beside.start(), ask_the_kernel(0.4), beside.join()")
     assert used.trainer_system_s > used.trainer_user_s
     assert used.cpu_user_s > used.trainer_system_s / 3
-
-
-def test_cpus_of_a_real_thread(child):
-    cpu = max(os.sched_getaffinity(0))
-    child.tell(f"os.sched_setaffinity(0, [{cpu}])")
-    assert kernel_counters.allowed_cpus(kernel_counters.read_tree(child.pid), child.pid) == {cpu}
 
 
 def test_cpu_time_of_children_that_begin_and_end_in_between(child):
@@ -363,13 +360,6 @@ def test_resident_memory(child):
     child.tell("globals().update(kept=bytearray(os.urandom(1)) * (20 * 2**20))")
     after = kernel_counters.read_process(child.pid)
     assert after.rss_bytes - before.rss_bytes == pytest.approx(20 * 2**20, rel=0.1)
-
-
-def test_a_process_with_a_strange_name(child):
-    child.tell("name('x) R 1 (y z')")
-    assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
-    used, (own_s, _) = child.usage("burn(0.2)")
-    assert own_s <= used.cpu_s <= MOST * own_s
 
 
 def test_time_of_a_tree_since_it_began(child):

@@ -1,6 +1,5 @@
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
@@ -181,34 +180,3 @@ def test_what_a_machine_does_not_have_is_none(tmp_path):
     assert system.read_governor(tmp_path) is None
     assert system.read_swap_bytes(tmp_path) == 0
     assert system.read_kernel(tmp_path) == "unknown"
-
-
-class Kernel:
-    """Stands for libc: opens a file in place of a counter, or refuses."""
-
-    def __init__(self, allows):
-        def syscall(number, attributes, *_):
-            self.asked = (number.value, list(attributes)[:3])
-            return os.open(os.devnull, os.O_RDONLY) if allows else -1
-
-        self.syscall = syscall
-
-
-@pytest.mark.parametrize("allows", [True, False])
-def test_hardware_counters_are_tried_and_closed(monkeypatch, allows):
-    kernel = Kernel(allows)
-    monkeypatch.setattr(system.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(system.ctypes, "CDLL", lambda *_, **__: kernel)
-    files = len(list(Path("/proc/self/fd").iterdir()))
-    assert system.has_hardware_counters() is allows
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
-    assert kernel.asked == (298, [0, 64, 1])
-
-
-def test_the_kernel_answers_whether_it_counts():
-    assert system.has_hardware_counters() in {True, False}
-
-
-def test_an_unknown_architecture_has_no_hardware_counters(monkeypatch):
-    monkeypatch.setattr(system.platform, "machine", lambda: "vax")
-    assert system.has_hardware_counters() is False

@@ -18,6 +18,7 @@ import browser
 import hostile_study
 import sandbox
 import texts
+from made_records import made_plan
 from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Recommendation
 from scaling_study.report import launch_script
@@ -127,7 +128,7 @@ def test_the_launch_script_carries_everything(tmp_path):
     }  # fmt: skip
     text = launch_script.render_launch_script(
         convert(found, Recommendation),
-        {"study": "s", "workload": {**config["workload"], "step": "optimizer", "pass_env": []}},
+        made_plan({}, workload=config["workload"]),
         python=str(folder / texts.NAME / "python"),
         binder=[sys.executable, "-P", str(bind.__file__)],
         queue=[sys.executable, "-P", str(model_queue.__file__)],

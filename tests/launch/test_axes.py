@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 import machines
+from made_records import TORCH, readback, slot
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, blas, openmp
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.records.readback import Check
 
 LIBRARIES = {
     "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
@@ -120,9 +122,7 @@ def bound(**values):
 
 # ---- effects
 
-
-def test_the_default_launch_sets_nothing():
-    assert prepare() == {}
+DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,22 @@ def test_the_default_launch_sets_nothing():
         ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
         ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": str(Path("lib/libmine.so").absolute())}),
         ({"huge_pages": "always"}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
+        ({}, {}),
         ({"launcher": "fork"}, {}),
+        # distributed.yaml: the settings that dask/distributed#5098 is about.
+        ({"launcher": "dask"}, {**dict.fromkeys(DASK, "1"), "MALLOC_TRIM_THRESHOLD_": "65536"}),
+        (
+            {"launcher": "dask", "intra_op": 4, "allocator": "glibc-large-thresholds"},
+            {
+                **dict.fromkeys((*DASK, "BLIS_NUM_THREADS"), "4"),
+                "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+                "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
+            },
+        ),
+        (
+            {"blas": "openblas", "allocator": "tcmalloc"},
+            {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"},
+        ),
         ({"build": "/usr/bin/python3"}, {}),
     ],
 )  # fmt: skip
@@ -218,26 +233,6 @@ def test_a_runtime_whose_threads_spin_beyond_a_windows_edge(preload, blocktime, 
     blocktime = {} if blocktime is None else {"KMP_BLOCKTIME": blocktime}
     assert openmp.spins_long({"LD_PRELOAD": preload, **blocktime}) == long
     assert not openmp.spins_long({})
-
-
-def test_two_preloads_stand_beside_each_other():
-    environment = prepare(blas="openblas", allocator="tcmalloc")
-    assert environment == {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"}
-
-
-def test_dasks_environment_is_that_of_its_nannies():
-    environment = prepare(launcher="dask")
-    # distributed.yaml: the settings that dask/distributed#5098 is about.
-    assert environment == {
-        "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-        "MALLOC_TRIM_THRESHOLD_": "65536",
-    }  # fmt: skip
-
-
-def test_what_another_axis_sets_replaces_dasks_default():
-    environment = prepare(launcher="dask", intra_op=4, allocator="glibc-large-thresholds")
-    assert environment["OMP_NUM_THREADS"] == "4"
-    assert environment["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
 
 
 # ---- what a machine cannot do
@@ -326,52 +321,23 @@ def test_each_bound_thread_has_a_cpu_of_its_slot():
 
 # ---- what took effect
 
-TORCH = "/env/lib/python3.11/site-packages/torch/lib"
-PLAIN = {
-    "slot": 0,
-    "launcher": "exec",
-    "python": sys.executable,
-    "torch": "2.13.0+cpu",
-    "intra_op": 2,
-    "inter_op": 2,
-    "openmp": [f"{TORCH}/libgomp-98b21ff3.so.1"],
-    "parallel": f"{TORCH}/libgomp-98b21ff3.so.1",
-    "thread_cpus": None,
-    "sgemm": f"{TORCH}/libtorch_cpu.so",
-    "sgemm_kernel": None,
-    "sgemm_gflops": 100.0,
-    "intel_path": f"{TORCH}/libtorch_cpu.so",
-    "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
-    "jemalloc_decay_ms": None,
-    "huge_page_bytes": 0,
-    "isa": "AVX512",
-    "spin_s": 0.015,
-    "env": {"PATH": "/bin"},
-    "cpus": [0, 1],
-    "policy": "default",
-    "switches": {},
-}
-
 
 def read_back(preload=(), env=None, **changed):
-    environment = {**PLAIN["env"], **(env or {})}
+    environment = {"PATH": "/bin", **(env or {})}
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
-    return {**PLAIN, "env": environment, **changed}
-
-
-SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+    return readback(env=environment, **changed)
 
 
 def failed(readbacks, **values):
-    rows = axis_table.checks(values, [SLOT], readbacks)
+    rows = axis_table.checks(values, [slot()], readbacks)
     known = [
         name
         for name, axis in axis_table.AXES.items()
         if axis.effective is not None or values.get(name, axis.default) != axis.default
     ]
-    assert [row["axis"] for row in rows] == known
-    return {row["axis"] for row in rows if not row["ok"]}
+    assert [row.axis for row in rows] == known
+    return {row.axis for row in rows if not row.ok}
 
 
 OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
@@ -602,13 +568,13 @@ PER_SLOT = {"placement", "membind"}
     ],
 )
 def test_a_member_is_compared_with_its_slot(asked, got, wrong):
-    slots = [SLOT | asked, {"slot": 1, "cpus": "0-1", "policy": "default"}]
+    slots = [slot(**asked), slot(slot=1, cpus="0-1")]
     rows = axis_table.checks({}, slots, [read_back(**got), read_back(slot=1)])
-    assert {row["axis"] for row in rows if not row["ok"]} == wrong
+    assert {row.axis for row in rows if not row.ok} == wrong
     for row in rows:
-        if row["axis"] in wrong:
-            assert row["requested"].startswith("slot 0: ")
-            assert row["effective"].startswith("slot 0: ")
+        if row.axis in wrong:
+            assert row.requested.startswith("slot 0: ")
+            assert row.effective.startswith("slot 0: ")
 
 
 def test_every_value_but_a_default_can_fail():
@@ -629,18 +595,15 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
 def test_a_row_shows_the_member_in_which_it_does_not_hold():
     members = [read_back(intra_op=1), read_back(intra_op=2, slot=1)]
     rows = {
-        row["axis"]: row
-        for row in axis_table.checks({"intra_op": 1}, [SLOT, SLOT | {"slot": 1}], members)
+        row.axis: row for row in axis_table.checks({"intra_op": 1}, [slot(), slot(slot=1)], members)
     }
-    assert rows["intra_op"] == {
-        "axis": "intra_op", "requested": "1", "effective": "2", "ok": False,
-    }  # fmt: skip
-    assert rows["inter_op"]["ok"]
+    assert rows["intra_op"] == Check("intra_op", "1", "2", ok=False)
+    assert rows["inter_op"].ok
 
 
 def test_what_is_shown_as_effective():
     kernel = read_back(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
-    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [kernel])}
+    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [kernel])}
     assert rows == {
         "shell": "none",
         "launcher": "exec",
@@ -659,16 +622,9 @@ def test_what_is_shown_as_effective():
         "membind": "slot 0: default",
     }
     one = read_back(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
-    rows = {row["axis"]: row["effective"] for row in axis_table.checks({}, [SLOT], [one])}
+    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [one])}
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
     assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"
     assert "kernel unknown" in rows["blas"]
     assert rows["allocator"].endswith("libc.so.6 MALLOC_TRIM_THRESHOLD_=65536")
-
-
-def test_the_words_of_an_axis_are_its_tables_and_no_others():
-    """A word that the table does not have ends in an error here, not in a launch without effect."""
-    for name in ("blas", "isa", "allocator"):
-        with pytest.raises((KeyError, UnavailableError)):
-            prepare(**{name: "no-such-word"})

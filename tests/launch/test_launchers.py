@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from made_records import slot
 from processes import (
     PATIENCE_S,
     descriptors,
@@ -25,9 +25,10 @@ from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers import dask as dask_launcher
 from scaling_study.launch.launchers.exec import Exec
 from scaling_study.launch.launchers.host import Host
-from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member, describe_exit
+from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
+from scaling_study.member.member import Options
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -98,35 +99,20 @@ def told(launch):
 
 def test_the_worker_is_called_with_the_members_slot_and_script(launch, started):
     command = ("/größe/s p.py", "--rate", "-1", "--", "{x}", "")
-    _, pid = started(slot=3, command=command)
+    options = {"step": "mark", "switches": ("scaling_study.launch.axes.inter_op=2",)}
+    _, pid = started(changed(launch, **options), slot=3, command=command, cpus=str(CPU))
     got = told(launch)
+    assert got["cpus"] == [CPU]
     assert got["argv"] == [
         "-c",
         program.START,
         "scaling_study.member.worker",
         str(launch.folder),
         "3",
-        "--step",
-        "optimizer",
-        "--launcher",
-        "exec",
-        "--",
+        json.dumps(Options(**options, change=())._asdict()),
         *command,
     ]
     assert got["pid"] == got["session"] == pid
-
-
-def test_what_a_member_does_differently_is_an_option(launch, started):
-    started(changed(launch, step="mark", switches=["scaling_study.launch.axes.inter_op=2"]))
-    words = [
-        "--step",
-        "mark",
-        "--launcher",
-        "exec",
-        "--switch",
-        "scaling_study.launch.axes.inter_op=2",
-    ]
-    assert told(launch)["argv"][5:12] == [*words, "--"]
 
 
 def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
@@ -138,11 +124,6 @@ def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, 
     assert env == {**launch.env, "LD_PRELOAD": missing}
     # The preload was the member's alone, not that of the process that binds it.
     assert launch.errors(0).read_text().count("cannot be preloaded") == 1
-
-
-def test_a_member_is_bound_before_its_interpreter_starts(launch, started):
-    started(cpus=str(CPU))
-    assert told(launch)["cpus"] == [CPU]
 
 
 def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
@@ -166,6 +147,7 @@ def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
             "was killed by SIGKILL (the kernel does this when memory runs out)",
         ),
         ("os.abort()", "was killed by SIGABRT"),
+        ("sys.exit(255)", "ended with status 255"),
     ],
 )
 def test_how_a_member_ended(launch, started, code, reason):
@@ -178,15 +160,6 @@ def test_how_one_of_several_members_ended(launch):
     pids = [one.start(Member(slot, None, "default", ("s.py",))) for slot in (2, 1)]
     assert [one.exit_reason(pid) for pid in pids] == ["ended with status 2", "ended with status 1"]
     one.close()
-
-
-@pytest.mark.parametrize("code", [0, 1, 255])
-def test_a_status_is_named(code):
-    assert describe_exit(code) == f"ended with status {code}"
-
-
-def test_a_segmentation_fault_is_named():
-    assert describe_exit(-signal.SIGSEGV) == "was killed by SIGSEGV"
 
 
 COORDINATOR = """
@@ -249,7 +222,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "step": "mark", "switches": ["an.axis=3"], "change": [], "loader": "",
+        "options": Options(step="mark", switches=["an.axis=3"], change=[])._asdict(),
     }  # fmt: skip
 
 
@@ -303,26 +276,18 @@ def dask(tmp_path_factory):
         cohort.close()
 
 
-def test_a_dask_member_is_a_bound_worker_with_dasks_environment(dask):
+def test_a_dask_member_is_a_bound_worker_with_dasks_environment_that_trains_and_rests(dask):
     cohort, _, pid = dask
     got = cohort.read_back(0)
-    assert (got["pid"], got["launcher"], got["cpus"]) == (pid, "dask", [CPU])
-    assert (got["intra_op"], got["inter_op"]) == (1, 2)
+    assert (got.pid, got.launcher, got.cpus) == (pid, "dask", [CPU])
+    assert (got.intra_op, got.inter_op) == (1, 2)
     wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}
-    assert {name: got["env"].get(name) for name in wanted} == wanted
-    asked = {"slot": 0, "cpus": str(CPU), "policy": "default"}
+    assert {name: got.env.get(name) for name in wanted} == wanted
+    asked = slot(cpus=str(CPU))
     rows = axis_table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
-    assert [row for row in rows if not row["ok"]] == []
-
-
-def test_every_thread_of_a_dask_worker_is_bound(dask):
-    _, _, pid = dask
+    assert [row for row in rows if not row.ok] == []
     tasks = Path(f"/proc/{pid}/task").iterdir()
     assert {tuple(os.sched_getaffinity(int(task.name))) for task in tasks} == {(CPU,)}
-
-
-def test_a_dask_member_trains_and_rests(dask):
-    cohort, _, pid = dask
     assert len(cohort.train(0, 5)) >= 5
     assert (Path("/proc") / str(pid)).exists()
 

@@ -3,15 +3,18 @@
 import os
 
 import pytest
+from msgspec import convert
 
+from made_records import UNBOUND
 from processes import wait_until
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, switches
+from scaling_study.records.window import Slot
 from small_cohort import SmallCohort
-from test_switches import SCRIPT, SLOT
+from test_switches import SCRIPT
 
 RUNTIMES = list(AXES["openmp"].words)
 MACHINE = probe.read_machine().to_dict()
@@ -29,12 +32,12 @@ def prepared(values):
 def read_back(cohort, values, env, slot, launcher="exec"):
     """Start a member, let it train, and return its report and the checks of some axes."""
     how = cohort.launcher(launcher, env=env, switches=switches(values))
-    cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot["cpus"])
+    cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot.cpus)
     cohort.wait_resting([0])
     cohort.train(0)
     # On a busy machine waiting threads may come to rest after one of two looks.
-    got = min((cohort.read_back(0) for _ in range(2)), key=lambda one: one["spin_s"])
-    rows = {row["axis"]: row for row in checks(values, [slot], [got])}
+    got = min((cohort.read_back(0) for _ in range(2)), key=lambda one: one.spin_s)
+    rows = {row.axis: row for row in checks(values, [slot], [got])}
     return got, {name: rows[name] for name in SHOWN}
 
 
@@ -42,7 +45,7 @@ def slot_of_two():
     topology = probe.usable_topology(MACHINE)
     if len(topology.cpus) == 1:
         pytest.skip("one CPU")
-    return place({"intra_op": 2, "placement": "cores"}, topology, 1)[0].to_dict()
+    return convert(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0].to_dict(), Slot)
 
 
 @pytest.fixture
@@ -58,12 +61,12 @@ def cohort(tmp_path):
 def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
     """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""
     values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive", "launcher": launcher}
-    got, rows = read_back(cohort, values, prepared(values), SLOT, launcher)
-    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
-    assert got["intra_op"] == 2
-    assert got["thread_cpus"] is None
-    others = [checks({"openmp": one}, [SLOT], [got]) for one in RUNTIMES if one != runtime]
-    assert [row["ok"] for rows in others for row in rows if row["axis"] == "openmp"] == [
+    got, rows = read_back(cohort, values, prepared(values), UNBOUND, launcher)
+    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
+    assert got.intra_op == 2
+    assert got.thread_cpus is None
+    others = [checks({"openmp": one}, [UNBOUND], [got]) for one in RUNTIMES if one != runtime]
+    assert [row.ok for rows in others for row in rows if row.axis == "openmp"] == [
         False,
         False,
     ]
@@ -76,14 +79,14 @@ def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
     slot = slot_of_two()
     values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": value}
     got, rows = read_back(cohort, values, prepared(values), slot)
-    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
-    assert [len(mask) for mask in got["thread_cpus"]] == [1, 1]
-    assert format_cpu_list(got["cpus"]) == slot["cpus"]
+    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
+    assert [len(mask) for mask in got.thread_cpus] == [1, 1]
+    assert format_cpu_list(got.cpus) == slot.cpus
     # The training thread has one of these CPUs, and a loader worker, which it starts, has all.
     pid = cohort.members.pids[0]
-    assert os.sched_getaffinity(pid) == set(got["thread_cpus"][0])
+    assert os.sched_getaffinity(pid) == set(got.thread_cpus[0])
     worker = wait_until(lambda: kernel_counters.descendants(pid)[1:], "a loader worker")[0]
-    assert os.sched_getaffinity(worker) == set(got["cpus"])
+    assert os.sched_getaffinity(worker) == set(got.cpus)
 
 
 @pytest.mark.parametrize("runtime", ["intel", "llvm"])
@@ -93,5 +96,5 @@ def test_threads_that_share_a_cpu_are_found(cohort, runtime):
     env = {name: text for name, text in prepared(values).items() if name != "KMP_AFFINITY"}
     bound = env | {"OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
     got, rows = read_back(cohort, values, bound, slot_of_two())
-    assert got["thread_cpus"][0] == got["thread_cpus"][1]
-    assert not rows["openmp_affinity"]["ok"]
+    assert got.thread_cpus[0] == got.thread_cpus[1]
+    assert not rows["openmp_affinity"].ok

@@ -140,25 +140,35 @@ def test_the_first_slots_do_not_depend_on_how_many_there_are(topology, name):
     assert placement.slots(name, topology, 7, 1) == more[:7]
 
 
-def test_compact_fills_core_by_core():
-    assert cpus("compact", NPS4, 3) == [(0,), (192,), (1,)]
-    assert cpus("compact", NPS4, 2, width=2) == [(0, 192), (1, 193)]
-    assert cpus("compact", NPS4, 25, width=16)[24] == cpus("compact", NPS4, 1, width=16)[0]
+def singles(*numbers):
+    return [(number,) for number in numbers]
 
 
-def test_compact_follows_the_nodes_where_their_cpu_numbers_interleave():
-    filled = [cpu for (cpu,) in cpus("compact", "xeon-8260-8s-snc2", 13)]
-    assert filled == [0, 1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20, 4]
-
-
-def test_cores_takes_physical_cores_and_siblings_last():
-    assert cpus("cores", NPS4, 2, width=2) == [(0, 1), (2, 3)]
-    assert cpus("cores", NPS4, 193)[-2:] == [(191,), (192,)]
-
-
-def test_cores_with_offline_siblings():
-    placed = [cpu for (cpu,) in cpus("cores", "xeon-4s-offline-cpus", 12)]
-    assert placed == [0, 4, 1, 6, 10, 3, 7, 8, 12, 9, 11, 15]
+@pytest.mark.parametrize(
+    ("name", "machine", "width", "placed"),
+    [
+        ("compact", NPS4, 1, singles(0, 192, 1)),
+        ("compact", NPS4, 2, [(0, 192), (1, 193)]),
+        # The CPU numbers of its nodes interleave.
+        ("compact", "xeon-8260-8s-snc2", 1, singles(0, 1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20, 4)),
+        ("cores", NPS4, 2, [(0, 1), (2, 3)]),
+        ("cores", NPS4, 1, singles(*range(193))),  # siblings last
+        ("cores", "xeon-4s-offline-cpus", 1, singles(0, 4, 1, 6, 10, 3, 7, 8, 12, 9, 11, 15)),
+        # Only the CPUs of the cpuset.
+        ("cores", "container-v2", 1, singles(4, 5, 6, 7, 20, 21, 22, 23, 4)),
+        # A wide slot stays together.
+        ("spread", NPS4, 4, [(0, 1, 2, 3), (96, 97, 98, 99), (24, 25, 26, 27)]),
+        ("spread", "power9-gpu-nodes", 2, [(0, 4), (88, 92)]),
+        ("spread", "xeon-e5472-shared-cpus", 1, singles(0, 1, 2, 3)),
+        ("spread", "emulated-two", 2, [(0, 2), (8, 10), (4, 6), (12, 14)]),
+        ("spread", "emulated-uneven", 2, [(0, 1), (4, 5), (2, 3), (6, 7)]),
+        # No cache is known: a socket each.
+        ("per_l3", "vm-no-l3", 1, [(0, 1, 2, 3), (0, 1, 2, 3)]),
+        ("per_l3", "itanium-17-nodes", 1, [(0, 1), (2, 3)]),
+    ],
+)
+def test_which_cpus_slots_have(name, machine, width, placed):
+    assert cpus(name, machine, len(placed), width) == placed
 
 
 def test_spread_goes_over_sockets_then_nodes_then_l3s_then_cores():
@@ -168,28 +178,11 @@ def test_spread_goes_over_sockets_then_nodes_then_l3s_then_cores():
     assert placed[24:26] == [1, 97]
 
 
-def test_a_wide_spread_slot_stays_together():
-    assert cpus("spread", NPS4, 3, width=4) == [(0, 1, 2, 3), (96, 97, 98, 99), (24, 25, 26, 27)]
-    assert cpus("spread", "power9-gpu-nodes", 2, width=2) == [(0, 4), (88, 92)]
-
-
-def test_per_l3_is_per_socket_where_no_cache_is_known():
-    assert cpus("per_l3", "vm-no-l3", 2) == [(0, 1, 2, 3), (0, 1, 2, 3)]
-    assert cpus("per_l3", "itanium-17-nodes", 2) == [(0, 1), (2, 3)]
-
-
-def test_only_the_cpus_of_the_cpuset_are_used():
-    assert cpus("cores", "container-v2", 9) == [(n,) for n in (4, 5, 6, 7, 20, 21, 22, 23, 4)]
-
-
 def test_lists_are_used_in_turn_whatever_the_width():
     slots = placement.slots(["0-1", "3"], machines.usable("vm-no-l3"), 3, 1)
     assert slots == (Slot(0, (0, 1), False), Slot(1, (3,), False), Slot(2, (0, 1), True))
-
-
-def test_lists_that_overlap_are_labelled():
-    slots = placement.slots(["0-1", "1-2"], machines.usable("vm-no-l3"), 2, 2)
-    assert [slot.oversubscribed for slot in slots] == [False, True]
+    overlapping = placement.slots(["0-1", "1-2"], machines.usable("vm-no-l3"), 2, 2)
+    assert [slot.oversubscribed for slot in overlapping] == [False, True]
 
 
 def test_a_listed_cpu_that_may_not_be_used_says_which_may():
@@ -293,27 +286,56 @@ def policy(membind, machine, cpus=None):
     return membind_.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
 
 
-def test_memory_policies():
-    assert policy("none", NPS4) == MemoryPolicy("default", ())
-    assert policy("local", NPS4, (0, 1)) == MemoryPolicy("bind", (0,))
-    assert policy("local", NPS4, (23, 24, 192)) == MemoryPolicy("bind", (0, 1))
-    assert policy("interleave", NPS4) == MemoryPolicy("interleave", tuple(range(8)))
-    assert policy("2-3,5", NPS4) == MemoryPolicy("bind", (2, 3, 5))
+@pytest.mark.parametrize(
+    ("membind", "machine", "bound", "policy_of_numa_maps"),
+    [
+        ("none", NPS4, None, "default"),
+        ("local", NPS4, (0, 1), "bind:0"),
+        ("local", NPS4, (23, 24, 192), "bind:0-1"),
+        ("2-3,5", NPS4, None, "bind:2-3,5"),
+        ("8-15", "xeon-max-9480-2s-snc4", None, "bind:8-15"),  # nodes without CPUs
+        ("3", "xeon-e5472-shared-cpus", None, "bind:3"),
+        ("local", "emulated-uneven", (2, 3), "bind:0"),
+        ("interleave", "emulated-uneven", None, "interleave:0,2"),
+        ("local", "xeon-r630-node0-offline", (5,), "bind:1"),
+    ],
+)
+def test_memory_policies(membind, machine, bound, policy_of_numa_maps):
+    assert str(policy(membind, machine, bound)) == policy_of_numa_maps
 
 
-def test_memory_policies_as_text_are_those_of_numa_maps():
-    assert str(MemoryPolicy("default", ())) == "default"
-    assert str(MemoryPolicy("bind", (0, 1, 4))) == "bind:0-1,4"
-    assert str(MemoryPolicy("interleave", (0,))) == "interleave:0"
-
-
-def test_a_node_without_cpus_can_be_bound_to():
-    assert policy("8-15", "xeon-max-9480-2s-snc4").nodes == tuple(range(8, 16))
+@pytest.mark.parametrize(
+    ("membind", "machine", "bound", "reasons", "remedy"),
+    [
+        # The memory of a GPU.
+        ("0,250-251", "power9-gpu-nodes", None,
+         ("NUMA node 250, 251 is the memory of a GPU", "nodes with memory are 0,8"), ""),
+        ("1", "gh200", None,
+         ("NUMA node 1 is the memory of a GPU", "nodes with memory are 0"), ""),
+        ("local", "xeon-e5472-shared-cpus", (0, 1), ("several NUMA nodes list the same",),
+         'membind to "0-7" or to interleave'),
+        # CPUs without memory are pointed to the nearest.
+        ("local", "memory-apart-from-cpus", (0,), (), 'membind to "5"'),
+        # The kernel allows no node without any.
+        ("local", "emulated-uneven", (3,), ("node 1 ",), 'membind to "0"'),
+        ("0,8-9", NPS4, None, ("NUMA node 8, 9 is not there", "nodes with memory are 0-7"),
+         '"0-7"'),
+        ("local", "xeon-r630-node0-offline", (4,),
+         ("CPUs is offline; nodes with memory are 1",), ""),
+        ("local", "vm-no-l3", None, (), "placement"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_cannot_be_set_says_what_could(membind, machine, bound, reasons, remedy):
+    with pytest.raises(UnavailableError) as caught:
+        policy(membind, machine, bound)
+    assert all(reason in caught.value.reason for reason in reasons), caught.value.reason
+    assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize(
     ("machine", "nodes"),
     [
+        (NPS4, tuple(range(8))),
         ("power9-gpu-nodes", (0, 8)),
         ("gh200", (0,)),
         ("xeon-max-9480-2s-snc4", tuple(range(8))),
@@ -334,45 +356,12 @@ def test_memory_of_a_gpu_that_no_driver_names_is_left_out_for_its_missing_cpus(t
     assert membind_.memory_policy("interleave", slot, system.read_topology(root)).nodes == (0, 8)
 
 
-@pytest.mark.parametrize(
-    ("machine", "nodes", "named", "usable"),
-    [("power9-gpu-nodes", "0,250-251", "250, 251", "0,8"), ("gh200", "1", "1", "0")],
-)
-def test_the_memory_of_a_gpu_is_not_bound_to(machine, nodes, named, usable):
-    with pytest.raises(UnavailableError) as caught:
-        policy(nodes, machine)
-    assert f"NUMA node {named} is the memory of a GPU" in caught.value.reason
-    assert f"nodes with memory are {usable}" in caught.value.reason
-
-
-def test_nodes_with_the_same_cpus_have_no_local_memory():
-    with pytest.raises(UnavailableError, match="several NUMA nodes list the same") as one:
-        policy("local", "xeon-e5472-shared-cpus", (0, 1))
-    assert 'membind to "0-7" or to interleave' in one.value.remedy
-    assert policy("3", "xeon-e5472-shared-cpus").nodes == (3,)
-    assert cpus("spread", "xeon-e5472-shared-cpus", 4) == [(0,), (1,), (2,), (3,)]
-
-
-def test_cpus_without_memory_are_pointed_to_the_nearest():
-    with pytest.raises(UnavailableError) as caught:
-        policy("local", "memory-apart-from-cpus", (0,))
-    assert 'membind to "5"' in caught.value.remedy
-
-
 @pytest.mark.parametrize("membind", ["local", "interleave", "0"])
 def test_a_machine_that_tells_nothing_of_its_memory_has_no_policy_to_set(membind):
     topology = Topology((Cpu(0, 0, 0, 0, 0),), (Node(0, 0, {}),))
     with pytest.raises(UnavailableError, match="no NUMA node is known to have memory"):
         membind_.memory_policy(membind, Slot(0, (0,), False), topology)
     assert membind_.memory_policy("none", Slot(0, (0,), False), topology).mode == "default"
-
-
-def test_a_node_that_is_not_there():
-    with pytest.raises(UnavailableError) as caught:
-        policy("0,8-9", NPS4)
-    assert "NUMA node 8, 9 is not there" in caught.value.reason
-    assert "nodes with memory are 0-7" in caught.value.reason
-    assert '"0-7"' in caught.value.remedy
 
 
 def test_a_node_without_memory_points_to_the_nearest_with_some():
@@ -391,35 +380,10 @@ def test_a_node_without_memory_points_to_the_nearest_with_some():
     assert both == MemoryPolicy("bind", (1,))
 
 
-def test_the_nearest_memory_is_known_though_the_kernel_allows_no_node_without_any():
-    with pytest.raises(UnavailableError, match="node 1 ") as caught:
-        policy("local", "emulated-uneven", (3,))
-    assert 'membind to "0"' in caught.value.remedy
-    assert policy("local", "emulated-uneven", (2, 3)).nodes == (0,)
-    assert policy("interleave", "emulated-uneven").nodes == (0, 2)
-
-
-def test_the_slots_of_the_emulated_machine():
-    assert cpus("spread", "emulated-two", 4, width=2) == [(0, 2), (8, 10), (4, 6), (12, 14)]
-    assert cpus("spread", "emulated-uneven", 4, width=2) == [(0, 1), (4, 5), (2, 3), (6, 7)]
-
-
 def test_a_node_that_the_cpuset_forbids_is_not_there():
     topology = machines.topology(NPS4).restricted(range(384), nodes=[0])
     with pytest.raises(UnavailableError, match="node 1 "):
         membind_.memory_policy("local", Slot(0, (24,), False), topology)
-
-
-def test_cpus_of_an_offline_node_have_no_local_memory():
-    assert policy("local", "xeon-r630-node0-offline", (5,)).nodes == (1,)
-    with pytest.raises(UnavailableError, match="CPUs is offline; nodes with memory are 1"):
-        policy("local", "xeon-r630-node0-offline", (4,))
-
-
-def test_local_memory_of_an_unbound_member():
-    with pytest.raises(UnavailableError) as caught:
-        policy("local", "vm-no-l3", None)
-    assert "placement" in caught.value.remedy
 
 
 @pytest.mark.parametrize("membind", ["", "near", "0-"])

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import convert
 
 from jobs import WORKLOADS
+from made_records import UNBOUND
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
@@ -26,11 +28,12 @@ from scaling_study.launch.axes.axis_table import (
 )
 from scaling_study.records.analysis import Effective, EffectiveSettings
 from scaling_study.records.cohorts import Counted, Optimizer
+from scaling_study.records.readback import Check
+from scaling_study.records.window import Slot
 from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "switched.py"
-SLOT = {"slot": 0, "cpus": None, "policy": "default"}
 VALUES = {
     "inter_op": [3],
     "optimizer_kernel": ["foreach", "fused"],
@@ -130,19 +133,19 @@ def test_the_classes_with_a_kernel_are_those_of_torch(value):
     assert set(optimizer_kernel.KERNELS[value]) == having
 
 
-def member(folder, values, script=SCRIPT, *arguments, slot=SLOT):
+def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
     """Start a member with these values; return its report, and the rows of its checks."""
     cohort = SmallCohort(folder / "cohort", 1)
     try:
         how = cohort.launcher(switches=switches(values))
-        cohort.start(how, 0, script, *arguments, cpus=slot["cpus"])
+        cohort.start(how, 0, script, *arguments, cpus=slot.cpus)
         cohort.wait_resting([0])  # after its first step
         got = cohort.read_back(0)
         cohort.train(0)
-        assert cohort.read_back(0)["switches"] == got["switches"]
+        assert cohort.read_back(0).switches == got.switches
     finally:
         cohort.close()
-    rows = {row["axis"]: row for row in checks(values, [slot], [got])}
+    rows = {row.axis: row for row in checks(values, [slot], [got])}
     return got, {name: rows[name] for name in values}
 
 
@@ -154,16 +157,13 @@ def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
         pytest.skip("one CPU")
     values = {"intra_op": 1, "placement": "cores", "loader_cpus": value}
     (placed,) = place(values, topology, 1)
-    slot = placed.to_dict()
+    slot = convert(placed.to_dict(), Slot)
     got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
     trains_on = set(placed.cpus) - set(placed.loader_cpus)
-    assert (got["cpus"], rows["placement"]["ok"]) == (sorted(trains_on), True)
-    assert rows["loader_cpus"] == {
-        "axis": "loader_cpus",
-        "requested": f"slot 0: {slot['loader_cpus']}",
-        "effective": slot["loader_cpus"] if workers else "no loader worker lives",
-        "ok": workers > 0,
-    }
+    assert (got.cpus, rows["placement"].ok) == (sorted(trains_on), True)
+    shown = slot.loader_cpus if workers else "no loader worker lives"
+    asked = f"slot 0: {slot.loader_cpus}"
+    assert rows["loader_cpus"] == Check("loader_cpus", asked, shown, ok=workers > 0)
 
 
 STATELESS = """
@@ -192,17 +192,17 @@ def test_an_optimizer_that_keeps_no_state_has_a_first_step_too(tmp_path):
     script.write_text(STATELESS)
     values = {"optimizer_kernel": "fused", "gc": "frozen"}
     got, rows = member(tmp_path, values, script)
-    assert all(row["ok"] for row in rows.values())
-    assert got["switches"] == values
+    assert all(row.ok for row in rows.values())
+    assert got.switches == values
 
 
 @pytest.mark.parametrize("values", [*ALL, TOGETHER], ids=name_of)
 def test_a_switch_holds_in_a_member(tmp_path, values):
     needs_compiler(values)
     got, rows = member(tmp_path, values)
-    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
+    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
     observed = {name for name in values if AXES[name].observe is not None}
-    assert got["switches"] == {name: values[name] for name in observed}
+    assert got.switches == {name: values[name] for name in observed}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_switch_holds_in_a_member(tmp_path, values):
 def test_a_switch_of_loaders_holds_for_torchdata_s_too(tmp_path, values):
     """It is derived from torch's, and made without it."""
     _, rows = member(tmp_path, values, WORKLOADS / "feeds.py", "stateful", "--workers", "1")
-    assert {name: row["effective"] for name, row in rows.items() if not row["ok"]} == {}
+    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
 
 
 MODELS = """
@@ -245,7 +245,7 @@ def test_what_shall_be_compiled_is(tmp_path, model):
         cohort.wait_resting([0])
         steps = cohort.train(0)
         assert steps[0][1].ns("compile") > 0  # after the first step, which runs as it is
-        assert cohort.read_back(0)["compiled"]["times"] > 0
+        assert cohort.read_back(0).compiled["times"] > 0
     finally:
         cohort.close()
 
@@ -276,7 +276,7 @@ def test_a_switch_that_finds_nothing_to_change_says_so(tmp_path, values, reason)
     script.write_text(WITHOUT)
     _, rows = member(tmp_path, values, script)
     ((name, row),) = rows.items()
-    assert (name, row["ok"], row["effective"]) == (next(iter(values)), False, reason)
+    assert (name, row.ok, row.effective) == (next(iter(values)), False, reason)
 
 
 SHARDING = """
@@ -305,8 +305,8 @@ def test_an_iterable_dataset_that_does_not_shard_gets_no_workers(tmp_path, extra
     script = tmp_path / "train.py"
     script.write_text(SHARDING.format(extra=extra, first=first))
     got, rows = member(tmp_path, {"loader_workers": 2}, script)
-    assert got["switches"] == {"loader_workers": workers}
-    assert rows["loader_workers"]["ok"] == (workers == 2)
+    assert got.switches == {"loader_workers": workers}
+    assert rows["loader_workers"].ok == (workers == 2)
 
 
 def test_a_loader_that_only_a_loop_holds_is_seen(tmp_path):
@@ -317,16 +317,16 @@ def test_a_loader_that_only_a_loop_holds_is_seen(tmp_path):
     assert "loader = " in text
     script.write_text("\n".join(line for line in text.splitlines() if "loader = " not in line))
     got, rows = member(tmp_path, values, script)
-    assert got["switches"] == values
-    assert all(row["ok"] for row in rows.values())
+    assert got.switches == values
+    assert all(row.ok for row in rows.values())
 
 
 def test_an_optimizer_without_such_an_implementation_is_named(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(WITHOUT.replace("SGD([weight])", "Rprop([weight])"))
     _, rows = member(tmp_path, {"optimizer_kernel": "fused"}, script)
-    assert rows["optimizer_kernel"]["effective"] == "default"
-    assert not rows["optimizer_kernel"]["ok"]
+    assert rows["optimizer_kernel"].effective == "default"
+    assert not rows["optimizer_kernel"].ok
 
 
 CONVOLUTIONS = """
@@ -376,7 +376,7 @@ def test_a_weight_that_another_one_computes_is_no_convolutions_own(tmp_path):
     text = MODELS.format(model=norm).replace("(8, 4)", "(8, 3, 9, 9)")
     script.write_text(text)
     _, rows = member(tmp_path, {"memory_format": "channels_last"}, script)
-    assert rows["memory_format"]["effective"] == "no convolution"
+    assert rows["memory_format"].effective == "no convolution"
 
 
 # ---- the file beside the launch script

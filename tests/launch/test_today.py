@@ -1,29 +1,27 @@
 """Today's launch: what makes it, where it is planned, and what is said of it."""
 
-import dataclasses
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from msgspec import convert
+from msgspec import convert, structs
 
 import synthetic
 import test_confirmation
 import test_recommend
 from configs import minimal
 from injected_worlds import PileUp
+from made_records import slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.estimate import describe, estimate
-from scaling_study.config.launches import HARMLESS, look
+from scaling_study.config.launches import HARMLESS, Launch, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
-from scaling_study.diagnosis import verdict
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import MemoryPolicy, Where
@@ -31,8 +29,8 @@ from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import bind, readback
 from scaling_study.records.analysis import Recommendation
 from scaling_study.search import rounds
-from synthetic_why import MS, Step, World, microbenchmarks, write_run
-from test_axes import MACHINE, SLOT, read_back
+from synthetic_why import MS, Step, World, judge
+from test_axes import MACHINE, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -231,12 +229,12 @@ def test_a_long_value_is_cut_and_nothing_in_it_steers_a_terminal():
 
 
 def test_a_race_measures_it_first():
-    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}}).to_dict()
+    made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}})
     topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 1 << 30, {0: 10}),))
     field = rounds.competing(made, topology, None)
-    assert field.today.launch == made["today"]
-    assert made["today"] in field.entrants
-    assert made["today"] not in {one.launch for one in field.others}
+    assert field.today.launch == made.today
+    assert made.today in field.entrants
+    assert made.today not in {one.launch for one in field.others}
 
 
 # ---- what it does
@@ -264,8 +262,8 @@ TOPOLOGY = Topology(
 
 def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
     asked = {"shell": ("cpus=0-1", "mempolicy=interleave:0-1")}
-    for slot in axis_table.place(asked, TOPOLOGY, 2):
-        assert (slot.cpus, slot.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
+    for one in axis_table.place(asked, TOPOLOGY, 2):
+        assert (one.cpus, one.policy) == ((0, 1), MemoryPolicy("interleave", (0, 1)))
     placed = axis_table.place({**asked, "placement": "cores", "membind": "local"}, TOPOLOGY, 2)
     assert [slot.cpus for slot in placed] == [(0,), (1,)]
     assert {str(slot.policy) for slot in placed} == {"bind:0"}
@@ -286,11 +284,11 @@ def test_a_policy_needs_the_library_that_sets_it():
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     axes = {"shell": (TRIM,)}
     got = read_back(env={"MALLOC_TRIM_THRESHOLD_": "65536"})
-    rows = {row["axis"]: row for row in axis_table.checks(axes, [SLOT], [got])}
-    assert all(row["ok"] for row in rows.values())
-    assert rows["allocator"]["requested"] == "what the shell says"
-    assert rows["shell"]["effective"] == TRIM
-    without = axis_table.checks({}, [SLOT], [got])
+    rows = {row.axis: row for row in axis_table.checks(axes, [slot()], [got])}
+    assert all(row.ok for row in rows.values())
+    assert rows["allocator"].requested == "what the shell says"
+    assert rows["shell"].effective == TRIM
+    without = axis_table.checks({}, [slot()], [got])
     assert "allocator" in axis_table.failed(without)
 
 
@@ -325,7 +323,7 @@ def entry(launch, n):
 def confirmed(best, today):
     found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
     found = convert(found, Recommendation)
-    launches = [{"id": name, "label": name} for name in ("default", "today")]
+    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
     chosen = choose_arms(found, *launches)
     return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]
 
@@ -369,14 +367,14 @@ def test_the_recommendation_is_compared_with_today_and_without_it_with_the_defau
 
     launches = (test_recommend.DEFAULT, test_recommend.BASELINE, today)
     found = test_recommend.recommended(tmp_path / "a", *launches, change=with_today)
-    assert (found["today"]["n"], found["today"]["shell"]) == (2, [*PILED])
-    assert found["today"]["at_n"]["n"] == found["recommended"]["n"] == 3
-    assert found["ratio"]["value"] == pytest.approx(5, rel=0.03)
-    assert found["default"]["launch"] == test_recommend.DEFAULT.id
+    assert (found.today.n, found.today.shell) == (2, [*PILED])
+    assert found.today.at_n.n == found.recommended.n == 3
+    assert found.ratio.value == pytest.approx(5, rel=0.03)
+    assert found.default.launch == test_recommend.DEFAULT.id
     lost = synthetic.Launch(today.values, "today", ending="failed")
     found = test_recommend.recommended(tmp_path / "b", *launches[:2], lost, change=with_today)
-    assert found["today"] is None
-    assert found["ratio"]["value"] == pytest.approx(2.5, rel=0.03)
+    assert found.today is None
+    assert found.ratio.value == pytest.approx(2.5, rel=0.03)
 
 
 def test_rounds_are_compared_with_today(tmp_path):
@@ -389,47 +387,37 @@ def test_rounds_are_compared_with_today(tmp_path):
     path = tmp_path / "rounds.jsonl"
     path.write_text("".join(f"{json.dumps(one)}\n" for one in json.loads(text)))
     found = test_confirmation.found()
-    (entry,) = found["machines"]
-    entry["today"] = {**entry.pop("default"), "at_n": None}
-    entry["default"] = None
+    found = structs.replace(found, today=found.default, default=None)
     windows = test_confirmation.NO_WINDOWS
-    (one,) = summarise(found, [path], windows, 500, {}, off=False)["machines"]
-    assert one["against"] == "today"
-    assert one["ratio"]["value"] == pytest.approx(4, rel=0.02)
-    assert one["ratio_same_n"]["value"] == pytest.approx(2, rel=0.02)
-    assert {arm["role"]: arm["predicted"] for arm in one["arms"]}["today"] == 1000.0
+    (one,) = summarise([found], [path], windows, 500, {}, off=False)
+    assert one.against == "today"
+    assert one.ratio.value == pytest.approx(4, rel=0.02)
+    assert one.ratio_same_n.value == pytest.approx(2, rel=0.02)
+    assert {arm.role: arm.predicted for arm in one.arms}["today"] == 1000.0
 
 
-@dataclasses.dataclass(slots=True)
 class Piled(PileUp):
     """Piled up by the shell: the members move apart without its variable, too."""
 
-    interventions: tuple[str, ...] = (*PileUp().interventions, "cleared")
-    axes: dict = dataclasses.field(default_factory=lambda: {"shell": [*PILED, "OMP_DYNAMIC=1"]})
+    interventions = (*PileUp.interventions, "cleared")
+    axes = {"shell": [*PILED, "OMP_DYNAMIC=1"]}
 
     def step(self, intervention, n):
         return PileUp.step(self, "pinned" if intervention == "cleared" else intervention, n)
 
 
-@dataclasses.dataclass(slots=True)
 class Slowed(World):
     """A variable that makes each step longer, alone and together, in no other way that is known."""
 
-    interventions: tuple[str, ...] = (*World().interventions, "cleared")
-    axes: dict = dataclasses.field(default_factory=lambda: {"shell": ["MKL_VERBOSE=1"]})
+    interventions = (*World.interventions, "cleared")
+    axes = {"shell": ["MKL_VERBOSE=1"]}
 
     def step(self, intervention, n):
         return self.crowd(Step(user=(10 if intervention == "cleared" else 15) * MS), n)
 
 
-def explained(folder, world):
-    rng = np.random.default_rng(5)
-    path = write_run(folder / "0.jsonl", world, rng, blocks=10)
-    return verdict.diagnose([path], microbenchmarks(world, rng), None)
-
-
 def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
-    target = explained(tmp_path, Piled())
+    target = judge(Piled(), 5, blocks=10)
     (found,) = target["scaling_loss"]["named"]
     assert found["cause"] == "affinity_pileup"
     assert found["share"]["value"] > 0.8
@@ -442,7 +430,7 @@ def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path)
 
 
 def test_what_no_other_cause_tells_of_is_the_shells(tmp_path):
-    target = explained(tmp_path, Slowed())
+    target = judge(Slowed(), 5, blocks=10)
     (found,) = target["single_process_loss"]["named"]
     assert found["cause"] == "shell"
     assert found["share"]["value"] == pytest.approx(1 / 3, abs=0.1)

@@ -27,7 +27,7 @@ class Counted:
         Counted.ended += 1
 
 before = changes.effective()
-changes.apply(NAME)
+changes.apply(NAME, None)
 loader = DataLoader(Counting(torch.arange(100.0)), batch_size=5)
 epochs = [[float(batch[0][0]) for batch in loader] for _ in range(2)]
 endless = DataLoader(Endless(), batch_size=5)
@@ -97,7 +97,7 @@ class Rows(Dataset):
     def __getitem__(self, index):
         return float(index + 1)
 
-changes.apply("whole_batches")
+changes.apply("whole_batches", None)
 batches = [batch.tolist() for batch in DataLoader(Rows(), batch_size=4)]
 print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossible()]))
 """

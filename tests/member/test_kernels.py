@@ -12,7 +12,6 @@ from scaling_study.config import efforts
 from scaling_study.experiments import kernel_cohort, microbenchmarks
 from scaling_study.host import probe
 from scaling_study.member import kernels
-from scaling_study.records.codec import plain
 from scaling_study.runner import resolve, windows
 
 
@@ -131,7 +130,7 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
 
         def rate(kernel, duty):
             one.tell(one.alive, kernels.encode(kernel, duty))
-            (found,) = kernel_cohort.rates(plain(one.take(windows.Window(0, 0, 1), settings)))
+            (found,) = kernel_cohort.rates(one.take(windows.Window(0, 0, 1), settings))
             return found
 
         rates = {duty: [] for duty in (0.05, 1.0)}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -209,4 +210,4 @@ def test_an_environment_is_activated(venv):
 
 
 def test_the_interpreter_of_an_environment_is_no_link_that_was_followed(venv):
-    assert Path(resolve.work.interpreter({"python": str(venv)})) == venv / "bin/python"
+    assert Path(resolve.work.interpreter(SimpleNamespace(python=str(venv)))) == venv / "bin/python"

@@ -107,8 +107,8 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
 
 def test_the_world_size_is_attested(groups):
     start(groups, [0])
-    assert groups.read_back(0)["switches"]["ranks"] == 2
-    assert groups.read_back(0)["once"] is True
+    assert groups.read_back(0).switches["ranks"] == 2
+    assert groups.read_back(0).once is True
 
 
 def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
@@ -125,7 +125,7 @@ def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
 def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
     groups.start(groups.launcher(switches=AXIS, change=change), 0, SCRIPT)
     groups.wait_resting([0])
-    assert groups.read_back(0)["changes"]["one_element"] is bool(change)
+    assert groups.read_back(0).changes["one_element"] is bool(change)
     for _ in range(3):
         train(groups.members, [0])
         (other,) = groups.members.others(0)
@@ -138,9 +138,9 @@ def test_a_group_that_has_ended_starts_anew_on_another_port(groups):
     assert groups.members.words(0)[channel.RESTARTS] >= 1
     assert any(step.fresh for step in groups.members.steps(0))
     train(groups.members, [0])
-    told = groups.read_back(0)["ended"]
-    assert told["starts"] == groups.members.words(0)[channel.RESTARTS]
-    assert (told["steps"], told["shortest"], told["longest"]) == (7, 7, 7)
+    told = groups.read_back(0).ended
+    assert told.starts == groups.members.words(0)[channel.RESTARTS]
+    assert (told.steps, told.shortest, told.longest) == (7, 7, 7)
 
 
 def test_ranks_out_of_step_do_not_hang(groups):

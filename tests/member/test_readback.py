@@ -8,7 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import convert
 
+from made_records import READBACK, UNBOUND
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
@@ -16,6 +18,8 @@ from scaling_study.launch.axes.allocator import JEMALLOC_DECAY_MS
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
+from scaling_study.records.codec import plain
+from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment
 
 NUMA_MAPS = """\
@@ -133,27 +137,26 @@ def name_of(path):
     return Path(path).name
 
 
-SLOT = {"slot": 0, "cpus": None, "policy": "default"}
+def reported(case):
+    """The report as a member's, which knows how it was started."""
+    return convert(plain(READBACK) | case["first"] | {"spin_s": spin_s(case)}, Readback)
 
 
 @of(*CASES)
 def test_what_was_asked_for_took_effect(case):
-    got = case["first"] | {"launcher": "exec", "slot": 0, "spin_s": spin_s(case)}
-    rows = axis_table.checks(CASES[case["name"]], [SLOT], [got])
-    assert [row for row in rows if not row["ok"]] == []
+    rows = axis_table.checks(CASES[case["name"]], [UNBOUND], [reported(case)])
+    assert [row for row in rows if not row.ok] == []
 
 
 @of(*CASES)
 def test_another_launch_did_not(case):
-    """The checks that hold above do not hold whatever is read_back."""
-    got = case["first"] | {"launcher": "exec", "slot": 0}
+    """The checks that hold above do not hold whatever is read back."""
     for other, values in CASES.items():
         wanted = {**DEFAULTS, **values}
         names = ("blas", "allocator", "openmp")
         differing = {name for name in names if wanted[name] != asked(case)[name]}
-        rows = axis_table.checks(wanted, [SLOT], [got])
-        failed = {row["axis"] for row in rows if not row["ok"]}
-        assert differing <= failed, other
+        rows = axis_table.checks(wanted, [UNBOUND], [reported(case)])
+        assert differing <= {row.axis for row in rows if not row.ok}, other
 
 
 def asked(case):
@@ -174,14 +177,12 @@ def test_the_process_itself(case):
 
 
 @of(*CASES)
-def test_a_report_changes_nothing_for_the_script(case):
-    """Neither its random numbers nor, for MKL prints its kernel there, its standard output."""
+def test_a_report_changes_nothing_for_the_script_and_is_not_changed_by_it(case):
+    """Its random numbers are as before and, for MKL prints its kernel there, its standard output.
+
+    With 64-bit floats by default the probe would time another routine, half as fast.
+    """
     assert case["same"]
-
-
-@of(*CASES)
-def test_a_default_of_the_scripts_does_not_change_the_probe(case):
-    """With 64-bit floats by default it would time another routine, half as fast."""
     assert case["types"] == ["torch.float32"]
 
 
@@ -217,24 +218,16 @@ def test_openblas_owns_sgemm_and_names_its_kernel(case):
     assert "libc" in name_of(got["allocator"])
 
 
-@of("mkl, huge pages")
-def test_mkl_from_pypi_owns_sgemm(case):
-    assert name_of(case["first"]["sgemm"]).startswith("libmkl_rt.so")
-    assert case["first"]["inter_op"] == 3
-
-
 @of("intel path, jemalloc")
-def test_the_intel_path_is_the_preloaded_librarys(case):
+def test_preloaded_libraries_own_what_they_replace_and_passive_threads_do_not_spin(case):
     got = case["first"]
     assert name_of(got["intel_path"]).startswith("libintel_path-")
     assert "torch" in got["sgemm"]
-
-
-@of("intel path, jemalloc")
-def test_jemalloc_owns_malloc(case):
-    assert "jemalloc" in name_of(case["first"]["allocator"])
-    assert case["first"]["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS  # of itself it is 10 s
+    assert "jemalloc" in name_of(got["allocator"])
+    assert got["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS  # of itself it is 10 s
     assert "<jemalloc>" not in case["stderr"]  # where it takes a setting for wrong
+    assert got["intra_op"] == 2
+    assert spin_s(case) < SPIN_LIMIT_S
 
 
 @of("bundled", "intel, openblas", "llvm, mkl")
@@ -245,41 +238,30 @@ def test_the_openmp_runtime_is_named(case):
     assert case["first"]["jemalloc_decay_ms"] is None
 
 
-@of("intel path, jemalloc")
-def test_passive_threads_do_not_spin(case):
-    assert case["first"]["intra_op"] == 2
-    assert spin_s(case) < SPIN_LIMIT_S
-
-
 @of("openblas", "mkl, huge pages")
 def test_one_thread_waits_for_nobody(case):
     assert case["first"]["spin_s"] is None
 
 
 @of("mkl, huge pages")
-def test_the_tunable_gives_huge_pages(case):
-    assert case["first"]["huge_page_bytes"] >= 2 * 2**20
-    assert case["first"]["env"]["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
+def test_mkl_from_pypi_owns_sgemm_and_the_tunable_gives_huge_pages(case):
+    got = case["first"]
+    assert name_of(got["sgemm"]).startswith("libmkl_rt.so")
+    assert got["inter_op"] == 3
+    assert got["huge_page_bytes"] >= 2 * 2**20
+    assert got["env"]["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
 
 
 @of("bundled")
-def test_pages_are_where_the_kernel_says(case):
+def test_pages_are_where_the_kernel_says_and_the_policy_is_the_heaps(case):
     got = case["first"]
     assert got["policy"] == "default"
     if Path("/proc/self/numa_maps").exists():
         pages = sum(got["pages_by_node"].values())
         assert pages * os.sysconf("SC_PAGE_SIZE") > 50 * 2**20  # torch alone is more
-
-
-@of("bundled")
-def test_the_policy_is_the_heaps_and_pages_add_up(case):
-    pages = {"0": 21, "1": 531, "10": 3}
-    assert case["literal"] == [["interleave:0-1", pages], ["default", pages]]
-
-
-@of("bundled")
-def test_a_symbol_that_nobody_has_has_no_owner(case):
-    assert case["nobody"] == [None, None]
+    literal = {"0": 21, "1": 531, "10": 3}
+    assert case["literal"] == [["interleave:0-1", literal], ["default", literal]]
+    assert case["nobody"] == [None, None]  # of a symbol that nobody has
 
 
 @pytest.mark.timing

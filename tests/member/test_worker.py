@@ -12,7 +12,7 @@ import pytest
 import scaling_study
 from processes import wait_until
 from scaling_study.member import channel
-from scaling_study.member.member import Member
+from scaling_study.member.member import Member, Options
 from small_cohort import SmallCohort
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
@@ -48,7 +48,7 @@ def cohort(tmp_path):
 
 @pytest.fixture
 def member(cohort, clock):
-    one = Member(cohort.folder, 0, "test")
+    one = Member(cohort.folder, 0, Options(launcher="test"))
     cohort.members.words(0)[channel.ORDER] = channel.RUN
     one.step_end()  # the fresh one
     return one
@@ -203,7 +203,7 @@ def test_samples_are_counted_from_release_to_rest_and_end_no_step(cohort, clock,
 
 
 def test_a_mark_ends_a_step_where_the_config_says_so(cohort, clock):
-    member = Member(cohort.folder, 0, "exec", "mark")
+    member = Member(cohort.folder, 0, Options(step="mark"))
     cohort.members.words(0)[channel.ORDER] = channel.RUN
     member.mark()
     member.mark(samples=8)
@@ -222,8 +222,8 @@ import sys
 from pathlib import Path
 import scaling_study
 from scaling_study.member import worker
-from scaling_study.member.member import Member
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+from scaling_study.member.member import Member, Options
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options(launcher="test"))
 scaling_study.mark = member.step_end
 worker.run(member, sys.argv[3:])
 """
@@ -373,7 +373,7 @@ while True:
     cohort.wait_resting([0])
     words = cohort.members.words(0)
     for order, with_kernel in [(channel.READ_BACK_KERNEL, True), (channel.READ_BACK, False)]:
-        assert cohort.read_back(0, order) == {
+        assert cohort.report(0, order) == {
             "slot": 0, "launcher": "test", "with_kernel": with_kernel, "once": False,
             "switches": {}, "loaders": [], "ended": None,
             "counted": {"how": "optimizer", "optimizers": []},

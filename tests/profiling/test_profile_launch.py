@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import QUICK, WORKLOADS, config, processes, profile, profile_text
+from jobs import QUICK, WORKLOADS, baseline_job, config, processes, profile
 from scaling_study.common import private
-from scaling_study.config.plan import RECOMMENDED, recommended
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import RECOMMENDED
 from scaling_study.member.channel import Step
 from scaling_study.profiling import profile_launch, stacks
-from scaling_study.records.analysis import Machines, Recommendation, Recommended
 from scaling_study.runner import windows
 
 FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
@@ -67,22 +67,8 @@ def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():
     assert profile_launch._not_sampled(done).status == "failed"
 
 
-def test_the_recommended_launch_is_that_of_this_machine():
-    plan = {"launches": [{"id": "a"}, {"id": "b"}]}
-    best = [Recommended(launch=launch, label=launch, n=1) for launch in "ab"]
-    found = Machines(
-        tuple(
-            Recommendation(machine=machine, status="ok", recommended=one)
-            for machine, one in zip(("m1", "m2", "m3"), (*best, None), strict=True)
-        )
-    )
-    assert recommended(plan, found, "m2") == {"id": "b"}
-    assert recommended(plan, found, "m3") is None
-    assert recommended(plan, found, "m4") is None
-
-
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
-    launch = {"id": "a", "label": "text", "role": "grid"}
+    launch = Launch("a", "text", "grid", {})
     content = profile_launch.without_profile(launch, "m")
     assert (content.same_as, content.status, content.target) == ("a", "complete", RECOMMENDED)
     assert profile_launch.without_profile(None, "m").status == "skipped"
@@ -159,7 +145,9 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
 
 
 def test_profiling_uses_the_measuring_settings_of_the_study():
-    text = json.loads(profile_text(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}))
+    text = json.loads(
+        baseline_job(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}, "profile")
+    )
     assert text["profile"]["steps"] == FEW["steps"]
     assert "launches" not in text["profile"]
     assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]

@@ -1,4 +1,4 @@
-"""Trees, the page and the files of flamegraphs; the page in a real browser."""
+"""Trees, files and pages of flamegraphs, and which of them a report has."""
 
 import itertools
 import json
@@ -8,26 +8,22 @@ from collections import Counter
 
 import pytest
 
-import browser
 import jobs
+import rendering
+import synthetic
+import synthetic_profiles
 from scaling_study.profiling import stacks
+from scaling_study.profiling.profiles import profile_folders, read_manifests
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
-from scaling_study.report import flame_tree, flamegraph
+from scaling_study.report import flamegraph
+from scaling_study.report.flames import PointError, view_flames, view_points
 from scaling_study.report.page import TEMPLATES, render_page
 
-needs_browser = pytest.mark.skipif(
-    browser.executable() is None, reason="Chromium is not installed: apt install chromium"
-)
 HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
 
 
 def page_of(*flames):
     return render_page("flames.html.j2", flames=True, graphs=flames)
-
-
-def heat(a, b, pale):
-    """As flame.js has it: how much a frame differs, from -1 (only in the first) to 1."""
-    return (b - a) / (a + b + pale) if a + b else 0.0
 
 
 def profile(times, *, label="one", root=TRAINER, sample_s=1e-4, native=True):
@@ -44,11 +40,7 @@ def profile(times, *, label="one", root=TRAINER, sample_s=1e-4, native=True):
 
 
 def find(root, name):
-    return next((node for node in flame_tree.walk(root) if node.name == name), None)
-
-
-def holds(root, wanted):
-    return any(node is wanted for node in flame_tree.walk(root))
+    return next((node for node in flamegraph.walk(root) if node.name == name), None)
 
 
 def decode(flame):
@@ -65,99 +57,52 @@ ONE = profile({"main f g": 4, "main f": 1, "main h": 5})
 OTHER = profile({"main f g": 9, "main h": 5, "main k": 2}, label="other")
 
 
-def test_two_profiles_are_one_tree_with_both_times():
-    root, hidden = flame_tree.merge(ONE, OTHER)
-    assert hidden == 0
-    times = {node.name: (node.a, node.b) for node in flame_tree.walk(root)}
-    expected = {
-        "all": (10, 16), "trainer": (10, 16), "running": (10, 16), "phase: forward": (10, 16),
-        "main": (10, 16), "f": (5, 9), "g": (4, 9), "h": (5, 5), "k": (0, 2),
-    }  # fmt: skip
-    assert times == {
-        name: (pytest.approx(a / 1e3), pytest.approx(b / 1e3)) for name, (a, b) in expected.items()
-    }
-
-
 def test_the_tree_agrees_with_a_plain_sum_over_prefixes():
     chance = random.Random(3)  # noqa: S311 (made-up data)
-    paths = {
-        " ".join(chance.choices("abcd", k=chance.randint(1, 7))): chance.randint(1, 99)
-        for _ in range(300)
-    }
+    pair = [
+        {" ".join(chance.choices("abcd", k=chance.randint(1, 7))): chance.randint(1, 99)
+         for _ in range(300)}
+        for _ in range(2)
+    ]  # fmt: skip
     sums = Counter()
-    for path, ms in paths.items():
-        frames = path.split()
-        for depth in range(1, len(frames) + 1):
-            sums[tuple(frames[:depth])] += ms / 1e3
-    top = ("all", "trainer", "running", "phase: forward")
-    found = decode(flamegraph.view("x", "x", profile(paths)))
-    assert {path[4:]: a for path, (a, _) in found.items() if len(path) > 4} == {
-        path: pytest.approx(seconds, rel=2e-3) for path, seconds in sums.items()
-    }
-    assert found[top][0] == pytest.approx(sum(paths.values()) / 1e3)
+    for place, paths in enumerate(pair):
+        for path, ms in paths.items():
+            frames = ("all", "trainer", "running", "phase: forward", *path.split())
+            for depth in range(1, len(frames) + 1):
+                sums[frames[:depth], place] += ms / 1e3
+    found = decode(flamegraph.view("x", "x", *map(profile, pair)))
+    both = {path: (sums[path, 0], sums[path, 1]) for path, _ in sums}
+    assert found == {path: pytest.approx(times, abs=2e-5) for path, times in both.items()}
 
 
 def test_what_cannot_be_seen_is_left_out_and_said():
     times = {"main wide": 1000.0} | {f"main narrow{place}": 0.01 for place in range(100)}
-    root, hidden = flame_tree.merge(profile(times))
+    root, hidden = flamegraph.merge(profile(times))
     assert find(root, "wide")
     assert not find(root, "narrow7")
     assert hidden == pytest.approx(1 / 1001, rel=1e-6)
-    assert find(root, "main").a == pytest.approx(1.001)
-    caption = flamegraph.view("x", "x", profile(times)).caption
-    assert "0.1% of the time" in caption
+    assert find(root, "main").times[0] == pytest.approx(1.001)
+    assert "0.1% of the time" in flamegraph.view("x", "x", profile(times)).caption
     assert "left out" not in flamegraph.view("x", "x", ONE).caption
 
 
 def test_the_widest_frames_are_kept_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(flame_tree, "MOST_NODES", 50)
+    monkeypatch.setattr(flamegraph, "MOST_NODES", 50)
     times = {f"main f{place:03}": 1 + place for place in range(200)}
-    root, hidden = flame_tree.merge(profile(times))
-    names = [node.name for node in flame_tree.walk(root)]
+    root, hidden = flamegraph.merge(profile(times))
+    names = [node.name for node in flamegraph.walk(root)]
     assert len(names) <= 51
     assert "f199" in names
     assert "f100" not in names
     assert 0 < hidden < 1
 
 
-def test_a_frame_that_only_one_profile_has_is_never_lost():
-    root, _ = flame_tree.merge(profile({"main gone": 3}), profile({"main new": 5}, label="b"))
-    assert (find(root, "gone").a, find(root, "gone").b) == (pytest.approx(0.003), 0)
-    assert (find(root, "new").a, find(root, "new").b) == (0, pytest.approx(0.005))
-
-
 def test_threads_stand_beside_the_trainer():
     both = profile({"main": 5})
     pool = profile({"work": 50}, root=THREADS)
-    root, _ = flame_tree.merge(Folded(both.stacks + pool.stacks, 1, 1, 50, 1e-4, "x", native=True))
-    assert [group.name for group in root.children] == ["trainer", "other threads"]
-    assert root.children[0].a == pytest.approx(0.005)
-
-
-def test_a_injected_slowdown_is_the_reddest_frame():
-    common = {f"main forward op{place}": 2.0 for place in range(20)}
-    before = profile(common | {"main forward injected sleep": 0.5}, label="n = 1")
-    after = profile(
-        {path: 1.1 * ms for path, ms in common.items()} | {"main forward injected sleep": 12},
-        label="n = 2",
-    )
-    root, _ = flame_tree.merge(before, after)
-    pale = flame_tree.pale_seconds(before, after)
-    reddest = max(flame_tree.walk(root), key=lambda node: heat(node.a, node.b, pale))
-    assert reddest.name in {"injected", "sleep"}
-    rows = flamegraph.view("x", "x", before, after).rows
-    assert rows[0].frame == "sleep"
-    assert rows[0].difference == "+11.5 ms"
-    assert rows[0].difference_s == pytest.approx(0.0115)
-
-
-def test_chance_is_pale_and_a_real_difference_is_not():
-    pale = flame_tree.pale_seconds(ONE, OTHER)
-    assert abs(heat(0, ONE.sample_s, pale)) < 0.15
-    assert heat(0, 500 * ONE.sample_s, pale) > 0.95
-    assert heat(500 * ONE.sample_s, 0, pale) < -0.95
-    assert heat(0, 0, pale) == 0
-    assert heat(1, 1, pale) == 0
+    root, _ = flamegraph.merge(Folded(both.stacks + pool.stacks, 1, 1, 50, 1e-4, "x", native=True))
+    assert list(root.children) == ["trainer", "other threads"]
+    assert root.children["trainer"].times[0] == pytest.approx(0.005)
 
 
 def test_the_caption_says_what_is_compared():
@@ -170,8 +115,8 @@ def test_the_caption_says_what_is_compared():
 
 def test_own_times_exclude_callees_and_other_threads():
     rows = flamegraph.own_times(ONE, None)
-    assert [(row.frame, row.a) for row in rows] == [
-        ("h", "5.00 ms"), ("g", "4.00 ms"), ("f", "1.00 ms")
+    assert [(row.frame, row.a_s) for row in rows] == [
+        ("h", 0.005), ("g", 0.004), ("f", 0.001)
     ]  # fmt: skip
     assert not flamegraph.own_times(profile({"work": 50}, root=THREADS), None)
 
@@ -184,11 +129,6 @@ def test_data_holds_nothing_that_could_end_it():
     assert HOSTILE in json.loads(flame.data)["names"]
     html = page_of(flame)
     assert "<script>alert" not in html
-
-
-def test_the_same_profiles_give_the_same_text():
-    one, other = (flamegraph.view("x", "x", ONE, OTHER) for _ in range(2))
-    assert one == other
 
 
 @pytest.mark.parametrize("scheme", [0, 1])
@@ -224,14 +164,8 @@ DEEPER = profile(
 )
 
 
-@pytest.fixture(scope="module")
-def tab():
-    with browser.browse() as page:
-        yield page
-
-
 @pytest.fixture
-def page(tab, tmp_path):
+def opened(page, tmp_path):
     path = tmp_path / "page.html"
     pool = profile({"work": 9}, root=THREADS)
     one = Folded(DEEP.stacks + pool.stacks, 1, 1, 460, 1e-4, "n = 1", native=True)
@@ -240,12 +174,11 @@ def page(tab, tmp_path):
         flamegraph.view("two", "n", DEEP),
     ]
     path.write_text(page_of(*flames), encoding="utf-8")
-    tab.problems.clear()
-    tab.open(path)
-    tab.run(SETTLE)
-    yield tab
+    page.open(path)
+    page.run(SETTLE)
+    yield page
     # Chromium's advice on how the test reads pixels is no problem of the page.
-    assert [one for one in tab.problems if "willReadFrequently" not in one] == []
+    page.problems[:] = [one for one in page.problems if "willReadFrequently" not in one]
 
 
 SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
@@ -285,140 +218,189 @@ def pixel(page, x, row):
     )
 
 
-@needs_browser
-def test_keys_move_zoom_and_come_back(page):
-    focus(page)
-    assert status(page).startswith("trainer")
-    keys(page, "ArrowDown", "ArrowDown", "ArrowDown")
-    assert status(page).startswith("main")
-    keys(page, "ArrowDown", "ArrowRight")
-    said = status(page)
+def test_keys_and_presses_zoom_and_come_back(opened):
+    focus(opened)
+    assert status(opened).startswith("trainer")
+    keys(opened, "ArrowDown", "ArrowDown", "ArrowDown")
+    assert status(opened).startswith("main")
+    keys(opened, "ArrowDown", "ArrowRight")
+    said = status(opened)
     assert said.startswith("step ")
     assert "n = 1: 15 ms (26.8%); n = 64: 51 ms (54.8%); +36 ms a step, 3.4\u00d7" in said
-    keys(page, "Enter", "ArrowDown")
-    assert status(page).startswith("aten::mul")
-    keys(page, "Escape")
-    assert status(page).startswith("main")
-    keys(page, "Home")
-    assert status(page).startswith("trainer")
-
-
-@needs_browser
-def test_a_press_zooms_to_the_frame_and_its_callers_stay(page):
-    before = pixel(page, 0.9, 3)
-    box = page.run(
-        f"(() => {{ const b = {FIRST}.querySelector('canvas').getBoundingClientRect(); "
-        "return [b.left, b.top, b.width]; })()"
+    keys(opened, "Enter", "ArrowDown")
+    assert status(opened).startswith("aten::mul")
+    keys(opened, "Escape")
+    assert status(opened).startswith("main")
+    keys(opened, "Home")
+    assert status(opened).startswith("trainer")
+    left, top, width = opened.run(
+        f"(b => [b.left, b.top, b.width])({FIRST}.querySelector('canvas').getBoundingClientRect())"
     )
-    x, y = box[0] + 0.7 * box[2], box[1] + 4 * 20 + 10
+    at = {"x": left + 0.7 * width, "y": top + 4 * 20 + 10, "button": "left", "clickCount": 1}
     for kind in ("mousePressed", "mouseReleased"):
-        page.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-    said = status(page)
-    assert said.startswith("step")
-    assert pixel(page, 0.02, 4) == pixel(page, 0.98, 4)
-    assert pixel(page, 0.9, 3) == pytest.approx(before, abs=110)
+        opened.send("Input.dispatchMouseEvent", type=kind, **at)
+    assert status(opened).startswith("step")
+    assert pixel(opened, 0.02, 4) == pixel(opened, 0.98, 4)
 
 
-@needs_browser
-def test_search_counts_each_time_once_and_says_what_is_not_there(page):
-    assert find_text(page, "ATEN::").startswith(
-        "2 found. n = 1: 15 ms (26.8%); n = 64: 51 ms (54.8%); +36 ms"
-    )
-    assert find_text(page, "d1").startswith("111 found. n = 1: 40 ms (71.4%)")
-    assert find_text(page, "nowhere") == "Nothing found"
-    assert find_text(page, "<b>&amp;").startswith("1 found. n = 1: 0 µs")
-    assert find_text(page, "") == ""
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ATEN::", "2 found. n = 1: 15 ms (26.8%); n = 64: 51 ms (54.8%); +36 ms"),
+        ("d1", "111 found. n = 1: 40 ms (71.4%)"),
+        ("nowhere", "Nothing found"),
+        ("<b>&amp;", "1 found. n = 1: 0 µs"),
+    ],
+)
+def test_search_counts_each_time_once_and_says_what_is_not_there(opened, text, found):
+    assert find_text(opened, text).startswith(found)
 
 
-@needs_browser
-def test_search_goes_to_the_next_frame_and_unfolds_chains(page):
-    find_text(page, "d150")
-    page.run(f'{FIRST}.querySelector("input[type=search]").focus()')
-    keys(page, "Enter")
-    assert status(page).startswith("d150")
+def test_search_unfolds_chains_and_reset_restores_everything(opened):
+    before = [pixel(opened, x / 50, 4) for x in range(50)]
+    find_text(opened, "d150")
+    opened.run(f'{FIRST}.querySelector("input[type=search]").focus()')
+    keys(opened, "Enter")
+    assert status(opened).startswith("d150")
+    assert [pixel(opened, x / 50, 4) for x in range(50)] != before
+    opened.run(f'{FIRST}.querySelector("[data-reset]").click()')
+    opened.run(SETTLE)
+    assert [pixel(opened, x / 50, 4) for x in range(50)] == before
+    assert status(opened).startswith("Press a frame")
 
 
-@needs_browser
-def test_reset_restores_everything(page):
-    before = [pixel(page, x / 50, 4) for x in range(50)]
-    focus(page)
-    keys(page, "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
-    find_text(page, "mm")
-    assert [pixel(page, x / 50, 4) for x in range(50)] != before
-    page.run(f'{FIRST}.querySelector("[data-reset]").click()')
-    page.run(SETTLE)
-    assert [pixel(page, x / 50, 4) for x in range(50)] == before
-    assert status(page).startswith("Press a frame")
-    assert find_text(page, "") == ""
-
-
-@needs_browser
-def test_more_is_red_and_less_is_blue(page):
-    focus(page)
+def test_more_is_red_less_is_blue_and_a_theme_or_another_width_redraws(opened):
     # Row 4: the deep chain, which did not change, then "step" with 3.4 times the time.
-    red, green, blue = pixel(page, 0.7, 4)
-    assert red > blue + 30
-    assert red > green + 30
-    even = pixel(page, 0.2, 4)
+    red, green, blue = pixel(opened, 0.7, 4)
+    assert red > max(blue, green) + 30
+    even = pixel(opened, 0.2, 4)
     assert max(even) - min(even) < 25
-    red, green, blue = pixel(page, 0.997, 4)
-    assert red > blue or blue > red  # load or <b>, at the edge
-
-
-@needs_browser
-def test_a_stack_of_220_frames_folds_to_its_ends_and_unfolds(page):
-    def height():
-        return page.run(f'{FIRST}.querySelector(".flame-view").scrollHeight')
-
-    folded = height()
-    assert folded < 300
-    page.run(f'{FIRST}.querySelector("input[type=checkbox]").click()')
-    page.run(SETTLE)
-    assert height() > 220 * 20
-    assert page.run(f'{FIRST}.querySelector("canvas").height') <= 36 * 20
-    focus(page)
-    keys(page, *["ArrowDown"] * 100)
-    assert status(page).startswith("d96")
-    assert page.run(f'{FIRST}.querySelector(".flame-view").scrollTop') > 1000
-
-
-@needs_browser
-def test_other_threads_are_one_button_away(page):
-    texts = page.run(
-        f'[...{FIRST}.querySelectorAll(".flame-tabs button")].map((b) => b.textContent)'
-    )
-    assert texts == ["trainer 56 ms → 93 ms", "other threads 9 ms → 0 µs"]
-    page.run(f'{FIRST}.querySelectorAll(".flame-tabs button")[1].click()')
-    assert status(page).startswith("other threads")
-    red, _, blue = pixel(page, 0.5, 0)
-    assert blue > red + 30
-
-
-@needs_browser
-def test_the_theme_redraws_and_the_width_can_be_either(page):
-    light = pixel(page, 0.2, 4)
-    page.run('document.documentElement.dataset.theme = "dark"')
-    page.run(SETTLE)
-    assert sum(pixel(page, 0.2, 4)) < sum(light)
-    page.run('document.documentElement.dataset.theme = "light"')
-    page.run(SETTLE)
+    opened.run('document.documentElement.dataset.theme = "dark"')
+    opened.run(SETTLE)
+    assert sum(pixel(opened, 0.2, 4)) < sum(even)
+    opened.run('document.documentElement.dataset.theme = "light"')
+    opened.run(SETTLE)
     # In n = 1 the chain takes 40 of 56 ms, in both together 80 of 149.
-    assert pixel(page, 0.6, 4) != light
-    page.run(
+    assert pixel(opened, 0.6, 4) != even
+    opened.run(
         f'{{ const box = {FIRST}.querySelector("select"); box.value = "a";'
         ' box.dispatchEvent(new Event("change")); }'
     )
-    page.run(SETTLE)
-    assert pixel(page, 0.6, 4) == light
+    opened.run(SETTLE)
+    assert pixel(opened, 0.6, 4) == even
+    tabs = f'{FIRST}.querySelectorAll(".flame-tabs button")'
+    texts = opened.run(f"[...{tabs}].map((b) => b.textContent)")
+    assert texts == ["trainer 56 ms → 93 ms", "other threads 9 ms → 0 µs"]
+    opened.run(f"{tabs}[1].click()")
+    assert status(opened).startswith("other threads")
+    red, _, blue = pixel(opened, 0.5, 0)
+    assert blue > red + 30
 
 
-@needs_browser
+def test_a_stack_of_220_frames_folds_to_its_ends_and_unfolds(opened):
+    height = f'{FIRST}.querySelector(".flame-view").scrollHeight'
+    assert opened.run(height) < 300
+    opened.run(f'{FIRST}.querySelector("input[type=checkbox]").click()')
+    opened.run(SETTLE)
+    assert opened.run(height) > 220 * 20
+    assert opened.run(f'{FIRST}.querySelector("canvas").height') <= 36 * 20
+    focus(opened)
+    keys(opened, *["ArrowDown"] * 100)
+    assert status(opened).startswith("d96")
+    assert opened.run(f'{FIRST}.querySelector(".flame-view").scrollTop') > 1000
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_screen(page, tmp_path, width):
-    page.open(tmp_path / "page.html", width=width)
-    page.run(SETTLE)
-    assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run(f'{FIRST}.querySelector("canvas").width') > 0.7 * width
+def test_nothing_is_wider_than_the_screen(opened, tmp_path, width):
+    opened.open(tmp_path / "page.html", width=width)
+    opened.run(SETTLE)
+    assert opened.run("document.documentElement.scrollWidth") <= width
+    assert opened.run(f'{FIRST}.querySelector("canvas").width') > 0.7 * width
+
+
+DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
+
+
+def manifests(folder):
+    return read_manifests(profile_folders(folder))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    machine = synthetic.machine()
+    synthetic_profiles.add_stacks(synthetic_profiles.write_target(tmp_path, DEFAULT, machine))
+    place = synthetic_profiles.write_target(tmp_path, BEST, machine, target="recommended")
+    synthetic_profiles.add_stacks(place)
+    return tmp_path
+
+
+def test_comparisons_are_shown_and_every_point_is_a_file(folder):
+    flames = view_flames(manifests(folder))
+    assert [flame.title for flame in flames.shown] == [
+        "default: 1 against 8 processes",
+        f"{BEST.label}: 1 against 8 processes",
+        f"default against {BEST.label}, with 8 processes",
+    ]
+    assert len({flame.name for flame in flames.shown}) == 3
+    assert len(flames.files) == 2 * 4
+    for name, text in flames.files.items():
+        if name.endswith(".folded"):
+            stacks = dict(line.rsplit(" ", 1) for line in text.splitlines())
+            scope = json.loads(flames.files[name.replace(".folded", ".speedscope.json")])
+            (profile,) = scope["profiles"]
+            names = [frame["name"] for frame in scope["shared"]["frames"]]
+            for sample, seconds in zip(profile["samples"], profile["weights"], strict=True):
+                path = ";".join(names[at].replace(";", ":") for at in sample)
+                assert float(stacks[path]) == pytest.approx(1e6 * seconds, abs=1e-3)
+    assert flames.notes == []
+    assert len(flames.kernels) == 4
+
+
+def test_a_point_that_cannot_be_compared_is_shown_itself(tmp_path):
+    place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine(), counts=(8,))
+    synthetic_profiles.add_stacks(place)
+    (flame,) = view_flames(manifests(tmp_path), suffix="-x").shown
+    assert flame.title == "default, 8 processes"
+    assert flame.name.endswith("-8-x")
+
+
+@pytest.mark.parametrize("lines", [[], ["no stack"]])
+def test_stacks_that_cannot_be_read_are_a_note(tmp_path, lines):
+    place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine())
+    synthetic_profiles.add_stacks(place, lines=lines)
+    flames = view_flames(manifests(tmp_path))
+    assert flames.shown == []
+    assert len(flames.notes) == 2
+    assert "No flamegraph of default, n = 1" in flames.notes[0]
+
+
+def test_the_page_has_them_with_their_kernels(folder, page):
+    study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
+    page.open(rendering.render(study))
+    names = {path.name for path in (study / "figures").glob("stacks-*")}
+    assert names == set(view_flames(manifests(folder)).files)
+    page.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    page.run("new Promise(done => setTimeout(done, 200))")
+    widths = page.run(
+        "[...document.querySelectorAll('[data-flame] canvas')].map(e => e.clientWidth)"
+    )
+    assert len(widths) == 3
+    assert min(widths) > 300  # they are drawn when the section is unfolded
+    text = page.run("document.getElementById('m1-time').parentNode.innerText")
+    assert "mkl_blas_avx512_sgemm_kernel_0" in text
+
+
+def test_any_two_points_can_be_compared(folder):
+    found = manifests(folder)
+    one = view_points(found, f"{DEFAULT.id}/8")
+    both = view_points(found, f"{DEFAULT.id}/1", "recommended/8")
+    assert one.title == "default, 8 processes"
+    assert both.title == f"default, 1 process against {BEST.label}, 8 processes"
+
+
+def test_a_point_that_was_not_profiled_is_an_error_that_names_those_that_were(folder):
+    with pytest.raises(PointError, match=f"no stacks of default/8; .*{DEFAULT.id}/8"):
+        view_points(manifests(folder), "default/8")
 
 
 @pytest.mark.long
@@ -438,19 +420,20 @@ def test_a_slowdown_injected_in_a_real_script_is_the_reddest_frame(tmp_path, kin
         for point in points
         for found in point.kinds
     )
-    root, _ = flame_tree.merge(few, many)
-    trainer = next(group for group in root.children if group.name == TRAINER)
-    pale = flame_tree.pale_seconds(few, many)
-    injected = find(trainer, f"injected_{kind} (workloads/injected.py)")
-    inside = {id(node) for node in flame_tree.walk(injected)}
-    red, callers, aside = [], [], []
-    for node in flame_tree.walk(trainer):
-        if not node.name.endswith((")", "]")):  # a phase
-            continue
-        group = red if id(node) in inside else callers if holds(node, injected) else aside
-        group.append(heat(node.a, node.b, pale))
-    # Callers that do nothing else are as red, or redder by a sample of their own.
-    assert max(red) > 0.98 * max(callers)
-    assert max(red) > max(aside)
-    below = {node.name for node in flame_tree.walk(injected)}
-    assert flamegraph.own_times(few, many)[0].frame in below
+    root, _ = flamegraph.merge(few, many)
+    injected = find(root.children[TRAINER], f"injected_{kind} (workloads/injected.py)")
+    pale = flamegraph.pale_seconds(few, many)
+    inside = [*flamegraph.walk(injected)]
+
+    def heat(node):  # as flame.js has it: from -1 (only in the first profile) to 1
+        a, b = node.times
+        return (b - a) / (a + b + pale)
+
+    aside = [
+        node
+        for node in flamegraph.walk(root.children[TRAINER])
+        if node.name.endswith((")", "]")) and injected not in flamegraph.walk(node)
+        if node not in inside
+    ]
+    assert max(map(heat, inside)) > max(map(heat, aside))
+    assert flamegraph.own_times(few, many)[0].frame in {node.name for node in inside}

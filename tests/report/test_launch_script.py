@@ -3,13 +3,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from msgspec import convert
 
-from processes import PATIENCE_S
+from made_records import made_plan
+from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
 from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Recommendation
 from scaling_study.report.launch_script import render_launch_script
@@ -30,39 +30,18 @@ def slot(number, cpus=None, policy="default"):
     return {"slot": number, "cpus": cpus, "policy": policy, "oversubscribed": False}
 
 
-def recommendation(slots, env=None, **axes):
-    return {
-        "status": "ok",
-        "tolerance": 0.02,
-        "reason": None,
-        "recommended": {
-            "launch": "x",
-            "label": "intra_op 1",
-            "n": len(slots),
-            "steps_per_s": 212.3,
-            "low": 208.0,
-            "high": 215.1,
-            "models_per_hour": 1530.0,
-            "probability_best": 0.97,
-            "axes": {"inter_op": "default", "launcher": "exec", **axes},
-            "slots": slots,
-            "requested_env": env or {},
-        },
-    }
+def recommendation(slots, env=None, label="intra_op 1", **axes):
+    found = {
+        "launch": "x", "label": label, "n": len(slots), "steps_per_s": 212.3, "low": 208.0,
+        "high": 215.1, "models_per_hour": 1530.0, "probability_best": 0.97, "slots": slots,
+        "axes": {"inter_op": "default", "launcher": "exec", **axes}, "requested_env": env or {},
+    }  # fmt: skip
+    return {"status": "ok", "tolerance": 0.02, "reason": None, "recommended": found}
 
 
-def plan(script, args=(), **workload):
-    return {
-        "study": "quick",
-        "workload": {
-            "script": str(script),
-            "args": list(args),
-            "env": {},
-            "pass_env": [],
-            "step": "optimizer",
-            **workload,
-        },
-    }
+def plan(script, args=(), study="quick", **workload):
+    workload = {"script": str(script), "args": [*args], **workload}
+    return made_plan({}, study=study, workload=workload)
 
 
 def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
@@ -164,13 +143,13 @@ def test_bind_is_called_with_the_slots_of_the_launch(tmp_path, script):
     assert second.startswith("['--mempolicy', 'interleave:0-1'")
 
 
-def test_logs_go_to_a_new_folder_by_default(tmp_path, script):
-    path = write(tmp_path, recommendation([slot(0)]), plan(script))
-    assert run(path).returncode == 0
-    assert run(path).returncode == 0
-    folders = list(tmp_path.glob("recommended-*"))
-    assert len(folders) == 2
-    assert all((folder / "member-0.log").exists() for folder in folders)
+def test_a_relative_script_starts_from_its_folder_and_logs_go_to_a_new_one(tmp_path, script):
+    path = write(tmp_path, recommendation([slot(0)]), plan(script.name))
+    elsewhere = tmp_path / "else"
+    elsewhere.mkdir()
+    for _ in range(2):
+        assert run(path, cwd=elsewhere).returncode == 0
+    assert len([*elsewhere.glob("recommended-*/member-0.log")]) == 2
 
 
 @pytest.mark.parametrize(("option", "code"), [("--help", 0), ("-h", 0), ("--qeue", 1)])
@@ -183,14 +162,6 @@ def test_an_option_that_it_does_not_know_starts_nothing(tmp_path, script, option
     assert not list(tmp_path.glob("**/*.log"))
 
 
-def test_a_relative_script_starts_from_the_studys_folder(tmp_path, script):
-    path = write(tmp_path, recommendation([slot(0)]), plan(script.name))
-    elsewhere = tmp_path / "else"
-    elsewhere.mkdir()
-    assert run(path, "logs", cwd=elsewhere).returncode == 0
-    assert told(elsewhere / "logs")
-
-
 def test_one_member_that_fails_fails_the_launch_and_is_named(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import sys\nsys.exit(7 if sys.argv[1] == '1' else 0)\n")
@@ -201,38 +172,10 @@ def test_one_member_that_fails_fails_the_launch_and_is_named(tmp_path):
     assert "member 1 failed with status 7" in done.stderr
 
 
-def start(path, members):
-    """Start a launch whose members wait for ever; return it with all process ids of members."""
-    # Who starts the tests in the background of a script has interrupts ignored, for all below.
-    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
-    process = subprocess.Popen(command, cwd=path.parent, start_new_session=True)
-    logs = path.parent / "logs"
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        pids = [text.split() for log in logs.glob("*.log") if (text := log.read_text())]
-        if len(pids) == members and all(len(each) == 2 for each in pids):
-            return process, [int(pid) for each in pids for pid in each]
-        time.sleep(0.05)
-    raise AssertionError("members did not start")
-
-
-def alive(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def gone(pids):
-    end = time.monotonic() + PATIENCE_S
-    while any(map(alive, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(alive, pids))
-
-
-@pytest.fixture
-def endless(tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_no_member_outlives_a_script_that_is_stopped_or_killed(tmp_path, sent, status):
     script = tmp_path / "train.py"
     script.write_text(
         "import os, subprocess, sys, time\n"
@@ -240,27 +183,19 @@ def endless(tmp_path):
         "print(os.getpid(), child.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
-
-
-@pytest.mark.timing
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_stops_all_members_and_their_children(endless, sent, status):
-    process, pids = start(endless, 2)
-    process.send_signal(sent)
-    assert process.wait(PATIENCE_S) == status
-    assert gone(pids)
-
-
-@pytest.mark.timing
-def test_members_do_not_outlive_a_killed_script(endless):
-    process, pids = start(endless, 2)
-    process.kill()
-    process.wait(PATIENCE_S)
-    members = pids[::2]
-    assert gone(members)
-    for child in pids[1::2]:  # of a member that had no chance to stop its own
-        os.kill(child, signal.SIGKILL)
+    path = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
+    # Who starts the tests in the background of a script has interrupts ignored, for all below.
+    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    with killed_at_the_end(process):
+        pids = [written(tmp_path / f"logs/member-{n}.log").split() for n in (0, 1)]
+        process.send_signal(sent)
+        assert process.wait(PATIENCE_S) == status
+        for member, child in pids:
+            wait_ended(int(member))
+            if sent == signal.SIGKILL:  # such a member had no chance to stop its own
+                os.kill(int(child), signal.SIGKILL)
+            wait_ended(int(child))
 
 
 def test_inter_op_is_set_before_the_script_starts(tmp_path):
@@ -269,23 +204,16 @@ def test_inter_op_is_set_before_the_script_starts(tmp_path):
     script.write_text(
         "import beside, sys, torch\n"
         "if __name__ == '__main__':\n"
-        "    print(torch.get_num_interop_threads(), sys.argv, sys.path[0])\n"
+        "    print(torch.get_num_interop_threads(), sys.argv[1:], sys.path[0])\n"
     )
     path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script, ["--x"]))
-    assert run(path, "logs").returncode == 0
-    said = (tmp_path / "logs/member-0.log").read_text().strip()
-    assert said == f"3 {[str(script), '--x']} {tmp_path}"
-
-
-def test_inter_op_is_set_where_processes_train_one_model_after_the_other(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text("import sys, torch\nprint(torch.get_num_interop_threads(), sys.argv[1:])\n")
-    path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script))
     (tmp_path / "models").write_text("a\nb\n")
-    done = run(path, "--queue", "--reuse", "models", "logs")
-    assert done.returncode == 0, done.stderr
-    for number, name in ((1, "a"), (2, "b")):
-        assert (tmp_path / f"logs/model-0000{number}.log").read_text() == f"3 ['{name}']\n"
+    for arguments in (["logs"], ["--queue", "--reuse", "models", "logs"]):
+        done = run(path, *arguments)
+        assert done.returncode == 0, done.stderr
+    for log, argument in (("member-0", "--x"), ("model-00001", "a"), ("model-00002", "b")):
+        said = (tmp_path / f"logs/{log}.log").read_text().strip()
+        assert said == f"3 {[argument]} {tmp_path}"
 
 
 def test_a_script_that_marks_its_steps_finds_this_package(tmp_path):
@@ -324,17 +252,10 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
     assert "not for ranks" in done.stderr
 
 
-def test_the_head_says_what_was_measured(tmp_path, script):
-    text = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script)).read_text()
-    assert "start 2 processes at once" in text
-    assert "212 (208 to 215) steps/s, 1,530 models/hour" in text
-    assert "97%" in text
-
-
 def test_names_cannot_leave_their_comments(tmp_path, script):
-    found = recommendation([slot(0)])
-    found["recommended"]["label"] = "x\ntouch hacked\r$(touch hacked)"
-    path = write(tmp_path, found, {**plan(script), "study": "a\ntouch hacked"})
+    found = recommendation([slot(0)], label="x\ntouch hacked\r$(touch hacked)")
+    path = write(tmp_path, found, plan(script, study="a\ntouch hacked"))
+    assert "212 (208 to 215) steps/s, 1,530 models/hour" in path.read_text()
     assert run(path, "logs").returncode == 0
     assert not (tmp_path / "hacked").exists()
 

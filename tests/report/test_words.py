@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 import synthetic_causes
-from scaling_study.records.analysis import Failures, Noise, Recommendation
-from scaling_study.records.verdict import Target
+from scaling_study.records.analysis import Arm, Confirmation, Failures, Noise, Recommendation
+from scaling_study.records.verdict import Cause, Judged, Target
 from scaling_study.report import words
 from scaling_study.report.words import Answer
 from scaling_study.stats.interval import Interval
@@ -35,11 +35,7 @@ HEADLINES = [
     ("nothing", {"ok": False}, "Nothing to recommend"),
     ("one launch", {"launches": 1}, "Only one launch could be measured: 870 models/hour with"),
     ("best already", {"same": True, "ratio": None}, "The default launch is the best launch found:"),
-    (
-        "best already",
-        {"same": True, "confirmed": True, "probability": 0.1},
-        "The default launch is",
-    ),
+    ("best already", {"same": True, "confirmed": True, "probability": 0.1}, "The default launch"),
     ("unbeaten", {"same": True, "probability": 0.5}, "No launch is measurably faster than the"),
     ("nothing to compare", {"ratio": None}, "One thread per process gives 870 models/hour with"),
     ("one start", {"once": True}, "looks best, but not every launch was started twice"),
@@ -80,46 +76,25 @@ def target(**changes):
     return convert(synthetic_causes.target() | changes, Target)
 
 
-SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", 0.34)
-NOISE = {"value": 1.3, "low": 0.9, "high": 1.9}
-FLAT = {"value": 1.01, "low": 0.99, "high": 1.03}
-NONE = {"named": [], "ruled_out": [], "inconclusive": [], "not_tested": [],
-        "explained_share": None, "unexplained_share": None}  # fmt: skip
-SINGLE_PROCESS_LOSS = NONE | {"named": [SLOW]}
+SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", (0.34,))
+ALONE = {"scaling_loss": {}, "single_process_loss": {"named": [SLOW]}}
+NOTHING = {"scaling_loss": {}, "single_process_loss": {}}
+NOISE = {"growth_ratio": {"value": 1.3, "low": 0.9, "high": 1.9}}
+FLAT = {"growth_ratio": {"value": 1.01, "low": 0.99, "high": 1.03}}
 WHY = [
     ("skipped", {"status": "skipped", "reason": "py-spy"}, "no experiments were made: py-spy"),
-    ("failed", {"status": "failed", "reason": None}, "the experiments failed"),
+    ("failed", {"status": "failed"}, "the experiments failed"),
     (
         "scaling_loss",
         {},
         "94% of the time that 2 processes add to a step: OpenMP threads that spin",
     ),
-    (
-        "level, and growth that is open",
-        {"scaling_loss": NONE, "single_process_loss": SINGLE_PROCESS_LOSS},
-        "is unexplained",
-    ),
-    (
-        "single_process_loss",
-        {"scaling_loss": NONE, "single_process_loss": SINGLE_PROCESS_LOSS, "growth_ratio": FLAT},
-        "One process alone is slow: 34% of its step is a slow BLAS kernel",
-    ),
-    ("unknown", {"scaling_loss": NONE, "single_process_loss": NONE}, "We do not know why"),
-    (
-        "noisy",
-        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": NOISE},
-        "differ too much",
-    ),
-    (
-        "one process",
-        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": None, "n": 1},
-        "Only one",
-    ),
-    (
-        "scales",
-        {"scaling_loss": NONE, "single_process_loss": NONE, "growth_ratio": FLAT},
-        "it scales to 2 processes",
-    ),
+    ("level, and growth that is open", ALONE, "is unexplained"),
+    ("single_process_loss", ALONE | FLAT, "alone is slow: 34% of its step is a slow BLAS kernel"),
+    ("unknown", NOTHING, "We do not know why"),
+    ("noisy", NOTHING | NOISE, "differ too much"),
+    ("one process", NOTHING | {"growth_ratio": None, "n": 1}, "Only one"),
+    ("scales", NOTHING | FLAT, "it scales to 2 processes"),
 ]
 
 
@@ -136,8 +111,8 @@ def test_every_row_of_why_is_reached():
 
 def test_what_is_left_is_never_hidden():
     assert words.unexplained(target()).value == pytest.approx(0.06)
-    assert words.unexplained(target(scaling_loss=NONE)).value == 1.0
-    assert words.unexplained(target(scaling_loss=NONE, growth_ratio=FLAT)) is None
+    assert words.unexplained(target(scaling_loss={})).value == 1.0
+    assert words.unexplained(target(scaling_loss={}, **FLAT)) is None
 
 
 def test_a_figure_of_one_start_has_no_interval():
@@ -172,16 +147,29 @@ def candidate(launch, rate, n, spread, replicates):
     }  # fmt: skip
 
 
+def arm(role, value, n, spread):
+    """A launch as it ran freely."""
+    low, high = value * (1 - spread[0]), value * (1 + spread[1])
+    label = "default" if role == "default" else "blas mkl"
+    return Arm(role=role, launch=label, label=label, n=n, queue="process_per_model", rounds=3,
+               value=value, low=low, high=high)  # fmt: skip
+
+
 @st.composite
 def studies(draw):
     """A machine with what a headline is made of; ratios are those of its rates."""
     n, starts = draw(st.integers(1, 64)), draw(st.integers(1, 4))
-    best, other = draw(rates), draw(rates)
-    gain, spread = best / other, draw(intervals)
-    found = {"value": gain, "low": gain * (1 - spread[0]), "high": gain * (1 + spread[1])}
+    objective = draw(st.sampled_from(["models_per_hour", "steps_per_s"]))
+
+    def pair():
+        best, other, spread = draw(rates), draw(rates), draw(intervals)
+        gain = best / other
+        return best, other, ratio(gain, gain * (1 - spread[0]), gain * (1 + spread[1]))
+
+    best, other, found = pair()
     entry = {
         "status": "ok",
-        "objective": draw(st.sampled_from(["models_per_hour", "steps_per_s"])),
+        "objective": objective,
         "default": candidate("default", other, n, draw(intervals), starts),
         "recommended": candidate("blas mkl", best, n, draw(intervals), starts)
         | {"probability_best": draw(st.floats(0, 1))},
@@ -189,9 +177,17 @@ def studies(draw):
         "ratio_same_n": found,
         "ranking": [candidate(one, 1.0, n, (0.1, 0.1), starts) for one in ("default", "blas mkl")],
     }
+    confirmation = None
+    if draw(st.booleans()):
+        best, other, found = pair()
+        arms = (arm("default", other, n, draw(intervals)),
+                arm("recommended", best, n, draw(intervals)))  # fmt: skip
+        confirmation = Confirmation(
+            status="confirmed", objective=objective, arms=arms, ratio=found, ratio_same_n=found
+        )
     return SimpleNamespace(
         recommendation=convert(entry, Recommendation),
-        confirmation=None,
+        confirmation=confirmation,
         noise=Noise(spread=draw(st.floats(0, 0.3))),
         failures=Failures(),
         provenance=SimpleNamespace(windows=0),
@@ -203,21 +199,23 @@ def number(text):
 
 
 @given(studies())
-def test_no_sentence_disagrees_with_a_number_of_the_page(machine):
+def test_no_headline_disagrees_with_a_number_of_the_page(machine):
     found = words.headline(machine)
     row = words.choose(words.answer_of(machine))
     default, best = (number(bar.value) for bar in found.bars)
     said = re.findall(r"([\d.,]+)\N{MULTIPLICATION SIGN}", f"{found.verdict} {found.detail}")
-    once = machine.recommendation.recommended.once
+    confirmed = machine.confirmation is not None
+    assert found.detail.endswith("confirmed" if confirmed else "predicted")
+    once = machine.recommendation.recommended.once and not confirmed
     assert once == (row == "one start")
     if once:
         assert not said  # a figure of one start is never quoted
         assert all(bar.once for bar in found.bars)
         return
-    wide = words.WIDE * machine.recommendation.ratio.low <= machine.recommendation.ratio.high
+    gain = (machine.confirmation or machine.recommendation).ratio
     if row == "faster":
         assert best > default
-        if not wide:
+        if gain.high < words.WIDE * gain.low:
             assert number(said[0]) == pytest.approx(best / default, rel=0.02)
     if row in {"slower", "not confirmed"}:
         assert best < default
@@ -227,3 +225,30 @@ def test_no_sentence_disagrees_with_a_number_of_the_page(machine):
     assert [bar.share for bar in found.bars] == pytest.approx(
         [default / max(best, default), best / max(best, default)], rel=0.02
     )
+
+
+shares = st.floats(0.05, 1.2).map(lambda value: ratio(value, 0.9 * value, 1.1 * value))
+
+
+@given(st.lists(shares, max_size=4), st.lists(shares, max_size=3), shares)
+def test_no_answer_to_why_disagrees_with_a_bar_of_the_page(added, alone, explained):
+    def side(found):
+        causes = tuple(Cause(title=f"Cause {at}", share=one) for at, one in enumerate(found))
+        return Judged(named=causes, explained_share=explained if found else None)
+
+    one = Target(
+        target="default", label="default", n=4, status="explained", growth_ratio=SURELY,
+        scaling_loss=side(added), single_process_loss=side(alone),
+    )  # fmt: skip
+    said = words.why(one)
+    bars = [words.share_text(share) for share in (added or alone)]
+    for text in re.findall(r"\d+%", said):
+        assert text in {*bars, words.share_text(explained)}
+    if added:
+        whole = explained if len(added) > 1 else added[0]
+        assert said.startswith("All" if whole.value >= words.ALL else words.share_text(whole))
+    elif alone:
+        assert "One process alone is slow" in said
+        assert "unexplained" in said
+    else:
+        assert said.startswith("We do not know why")

@@ -1,5 +1,6 @@
 """Cohorts in this process: what happens when members or the machine misbehave."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -15,42 +16,40 @@ from scaling_study.common import private
 from scaling_study.host import kernel_counters, libraries
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
-from scaling_study.runner import cohort, environment, headroom, windows
+from scaling_study.runner import cohort, environment, headroom, member_processes, windows
+from scaling_study.runner.member_processes import Host, MemberEndedError
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
-HOST = cohort.Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
+HOST = Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
+
+
+def prepared(folder, script, args=(), *, members=1, host=HOST, env=None):
+    """A cohort of which nothing is started yet."""
+    asked = {"OMP_NUM_THREADS": "1", **(env or {})}
+    env = environment.member_environment(os.environ, asked, {})
+    launch = Launch(folder, sys.executable, env, step="optimizer")
+    command = (str(WORKLOADS / script), *map(str, args))
+    specs = [Member(slot, None, "default", command) for slot in range(members)]
+    return cohort.Cohort(launch, specs, host)
 
 
 @pytest.fixture
-def make(tmp_path):
-    with private.folder() as folder:
-        started = []
-
-        def make(script, args=(), members=1, host=HOST, env=None):
-            asked = {"OMP_NUM_THREADS": "1", **(env or {})}
-            env = environment.member_environment(os.environ, asked, {})
-            launch = Launch(folder, sys.executable, env, step="optimizer")
-            command = (str(WORKLOADS / script), *map(str, args))
-            specs = [Member(slot, None, "default", command) for slot in range(members)]
-            started.append(cohort.Cohort(launch, specs, host))
-            return started[-1]
-
-        yield make
-        for one in started:
-            one.__exit__()
+def make():
+    with private.folder() as folder, contextlib.ExitStack() as stack:
+        yield lambda *args, **options: stack.enter_context(prepared(folder, *args, **options))
 
 
 def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
-    monkeypatch.setattr(cohort, "HANG_S", 1.0)
+    monkeypatch.setattr(member_processes, "HANG_S", 1.0)
     one = make("hangs.py", ["--at", 4])
     one.start([0], 60)
     pid = one.members.pids[0]
-    with pytest.raises(cohort.MemberEndedError):
+    with pytest.raises(MemberEndedError):
         one.take(windows.Window(0, 0, 1), SETTINGS)
     assert one.alive == ()
-    assert [event["what"] for event in one.events] == ["hung"]
+    assert [event.what for event in one.events] == ["hung"]
     assert kernel_counters.descendants(pid) == [pid]
     one._launcher.close()
     assert not Path(f"/proc/{pid}").exists()
@@ -60,8 +59,8 @@ def test_a_member_without_a_first_step_in_time_is_ended(make):
     one = make("plain_loop.py")
     one.start([0], 0.3)
     assert one.alive == ()
-    assert one.events[0]["what"] == "hung"
-    assert "0.3 s" in one.events[0]["reason"]
+    assert one.events[0].what == "hung"
+    assert "0.3 s" in one.events[0].reason
 
 
 @pytest.mark.timing
@@ -89,18 +88,9 @@ def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     monkeypatch.setattr(headroom, "read_free_memory", lambda: next(left, plenty))
     one.start([0, 1], 60)
     assert one.alive == (0,)
-    assert one.events[0]["what"] == "out_of_memory"
-    assert "memory.max of the job" in one.events[0]["reason"]
+    assert one.events[0].what == "out_of_memory"
+    assert "memory.max of the job" in one.events[0].reason
     assert one.take(windows.Window(0, 0, 1), SETTINGS).members[0].steps >= 5
-
-
-def test_a_member_that_ends_while_another_attests(make):
-    one = make("plain_loop.py", members=3)
-    one.start([0, 1, 2], 60)
-    os.kill(one.members.pids[1], signal.SIGKILL)
-    assert len(one.read_back(60, with_kernel=False)) == 2
-    assert one.alive == (0, 2)
-    assert [event["what"] for event in one.events] == ["died"]
 
 
 def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(make, monkeypatch):
@@ -112,8 +102,8 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
     )
     reports = one.read_back(60)
     assert asked == [[0], [1, 3, 5], [2, 4]]
-    assert [report["slot"] for report in reports] == list(range(6))
-    assert [bool(report["sgemm_kernel"]) for report in reports] == [True] + 5 * [False]
+    assert [report.slot for report in reports] == list(range(6))
+    assert [bool(report.sgemm_kernel) for report in reports] == [True] + 5 * [False]
     asked.clear()
     monkeypatch.setattr(one, "_host", HOST)
     one.read_back(60, with_kernel=False)
@@ -124,12 +114,12 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
 def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
     one = make("plain_loop.py", members=2)
     one.start([0, 1], 60)
-    monkeypatch.setattr(cohort, "HANG_S", 0.0)
-    assert [report["slot"] for report in one.read_back(60)] == [0, 1]
+    monkeypatch.setattr(member_processes, "HANG_S", 0.0)
+    assert [report.slot for report in one.read_back(60)] == [0, 1]
     os.kill(one.members.pids[1], signal.SIGSTOP)
-    assert [report["slot"] for report in one.read_back(8)] == [0]
-    assert one.events[0]["what"] == "hung"
-    assert "8 s" in one.events[0]["reason"]
+    assert [report.slot for report in one.read_back(8)] == [0]
+    assert one.events[0].what == "hung"
+    assert "8 s" in one.events[0].reason
 
 
 @pytest.mark.parametrize("name", ["libiomp5", "libomp"])
@@ -146,42 +136,32 @@ def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
     assert "sleeping_member_ran" not in record.flags
 
 
+# ---- one cohort of three for all of these, in this order
+
+
+@pytest.fixture(scope="module")
+def three():
+    with private.folder() as folder, prepared(folder, "plain_loop.py", members=3) as one:
+        one.start([0, 1, 2], 60)
+        one.warm_up(5, 10)
+        yield one
+
+
 @pytest.mark.timing
-def test_sleeping_members_sleep(make):
-    one = make("plain_loop.py", members=2)
-    one.start([0, 1], 60)
-    one.warm_up(5, 10)
-    steps = one.members.words(1)[channel.STEPS]
-    record = one.take(windows.Window(0, 0, 1), SETTINGS)
-    assert one.members.words(1)[channel.STEPS] == steps
+def test_sleeping_members_sleep(three):
+    steps = three.members.words(1)[channel.STEPS]
+    record = three.take(windows.Window(0, 0, 1), SETTINGS)
+    assert three.members.words(1)[channel.STEPS] == steps
     (member,) = record.members
     assert member.slot == 0
     used_s = member.cpu_user_s + member.cpu_system_s
     assert record.machine.sleeping_cpu_s < 0.5 * used_s
 
 
-def test_members_take_turns(make):
-    one = make("plain_loop.py", members=3)
-    one.start([0, 1, 2], 60)
-    one.warm_up(5, 10)
-
-    def trained(n, first):
-        record = one.take(windows.Window(0, 0, n), SETTINGS, first)
-        return [member.slot for member in record.members if member.steps >= 5]
-
-    assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
-    assert trained(2, 2) == [0, 2]
-    one._end(1, "hung", "for this test")
-    assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
-
-
 @pytest.mark.timing
-def test_a_window_of_bursts_holds_every_step_of_each(make):
-    one = make("plain_loop.py", members=2)
-    one.start([0, 1], 60)
-    one.warm_up(5, 10)
+def test_a_window_of_bursts_holds_every_step_of_each(three):
     bursts = cohort.WindowSettings(0, 0.05, 0.05, 0.0, bursts=3, rest_s=0.1)
-    record = one.take(windows.Window(0, 0, 2), bursts)
+    record = three.take(windows.Window(0, 0, 2), bursts)
     assert record.window_s > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
     for member in record.members:
         assert member.steps == member.steps_active == len(member.step_us) >= 3
@@ -194,6 +174,20 @@ def test_a_window_of_bursts_holds_every_step_of_each(make):
         assert 0.5 < ran_s / member.active_s < 2
 
 
+def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(three):
+    def trained(n, first):
+        record = three.take(windows.Window(0, 0, n), SETTINGS, first)
+        return [member.slot for member in record.members if member.steps >= 5]
+
+    assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
+    assert trained(2, 2) == [0, 2]
+    os.kill(three.members.pids[1], signal.SIGKILL)
+    assert len(three.read_back(60, with_kernel=False)) == 2
+    assert three.alive == (0, 2)
+    assert [event.what for event in three.events] == ["died"]
+    assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
+
+
 @pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
 def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
     one = make(script, ["--at", 3])
@@ -202,12 +196,12 @@ def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
     for number in range(3):
         try:
             one.take(windows.Window(number, 0, 1), SETTINGS)
-        except cohort.MemberEndedError:
+        except MemberEndedError:
             ended = True
             break
     if script == "segfaults.py":
         assert ended
-        assert "SIGSEGV" in one.events[0]["reason"]
+        assert "SIGSEGV" in one.events[0].reason
     else:
         # sys.exit(0) is an end like any other: the script is started again.
         assert not ended
@@ -240,7 +234,7 @@ def test_a_phase_longer_than_a_window_ends_no_member(make):
 
 
 def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
-    monkeypatch.setattr(cohort, "HANG_S", 0.2)
+    monkeypatch.setattr(member_processes, "HANG_S", 0.2)
     one = make("long_phases.py", ["--every", 50, "--phase-s", 1.0])
     assert one._patience_s == 0.2
     one._longest_step_s = 1.0
@@ -263,7 +257,7 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     one = make("only_once.py", ["--steps", 200])
     one.start([0], 60)
     pid = one.members.pids[0]
-    assert one.read_back(60, with_kernel=False)[0]["once"] is False
+    assert one.read_back(60, with_kernel=False)[0].once is False
     for at in range(60):
         record = one.take(windows.Window(at, 0, 1), SETTINGS)
         if one.members.words(0)[channel.RESTARTS] >= 2:
@@ -271,9 +265,9 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     assert one.members.words(0)[channel.RESTARTS] >= 2
     assert (one.events, one.members.pids[0]) == ([], pid)
     report = one.read_back(60, with_kernel=False)[0]
-    assert (report["once"], report["pid"]) == (True, pid)
-    told = report["ended"]
-    assert (told["steps"], told["shortest"], told["longest"]) == (200, 200, 200)
+    assert (report.once, report.pid) == (True, pid)
+    told = report.ended
+    assert (told.steps, told.shortest, told.longest) == (200, 200, 200)
     assert record.members[0].steps >= 1
 
 
@@ -283,7 +277,7 @@ def test_a_round_of_two_optimizers_is_one_step(make):
     one.warm_up(5, 10)
     one.take(windows.Window(0, 0, 1), SETTINGS)
     report = one.read_back(60, with_kernel=False)[0]
-    critic, generator = report["counted"]["optimizers"]
+    critic, generator = report.counted["optimizers"]
     assert (critic["ends"], generator["ends"]) == (False, True)
     words = one.members.words(0)
     # Until the generator's first step, each one of the critic was taken for a round.

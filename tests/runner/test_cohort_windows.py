@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from made_records import member, taken, window
+from scaling_study.config.config import Measure
 from scaling_study.records.window import Settled, Window
 from scaling_study.runner import cohort_windows, windows
 from scaling_study.runner.cohort_windows import CohortWindows
@@ -56,12 +57,16 @@ class MadeUp:
 def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
     """Take a cohort's windows as far as they depend on what was seen; return what was written."""
     written = []
-    job = SimpleNamespace(plan={"measure": SETTINGS | settings}, launch={"axes": {}}, seed=1)
+    job = SimpleNamespace(
+        plan=SimpleNamespace(measure=Measure(**SETTINGS | settings)),
+        launch=SimpleNamespace(axes={}),
+        seed=1,
+    )
     one = CohortWindows(
         made_up, job, number=0, counts=counts, journal=SimpleNamespace(write=written.append),
         lookout=SimpleNamespace(after_window=lambda _flags: None), before=before,
     )  # fmt: skip
-    todo = windows.schedule(counts, job.plan["measure"]["windows"], 1) if unsettled is None else ()
+    todo = windows.schedule(counts, job.plan.measure.windows, 1) if unsettled is None else ()
     pauses = [*one._take_all(todo), *one._take_more(unsettled)]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
     return written, [one for one in written if isinstance(one, Settled)]

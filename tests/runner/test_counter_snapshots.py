@@ -11,7 +11,7 @@ from test_kernel_counters import process, thread
 
 
 def edge(trees):
-    return counter_snapshots.Edge(
+    return counter_snapshots.CounterSnapshot(
         wall_ns=0,
         machine=machine_counters.Machine(0.0, 0.0, None, None, None),
         throttled={},

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from scaling_study.records.analysis import Failures, Invalid
+from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program
@@ -72,18 +73,15 @@ def test_our_own_processes_are_not_foreign():
         own.kill()
         own.wait()
     assert after[own.pid][0].startswith("python")
-    listed = {row["pid"]: row for row in found["processes"]}
+    listed = {row.pid: row for row in found.processes}
     assert not {own.pid, os.getpid()} & set(listed)
     assert len(listed) <= foreign.NAMED_MOST
 
 
 def test_a_record_says_how_much_each_program_took():
     found = foreign.record({1: ("in)it", 3.0)}, {1: ("in)it", 5.0), 2: ("idle", 0.01)}, 10.0)
-    assert found == {
-        "kind": "foreign",
-        "span_s": 10.0,
-        "processes": [{"name": "in)it", "pid": 1, "cpu_s": 2.0, "share": 0.2}],
-    }
+    took = ForeignProcess(name="in)it", pid=1, cpu_s=2.0, share=0.2)
+    assert found == Foreign(span_s=10.0, processes=[took])
 
 
 def test_a_look_at_this_machine_leaves_this_process_out():

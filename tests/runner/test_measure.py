@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,6 +19,7 @@ from jobs import (
     read,
     run,
 )
+from processes import wait_until
 from scaling_study.analysis.record_rows import read_rows
 from scaling_study.common import private
 from scaling_study.config.config import load_config
@@ -31,13 +31,6 @@ from scaling_study.runner import cohort_windows, measure, windows
 from scaling_study.runner.journal import read_part
 
 pytestmark = pytest.mark.slow
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +62,8 @@ def test_windows_are_the_scheduled_ones_and_their_members_the_first_n(normal):
             assert member["steps"] >= 5
             assert member["steps"] == len(member["step_us"])
             assert sum(member["step_us"]) / 1e6 <= window["window_s"]
-
-
-@pytest.mark.timing
-def test_time_accounts_of_a_member_add_up_to_its_wall_time(normal):
-    _, records = normal
-    for window in records["window"]:
-        for member in window["members"]:
-            phases = sum(
-                member[f"{name}_s"] for name in ("load", "forward", "backward", "optimizer")
-            )
-            assert phases == pytest.approx(sum(member["step_us"]) / 1e6, rel=0.01)
-    members = [member for window in records["window"] for member in window["members"]]
-    account_s = sum(
-        member[f"trainer_{name}_s"] for member in members for name in ("user", "system", "runqueue")
-    )
-    # The counters are read outside of the active time, and what is outside may wait for a CPU too.
-    assert 0 < account_s < 1.5 * sum(member["active_s"] for member in members)
+            ran_s = sum(member[f"trainer_{name}_s"] for name in ("user", "system", "runqueue"))
+            assert ran_s > 0
 
 
 def test_readback_stands_beside_the_request(normal):
@@ -101,19 +79,15 @@ def test_more_threads_than_cores_take_effect(tmp_path):
     most = os.cpu_count() + 1
     launch = {"intra_op": most, "wait_policy": "passive"}
     script = WORKLOADS / "plain_loop.py"
-    records = run(config(script, processes=[1], launch=launch, windows=1), tmp_path)
-    assert [end["status"] for end in records["end"]] == ["complete"]
-    checks = {check["axis"]: check for check in records["readback"][0]["checks"]}
-    assert checks["intra_op"]["effective"] == str(most)
-
-
-def test_isolated_cohorts_have_one_count_each(tmp_path):
-    records = run(config(WORKLOADS / "plain_loop.py", isolated=True, windows=1), tmp_path)
+    records = run(config(script, launch=launch, windows=1, isolated=True), tmp_path)
     assert [end["status"] for end in records["end"]] == ["complete", "complete"]
+    # Isolated cohorts have one count each.
     assert sorted((one["cohort"], one["n"]) for one in records["window"]) in (
         [(0, 1), (1, 2)],
         [(0, 2), (1, 1)],
     )
+    checks = {check["axis"]: check for check in records["readback"][0]["checks"]}
+    assert checks["intra_op"]["effective"] == str(most)
 
 
 CHANGES = """
@@ -200,26 +174,23 @@ def test_other_launchers(tmp_path, launcher):
     assert left_behind(tmp_path) == []
 
 
-def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path):
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("", "torch.set_num_threads(2)\n"),
+        ("import os\nos.environ |= {'OMP_NUM_THREADS': '2', 'MKL_NUM_THREADS': '2'}\n", ""),
+    ],
+    ids=["later", "before it imports torch"],
+)
+def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path, first, later):
     script = tmp_path / "greedy.py"
     text = (WORKLOADS / "plain_loop.py").read_text()
-    script.write_text(
-        text.replace("torch.manual_seed", "torch.set_num_threads(2)\ntorch.manual_seed")
-    )
-    records = run(config(script), tmp_path)
+    script.write_text(first + text.replace("torch.manual_seed", f"{later}torch.manual_seed"))
+    records = run(config(script, windows=1, processes=[1]), tmp_path)
     end = records["end"][0]
     assert end["status"] == "failed"
     assert "intra_op 1 did not take effect: 2" in end["reason"]
     assert records["window"] == []
-
-
-def test_a_script_may_set_its_environment_before_it_imports_torch(tmp_path):
-    script = tmp_path / "early.py"
-    text = (WORKLOADS / "plain_loop.py").read_text()
-    early = "os.environ |= {'OMP_NUM_THREADS': '2', 'MKL_NUM_THREADS': '2'}"
-    script.write_text(f"import os\n\n{early}\n{text}")
-    records = run(config(script, windows=1, processes=[1]), tmp_path)
-    assert "intra_op 1 did not take effect: 2" in records["end"][0]["reason"]
 
 
 def test_what_the_machine_lacks_is_a_skip_with_a_remedy(tmp_path):
@@ -232,7 +203,8 @@ def test_what_the_machine_lacks_is_a_skip_with_a_remedy(tmp_path):
 
 
 def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
-    records = run(config(WORKLOADS / "crashes.py", args=["--at", "4"]), tmp_path)
+    script = WORKLOADS / "crashes.py"
+    records = run(config(script, args=["--at", "4"], processes=[1], windows=1), tmp_path)
     reasons = [event["reason"] for event in records["event"]]
     assert records["end"][0]["status"] == "failed"
     assert len(reasons) >= cohort_windows.MEMBER_RESTARTS
@@ -267,12 +239,6 @@ def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes)
     assert (before, after) == (None, shared)  # the first checkpoint comes after the first step
     (cohort,) = read_rows(tmp_path / "0.jsonl").cohorts
     assert cohort.shared_files == (shared or {})
-
-
-def test_a_script_that_ends_is_started_again(tmp_path):
-    records = run(config(WORKLOADS / "short_script.py"), tmp_path)
-    assert records["end"][0]["status"] == "complete"
-    assert sum(one["restarts"] for window in records["window"] for one in window["members"]) > 0
 
 
 def test_a_rerun_with_all_windows_taken_goes_on(tmp_path):
@@ -322,7 +288,9 @@ def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
         start_new_session=True,
     )
     part = folder / "0.jsonl.part"
-    wait_for(lambda: any(r["kind"] == "window" for r in read_part(part)) or caller.poll())
+    wait_until(
+        lambda: any(one["kind"] == "window" for one in read_part(part)) or caller.poll(), "a window"
+    )
     assert caller.poll() is None
     return caller
 
@@ -345,14 +313,14 @@ def test_a_kill_leaves_nothing_and_a_rerun_goes_on(tmp_path, victim):
     before = taken()
     pids = {"caller": caller.pid, "supervisor": supervisor, "coordinator": coordinator}
     os.kill(pids[victim], signal.SIGKILL)
-    wait_for(lambda: left_behind(tmp_path, names) == [])
+    wait_until(lambda: left_behind(tmp_path, names) == [], "nothing left")
     caller.wait()
     after = taken()
     assert after[: len(before)] == before
     resumed = start_job(tmp_path)
-    wait_for(lambda: len(taken()) > len(after))
+    wait_until(lambda: len(taken()) > len(after), "a further window")
     resumed.kill()
-    wait_for(lambda: left_behind(tmp_path) == [])
+    wait_until(lambda: left_behind(tmp_path) == [], "nothing left")
     kept = taken()
     assert kept[: len(after)] == after
     # Only an invalid window is taken again.
@@ -379,15 +347,15 @@ def test_a_killed_member_costs_its_window_only(tmp_path):
 def test_ctrl_c_ends_everything(tmp_path):
     caller = start_job(tmp_path)
     os.killpg(caller.pid, signal.SIGINT)
-    wait_for(lambda: left_behind(tmp_path) == [])
+    wait_until(lambda: left_behind(tmp_path) == [], "nothing left")
     caller.wait()
 
 
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py", windows=3)
-    plan = make_plan(load_config(mapping)).to_dict()
-    jobs = [measure.read_job(measure.job_text(plan, launch), 0) for launch in plan["launches"][1:3]]
-    paths = [tmp_path / job.launch["id"] / "0.jsonl" for job in jobs]
+    mapping = config(WORKLOADS / "plain_loop.py", windows=1)
+    plan = make_plan(load_config(mapping))
+    jobs = [measure.Job(plan, launch, 0) for launch in plan.launches[1:3]]
+    paths = [tmp_path / job.launch.id / "0.jsonl" for job in jobs]
     for path in paths:
         path.parent.mkdir()
     runs = [

@@ -25,8 +25,8 @@ from small_cohort import train, until
 MEMBER = """
 import os, sys, time
 from pathlib import Path
-from scaling_study.member.member import Member
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), "test")
+from scaling_study.member.member import Member, Options
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options())
 """
 STEPPING = (
     MEMBER
@@ -111,16 +111,6 @@ def released(members, slot):
     return members.words(slot)[channel.RELEASED_NS]
 
 
-def test_members_rest_at_their_first_step(group):
-    one = group(2)
-    one.start_resting(STEPPING, 0, 1)
-    for slot in (0, 1):
-        assert one.members.words(slot)[channel.STEPS] == 1
-        assert released(one.members, slot) == 0
-        tid = one.members.words(slot)[channel.TRAINER_TID]
-        assert tid == one.processes[slot].pid  # its only thread
-
-
 @pytest.mark.timing
 def test_a_resting_member_takes_no_cpu_time(group):
     one = group(1)
@@ -145,9 +135,14 @@ def test_members_start_together_and_never_before_the_instant(group):
         assert words[channel.PARKED_NS] > closed_ns
 
 
-def test_only_the_ordered_members_run(group):
+def test_members_rest_at_their_first_step_and_only_ordered_ones_run(group):
     one = group(2)
     one.start_resting(STEPPING, 0, 1)
+    for slot in (0, 1):
+        words = one.members.words(slot)
+        assert words[channel.STEPS] == 1
+        assert words[channel.TRAINER_TID] == one.processes[slot].pid  # its only thread
+        assert [step.fresh for step in one.members.steps(slot)] == [1]
     train(one.members, [1])
     assert one.members.words(1)[channel.STEPS] >= 5
     assert one.members.words(0)[channel.STEPS] == 1
@@ -162,20 +157,13 @@ def test_steps_of_a_window_are_in_the_page_in_order(group):
         release_ns, closed_ns = train(one.members, [0], steps=7)
         words = one.members.words(0)
         steps = one.members.steps(0)
+        assert {step.fresh for step in steps} == {0}
         ends = [step.end_ns for step in steps]
         assert len(steps) == words[channel.STEPS] >= 7
         assert ends == sorted(ends)
         assert release_ns < ends[0]
         assert ends[-2] < closed_ns < ends[-1] <= words[channel.PARKED_NS]
         assert all(later - end > 1_000_000 for end, later in pairwise(ends))
-
-
-def test_only_the_first_step_of_a_start_is_fresh(group):
-    one = group(1)
-    one.start_resting(STEPPING, 0)
-    assert [step.fresh for step in one.members.steps(0)] == [1]
-    train(one.members, [0])
-    assert {step.fresh for step in one.members.steps(0)} == {0}
 
 
 @given(data=st.data())
@@ -230,14 +218,10 @@ def test_a_death_ends_a_sleep_early(group):
     assert one.members.sleep_until(until()) == {1}
     one.members.kill(1)
     assert one.members.pids.keys() == {0}
-    assert one.members.sleep_until(time.perf_counter_ns() + 50_000_000) == set()
-
-
-def test_a_killed_member_is_seen_at_once(group):
-    one = group(1)
-    (process,) = one.start_resting(STEPPING, 0)
-    one.members.order([0], channel.RUN)
-    timer = threading.Timer(0.1, process.kill)
+    wake_ns = time.perf_counter_ns() + 50_000_000
+    assert one.members.sleep_until(wake_ns) == set()
+    assert time.perf_counter_ns() >= wake_ns
+    timer = threading.Timer(0.1, one.processes[0].kill)
     timer.start()
     assert one.members.sleep_until(until()) == {0}
     timer.join()
@@ -248,14 +232,6 @@ def test_a_death_ends_the_wait_for_rest(group):
     one.start_resting(STEPPING, 0)
     one.start(1, MEMBER + "sys.exit(1)")
     assert one.members.wait_resting([0, 1], until()) == {1}
-
-
-def test_a_sleep_ends_at_its_time(group):
-    one = group(1)
-    one.start_resting(STEPPING, 0)
-    wake_ns = time.perf_counter_ns() + 30_000_000
-    assert one.members.sleep_until(wake_ns) == set()
-    assert time.perf_counter_ns() >= wake_ns
 
 
 def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):

@@ -24,7 +24,6 @@ from processes import (
 )
 from scaling_study.common import private
 from scaling_study.host import kernel_counters
-from scaling_study.runner import supervisor
 
 # The supervisor, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.
@@ -141,13 +140,6 @@ def test_the_command_gets_its_words_and_its_streams():
     assert (process.returncode, out, error) == (0, "out\n", f"{list(words)} in\n")
 
 
-def test_a_missing_command_is_a_mistake_in_the_call():
-    with supervising(stderr=subprocess.PIPE) as process:
-        _, error = process.communicate()
-    assert process.returncode == 2
-    assert "no command after --" in error
-
-
 @pytest.mark.timing
 def test_a_supervisor_takes_no_cpu_time_while_it_waits(tmp_path):
     with supervising(*python(COMMAND, tmp_path, "")) as process:
@@ -200,10 +192,7 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
         assert caught(tmp_path) == ["SIGTERM"]
         assert has_ended(command)
         assert has_ended(orphan)
-
-
-def test_a_watched_process_that_is_gone_already(tmp_path):
-    with supervising("sleep", "600", watched=gone()) as process:
+    with supervising("sleep", "600", watched=gone()) as process:  # gone already
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
@@ -307,10 +296,3 @@ def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, en
         process.wait(PATIENCE_S)
         assert not folder.exists()
         assert not memory.exists()
-
-
-def test_a_process_without_descendants_has_nothing_to_end():
-    code = "from scaling_study.runner import supervisor; supervisor.end_descendants(600)"
-    subprocess.run(python(code), check=True, timeout=PATIENCE_S)
-    assert private.VARIABLE == "SCALING_STUDY_FOLDER"
-    assert supervisor.STOP_S + supervisor.ORPHANS_S < 10

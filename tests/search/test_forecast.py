@@ -14,7 +14,7 @@ LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 9
 
 def shipped(name, **changes):
     mapping = read_config(ROOT / f"config/{name}.yaml")
-    return make_plan(load_config({**mapping, **changes})).to_dict()
+    return make_plan(load_config({**mapping, **changes}))
 
 
 def played(plan, machine, window_s):
@@ -25,9 +25,9 @@ def played(plan, machine, window_s):
 @pytest.mark.parametrize("machine", LARGE)
 def test_the_full_size_studies_answer_within_ten_minutes_and_end_within_the_hour(name, machine):
     plan = shipped(name)
-    found = played(plan, machine, plan["measure"]["longest_s"])
+    found = played(plan, machine, plan.measure.longest_s)
     assert found.first_s <= 600
-    assert found.all_s + plan["confirm"]["seconds"] <= 3600
+    assert found.all_s + plan.confirm.seconds <= 3600
     assert found.screened == found.others
     assert found.screened_s < found.all_s
     assert found.starts > found.others + 4

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pandas as pd
 import pytest
 from msgspec import structs
@@ -13,10 +14,10 @@ import jobs
 import machines
 from made_records import summary
 from scaling_study.config.config import load_config
+from scaling_study.config.launches import Launch
 from scaling_study.config.plan import make_plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
-from scaling_study.records.cohorts import Learnt
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
 from scaling_study.runner import journal, measure
@@ -38,9 +39,8 @@ def planned(processes="auto", **more):
         "search": {"budget_minutes": 60},
         "confirm": {"seconds": 300},
     }
-    plan = make_plan(load_config(mapping | more)).to_dict()
-    plan = with_learnt(plan, Learnt())
-    return {**plan, "launches": [{**launch, "replicates": 0} for launch in plan["launches"]]}
+    plan = make_plan(load_config(mapping | more))
+    return with_learnt(plan, {}).model_copy(update={"made": {}})
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +49,17 @@ def machine():
 
 
 def with_files(plan, made):
-    launches = [{**one, "replicates": made.get(one["id"], 0)} for one in plan["launches"]]
-    return {**plan, "launches": launches}
+    return plan.model_copy(update={"made": dict(made)})
 
 
 def single(plan, axis):
     """The launch that changes one axis only."""
-    base = next(one["axes"] for one in plan["launches"] if one["id"] == plan["baseline"])
+    base = plan.by_id[plan.baseline].axes
     return next(
-        one["id"]
-        for one in plan["launches"]
-        if [name for name, value in one["axes"].items() if base[name] != value] == [axis]
-        and one["role"] != "default"
+        one.id
+        for one in plan.launches
+        if [name for name, value in one.axes.items() if base[name] != value] == [axis]
+        and one.role != "default"
     )
 
 
@@ -87,9 +86,9 @@ def rates(*rows):
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
     field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
-    assert (field.default.launch, field.baseline.launch) == (plan["default"], plan["baseline"])
-    left = {one["id"] for one in plan["launches"]}
-    left -= {plan["default"], plan["baseline"], plan["repeat"]}
+    assert (field.default.launch, field.baseline.launch) == (plan.default, plan.baseline)
+    left = set(plan.by_id)
+    left -= {plan.default, plan.baseline, plan.repeat}
     assert {one.launch for one in field.others} == left
     assert field.process_counts[-1] == 385
     assert {192, 384} <= set(field.boundaries)
@@ -102,7 +101,7 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
 
 def test_what_the_config_excludes_no_combination_has(machine):
     exclude = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
-    plan = {**planned(), "exclude": exclude}
+    plan = planned().model_copy(update={"exclude": exclude})
     changed = frozenset({("allocator", '"jemalloc"'), ("blas", '"mkl"')})
     field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
     one, other = field.exclusions
@@ -151,14 +150,14 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     later = "2026-01-01T00:01:00+00:00"
     found = rounds.starts(
         [
-            cohort(plan["default"], 0, [1, 8], batch="b", started=later),
-            cohort(plan["repeat"], 0, [1, 8]),
+            cohort(plan.default, 0, [1, 8], batch="b", started=later),
+            cohort(plan.repeat, 0, [1, 8]),
         ],
-        rates((plan["repeat"], 0, 1, 8.0, 1.25), (plan["repeat"], 0, 8, 56.0, 1.25),
-              (plan["default"], 0, 1, 5.0, 1.0)),
+        rates((plan.repeat, 0, 1, 8.0, 1.25), (plan.repeat, 0, 8, 56.0, 1.25),
+              (plan.default, 0, 1, 5.0, 1.0)),
         plan,
     )  # fmt: skip
-    assert [one.launch for one in found] == [plan["baseline"], plan["default"]]
+    assert [one.launch for one in found] == [plan.baseline, plan.default]
     assert [one.batch for one in found] == [0, 1]
     assert found[0].rates == {1: 10.0, 8: 70.0}  # as measured: the race finds the drift itself
     assert (found[0].start_s, found[0].windows_s, found[0].members) == (20.0, 30.0, 8)
@@ -170,11 +169,11 @@ def test_the_records_say_which_round_and_node_measured_a_batch():
     names = [rounds.batch_name(NOW, number, number % 2) for number in range(3)]
     found = rounds.starts(
         [
-            cohort(plan["baseline"], 0, [1], batch=names[0]),
-            cohort(plan["repeat"], 0, [1], batch=names[1]),
-            cohort(plan["default"], 0, [1], batch=names[2]),
-            cohort(plan["default"], 1, [1], batch=f"{NOW} 7"),
-            cohort(plan["default"], 2, [1], batch=None),
+            cohort(plan.baseline, 0, [1], batch=names[0]),
+            cohort(plan.repeat, 0, [1], batch=names[1]),
+            cohort(plan.default, 0, [1], batch=names[2]),
+            cohort(plan.default, 1, [1], batch=f"{NOW} 7"),
+            cohort(plan.default, 2, [1], batch=None),
         ],
         rates(),
         plan,
@@ -186,9 +185,10 @@ def test_the_records_say_which_round_and_node_measured_a_batch():
 
 def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_steps():
     plan = planned()
-    plan["workload"]["steps_per_model"] = 100
+    workload = plan.workload.model_copy(update={"steps_per_model": 100})
+    plan = plan.model_copy(update={"workload": workload})
     (found,) = rounds.starts(
-        [cohort(plan["default"], 0, [1])], rates((plan["default"], 0, 1, 4.0, 1.25)), plan
+        [cohort(plan.default, 0, [1])], rates((plan.default, 0, 1, 4.0, 1.25)), plan
     )
     assert found.rates == {1: 180.0}
 
@@ -196,7 +196,7 @@ def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_st
 def test_a_launch_that_could_not_start_has_lost_nothing():
     plan = planned()
     failed = structs.replace(
-        cohort(plan["default"], 0, [1, 8]), windows_valid=0,
+        cohort(plan.default, 0, [1, 8]), windows_valid=0,
         end=ending(status="skipped", start_s=None),
     )  # fmt: skip
     (found,) = rounds.starts([failed], rates(), plan)
@@ -206,18 +206,18 @@ def test_a_launch_that_could_not_start_has_lost_nothing():
 def test_the_first_round_measures_baseline_repeat_and_default(machine):
     plan = planned()
     found = rounds.next_round(plan, machine, [], 0, NOW)
-    (batch,) = found["batches"]
-    assert [(task["launch"], task["replicate"]) for task in batch] == [
-        (plan["baseline"], 0),
-        (plan["repeat"], 0),
-        (plan["default"], 0),
-        (plan["default"], 1),
+    (batch,) = found.batches
+    assert [(task.launch, task.replicate) for task in batch] == [
+        (plan.baseline, 0),
+        (plan.repeat, 0),
+        (plan.default, 0),
+        (plan.default, 1),
     ]
-    assert [launch["id"] for launch in found["launches"]] == [
-        plan["baseline"], plan["repeat"], plan["default"],
+    assert [launch.id for launch in found.launches] == [
+        plan.baseline, plan.repeat, plan.default,
     ]  # fmt: skip
-    assert len(found["not_screened"]) == len(plan["launches"]) - 3
-    assert json.loads(json.dumps(found)) == found
+    assert len(found.not_screened) == len(plan.launches) - 3
+    assert msgspec.json.decode(msgspec.json.encode(found), type=rounds.Decided) == found
     assert rounds.describe(found, plan).startswith("first: 4 starts")
 
 
@@ -226,32 +226,32 @@ def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
     plan = planned()
     first = rounds.next_round(plan, machine, [], 0, NOW)
     cohorts, rows = measured_by(plan, first, better_together)
-    grown = with_files(plan, {plan["baseline"]: 1, plan["repeat"]: 1, plan["default"]: 2})
+    grown = with_files(plan, {plan.baseline: 1, plan.repeat: 1, plan.default: 2})
     starts = rounds.starts(cohorts, rates(*rows), grown)
     unequal = [SimpleNamespace(test=test) for test in tests]
     found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
-    assert (found["stage"] == "done") is over
-    assert (found["choice"] is None) is over
+    assert (found.stage == "done") is over
+    assert (found.choice is None) is over
     if over:
-        assert found["batches"] == []
+        assert found.batches == []
         said = "the race is over: steps differ too much in work to compare launches"
         assert rounds.describe(found, grown) == said
-        assert json.loads(json.dumps(found)) == found
+        assert msgspec.json.decode(msgspec.json.encode(found), type=rounds.Decided) == found
 
 
 def measured_by(plan, found, rate):
     """Cohorts and rates of all that a round asks for."""
     cohorts, rows = [], []
-    for number, batch in enumerate(found["batches"]):
+    for number, batch in enumerate(found.batches):
         for task in batch:
-            name = f"{found['decided']} {number}"
+            name = f"{found.decided} {number}"
             cohorts.append(
-                cohort(task["launch"], task["replicate"], task["counts"], batch=name,
-                       started=found["decided"])
+                cohort(task.launch, task.replicate, task.counts, batch=name,
+                       started=found.decided)
             )  # fmt: skip
             rows += [
-                (task["launch"], task["replicate"], n, rate(plan, task["launch"], n), 1.0)
-                for n in task["counts"]
+                (task.launch, task.replicate, n, rate(plan, task.launch, n), 1.0)
+                for n in task.counts
             ]
     return cohorts, rows
 
@@ -266,15 +266,15 @@ def race(plan, machine, rate):
         now = f"2026-01-01T00:00:{len(history):02}"
         found = rounds.next_round(grown, machine, starts, len(history), now)
         history.append(found)
-        if not found["batches"]:
+        if not found.batches:
             return history, grown
-        known = {launch["id"] for launch in plan["launches"]}
-        new = [launch for launch in found["launches"] if launch["id"] not in known]
-        plan = {**plan, "launches": [*plan["launches"], *new]}
-        for batch in found["batches"]:
+        known = {launch.id for launch in plan.launches}
+        new = [launch for launch in found.launches if launch.id not in known]
+        plan = plan.model_copy(update={"launches": (*plan.launches, *new)})
+        for batch in found.batches:
             for task in batch:
-                assert task["replicate"] == made.get(task["launch"], 0)
-                made[task["launch"]] = task["replicate"] + 1
+                assert task.replicate == made.get(task.launch, 0)
+                made[task.launch] = task.replicate + 1
         more = measured_by(plan, found, rate)
         cohorts += more[0]
         rows += more[1]
@@ -282,7 +282,7 @@ def race(plan, machine, rate):
 
 def better_together(plan, launch, n):
     """Passive waiting gives 10%, the allocator 10%, both 21%; a plateau from 96 processes on."""
-    axes = next(one["axes"] for one in plan["launches"] if one["id"] == launch)
+    axes = plan.by_id[launch].axes
     top = min(n, 96) / axes["intra_op"] if isinstance(axes["intra_op"], int) else 1.0
     passive = axes["wait_policy"] == "passive"
     large = axes["allocator"] == "glibc-large-thresholds"
@@ -292,28 +292,28 @@ def better_together(plan, launch, n):
 def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(machine):
     plan = planned()
     history, grown = race(plan, machine, better_together)
-    assert history[-1]["reason"]
-    choice = history[-1]["choice"]
-    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
-    assert chosen["role"] == "combined"
-    assert (chosen["axes"]["wait_policy"], chosen["axes"]["allocator"]) == (
+    assert history[-1].reason
+    choice = history[-1].choice
+    chosen = grown.by_id[choice.launch]
+    assert chosen.role == "combined"
+    assert (chosen.axes["wait_policy"], chosen.axes["allocator"]) == (
         "passive", "glibc-large-thresholds",
     )  # fmt: skip
-    assert chosen["label"] == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
-    assert history[-1]["not_screened"] == []
-    assert all(launch["replicates"] for launch in grown["launches"])
-    searched = rounds.searched(grown, history)["searched"]
-    assert [one["stage"] for one in searched["rounds"]][:2] == ["first", "screen"]
-    assert searched["choice"] == choice
-    assert rounds.searched(grown, history)["searched"]["reason"] == history[-1]["reason"]
-    interim = rounds.searched(grown, history[:2], history[2])["searched"]
-    assert interim["reason"] == ""
-    assert interim["next"]["stage"] == history[2]["stage"]
-    assert interim["next"]["labels"]
-    assert interim["choice"] == history[2]["choice"]
-    ended = rounds.searched(grown, history[:-1], history[-1])["searched"]
-    assert (ended["reason"], ended["next"]) == (history[-1]["reason"], None)
-    assert rounds.searched(grown, history[:2])["searched"]["reason"] == "it had no further round"
+    assert chosen.label == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
+    assert history[-1].not_screened == []
+    assert all(grown.replicates_of(launch.id) for launch in grown.launches)
+    searched = rounds.searched(grown, history).searched
+    assert [one.stage for one in searched.rounds][:2] == ["first", "screen"]
+    assert searched.choice == choice
+    assert rounds.searched(grown, history).searched.reason == history[-1].reason
+    interim = rounds.searched(grown, history[:2], history[2]).searched
+    assert interim.reason == ""
+    assert interim.next.stage == history[2].stage
+    assert interim.next.labels
+    assert interim.choice == history[2].choice
+    ended = rounds.searched(grown, history[:-1], history[-1]).searched
+    assert (ended.reason, ended.next) == (history[-1].reason, None)
+    assert rounds.searched(grown, history[:2]).searched.reason == "it had no further round"
     assert "best so far" in rounds.describe(history[-1], grown)
 
 
@@ -338,35 +338,39 @@ def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is
         target("of another plan", {"isa": "avx2"}),
     ]
     first, second = rounds.helpful(plan, targets)
-    assert first["label"] == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
-    assert second["label"] == "intra_op 1, wait_policy passive, placement cores"
-    assert first["role"] == "combined"
-    assert rounds.helpful({**plan, "launches": [*plan["launches"], first]}, targets) == [second]
-    excluded = {**plan, "exclude": [{"placement": "cores", "wait_policy": "passive"}]}
+    assert first.label == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
+    assert second.label == "intra_op 1, wait_policy passive, placement cores"
+    assert first.role == "combined"
+    assert rounds.helpful(
+        plan.model_copy(update={"launches": (*plan.launches, first)}), targets
+    ) == [second]
+    excluded = plan.model_copy(
+        update={"exclude": [{"placement": "cores", "wait_policy": "passive"}]}
+    )
     assert rounds.helpful(excluded, targets) == [first]
-    assert rounds.helpful(plan, [target(plan["baseline"], {"wait_policy": "passive"})]) == []
+    assert rounds.helpful(plan, [target(plan.baseline, {"wait_policy": "passive"})]) == []
 
 
 def test_what_helps_is_raced(machine):
     plan = planned(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
-    (further,) = rounds.helpful(plan, [target(plan["baseline"], {"wait_policy": "passive"})])
-    plan["launches"].append({**further, "replicates": 0})
+    (further,) = rounds.helpful(plan, [target(plan.baseline, {"wait_policy": "passive"})])
+    plan = plan.model_copy(update={"launches": (*plan.launches, further)})
     history, _ = race(plan, machine, better_together)
-    assert history[-1]["choice"]["launch"] == further["id"]
+    assert history[-1].choice.launch == further.id
 
 
 def race_of_all(plan, machine, again=(), *, without=(), spent_s=10_000.0):
     """The next round of a race whose budget is spent, in which each launch started once."""
     cohorts = [
-        cohort(launch["id"], 0, [96, 192], batch=f"{NOW} 0 0")
-        for launch in plan["launches"]
-        if launch["id"] not in without
+        cohort(launch.id, 0, [96, 192], batch=f"{NOW} 0 0")
+        for launch in plan.launches
+        if launch.id not in without
     ]
-    cohorts.append(cohort(plan["default"], 1, [96, 192], batch=f"{NOW} 0 0"))
+    cohorts.append(cohort(plan.default, 1, [96, 192], batch=f"{NOW} 0 0"))
     cohorts = [structs.replace(one, end=ending(wall_s=spent_s)) for one in cohorts]
     rows = [(one.launch, one.replicate, n, 100.0, 1.0) for one in cohorts for n in (96, 192)]
     starts = rounds.starts(cohorts, rates(*rows), plan)
-    made = dict.fromkeys((one.launch for one in cohorts), 1) | {plan["default"]: 2}
+    made = dict.fromkeys((one.launch for one in cohorts), 1) | {plan.default: 2}
     return rounds.next_round(with_files(plan, made), machine, starts, 1, NOW, again=again)
 
 
@@ -374,15 +378,15 @@ def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spen
     plan = planned()
     passive = single(plan, "wait_policy")
     spent = race_of_all(plan, machine, without=[passive])
-    assert (spent["batches"], spent["reason"]) == ([], "the budget is spent")
+    assert (spent.batches, spent.reason) == ([], "the budget is spent")
     again = race_of_all(plan, machine, [passive], without=[passive])
-    (batch,) = again["batches"]
-    assert {task["launch"]: task["replicate"] for task in batch} == {
+    (batch,) = again.batches
+    assert {task.launch: task.replicate for task in batch} == {
         passive: 0,
-        plan["baseline"]: 1,
+        plan.baseline: 1,
     }
     # Once it has failed again, the race does not go on with it.
-    assert race_of_all(plan, machine, [passive])["batches"] == []
+    assert race_of_all(plan, machine, [passive]).batches == []
 
 
 def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
@@ -401,18 +405,15 @@ def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_pat
 
 def test_a_plan_grows_by_what_is_measured(tmp_path):
     plan = planned()
-    write(tmp_path, plan["baseline"], 0, role="baseline")
-    write(tmp_path, plan["baseline"], 1, role="baseline")
+    write(tmp_path, plan.baseline, 0, role="baseline")
+    write(tmp_path, plan.baseline, 1, role="baseline")
     write(tmp_path, "both", 0, role="combined", label="a and b", axes={"a": 1})
     write(tmp_path, "gone", 0, role="one_change", label="once in the config", axes={"a": 2})
     grown = rounds.grown(plan, tmp_path)
-    replicates = {launch["id"]: launch["replicates"] for launch in grown["launches"]}
-    assert replicates[plan["baseline"]] == 2
-    assert replicates[plan["default"]] == 0
-    assert grown["launches"][-1] == {
-        "id": "both", "label": "a and b", "role": "combined", "axes": {"a": 1}, "replicates": 1,
-    }  # fmt: skip
-    assert "gone" not in replicates
+    assert grown.replicates_of(plan.baseline) == 2
+    assert grown.replicates_of(plan.default) == 0
+    assert grown.launches[-1] == Launch("both", "a and b", "combined", {"a": 1})
+    assert "gone" not in grown.by_id
 
 
 def test_records_stay_while_what_is_measured_does(tmp_path):
@@ -455,8 +456,8 @@ def test_records_of_a_grid_stay_where_a_race_measures_alike(tmp_path, windows, k
 
 def test_an_interim_report_has_nothing_of_what_comes_after_the_race():
     left = rounds.without_the_rest(planned())
-    assert (left["confirm"]["seconds"], left["why"]["effort"]) == (None, "off")
-    assert (left["profiled"], left["explained"]) == ({}, {})
+    assert (left.confirm.seconds, left.why.effort) == (None, "off")
+    assert (left.profiled, left.explained) == ({}, {})
 
 
 def test_more_time_has_more_rounds():
@@ -465,7 +466,7 @@ def test_more_time_has_more_rounds():
 
 def alone_or_together(plan, launch, n):
     """Four threads alone are three times as fast; one thread each gives most from 4 on."""
-    axes = next(one["axes"] for one in plan["launches"] if one["id"] == launch)
+    axes = plan.by_id[launch].axes
     if axes["intra_op"] == 4:
         return min(30.0 * n, 60.0)
     return min(10.0 * n, 960.0) if axes["intra_op"] == 1 else 5.0
@@ -476,26 +477,26 @@ def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes)
     plan = planned(processes, objective="one_model")
     history, grown = race(plan, machine, alone_or_together)
     smallest = 1 if processes == "auto" else 2
-    asked = {n for one in history for batch in one["batches"] for task in batch
-             for n in task["counts"]}  # fmt: skip
+    asked = {n for one in history for batch in one.batches for task in batch
+             for n in task.counts}  # fmt: skip
     assert asked == {smallest}
-    choice = history[-1]["choice"]
-    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
-    assert (chosen["axes"]["intra_op"], choice["n"]) == (4, smallest)
-    assert history[-1]["not_screened"] == []
+    choice = history[-1].choice
+    chosen = grown.by_id[choice.launch]
+    assert (chosen.axes["intra_op"], choice.n) == (4, smallest)
+    assert history[-1].not_screened == []
 
 
 def test_most_models_per_hour_is_another_choice_of_the_same_machine(machine):
     history, grown = race(planned(), machine, alone_or_together)
-    choice = history[-1]["choice"]
-    chosen = next(one for one in grown["launches"] if one["id"] == choice["launch"])
-    assert chosen["axes"]["intra_op"] == 1
-    assert choice["n"] >= 96
+    choice = history[-1].choice
+    chosen = grown.by_id[choice.launch]
+    assert chosen.axes["intra_op"] == 1
+    assert choice.n >= 96
 
 
 def test_of_an_earlier_race_for_most_models_only_the_smallest_count_tells_of_one_model(machine):
     before, grown = race(planned(), machine, alone_or_together)
-    plan = {**grown, "objective": "one_model"}
+    plan = grown.model_copy(update={"objective": "one_model"})
     cohorts, rows = [], []
     for found in before:
         more = measured_by(grown, found, alone_or_together)
@@ -503,6 +504,6 @@ def test_of_an_earlier_race_for_most_models_only_the_smallest_count_tells_of_one
         rows += more[1]
     starts = rounds.starts(cohorts, rates(*rows), plan)
     found = rounds.next_round(plan, machine, starts, len(before), NOW)
-    assert found["stage"] == "screen"  # those that were screened at larger counts alone
-    assert {n for batch in found["batches"] for task in batch for n in task["counts"]} == {1}
-    assert found["choice"]["n"] == 1
+    assert found.stage == "screen"  # those that were screened at larger counts alone
+    assert {n for batch in found.batches for task in batch for n in task.counts} == {1}
+    assert found.choice.n == 1

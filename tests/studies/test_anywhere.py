@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 import yaml
@@ -220,6 +221,13 @@ def test_the_command_explains_itself(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert len(said.splitlines()) == 6
     assert str(PROJECT / "Snakefile") in said
+
+
+def test_the_command_tells_its_version(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["torch-scaling-study", "--version"])
+    command.main()
+    installed = metadata.version("torch-scaling-study")
+    assert capsys.readouterr().out == f"torch-scaling-study {installed}\n"
 
 
 def test_the_command_names_a_config_that_is_not_there(monkeypatch):

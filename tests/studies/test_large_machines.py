@@ -11,11 +11,13 @@ from msgspec import convert
 
 import jobs
 import machines
+from made_records import made_plan
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Recommendation
+from scaling_study.records.codec import plain
 from scaling_study.report import study
 from scaling_study.report.launch_script import render_launch_script
 from scaling_study.runner import headroom, resolve
@@ -40,11 +42,10 @@ def resolved(name, monkeypatch, placement="none", membind="none", **launch):
             jobs.config(jobs.WORKLOADS / "plain_loop.py", launch=axes) | {"processes": "auto"}
         )
     )
-    data = plan.to_dict()
-    asked = next(one["axes"] for one in data["launches"] if one["id"] == plan.baseline)
     here = machine(name)
-    counts = resolve.counts(data, here)
-    return counts, resolve.resolve(data, asked, here, Path("builds"), counts), checked
+    counts = resolve.counts(plan, here)
+    asked = plan.by_id[plan.baseline].axes
+    return counts, resolve.resolve(plan, asked, here, Path("builds"), counts), checked
 
 
 def groups(name, kind):
@@ -78,10 +79,10 @@ def test_every_cpu_has_one_member_and_only_the_last_member_shares_its_own(
     name, placement, monkeypatch
 ):
     _, found, _ = resolved(name, monkeypatch, placement)
-    used = [slot["cpus"] for slot in found.slots]
+    used = [slot.cpus for slot in found.slots]
     assert sorted(map(int, used[:-1])) == list(range(LARGE[name]))
     assert used[-1] == used[0]
-    assert [slot["oversubscribed"] for slot in found.slots] == [False] * LARGE[name] + [True]
+    assert [slot.oversubscribed for slot in found.slots] == [False] * LARGE[name] + [True]
     assert used == [member.cpus for member in found.members]
 
 
@@ -90,7 +91,7 @@ def test_l3_slots_are_the_l3s_of_the_description(name, monkeypatch):
     _, found, _ = resolved(name, monkeypatch, "per_l3")
     described = machines.describe(name)["l3"]
     asked = [format_cpu_list(parse_cpu_list(cpus)) for cpus in described]
-    first = [slot["cpus"] for slot in found.slots[: len(asked)]]
+    first = [slot.cpus for slot in found.slots[: len(asked)]]
     assert sorted(first) == sorted(asked)
 
 
@@ -99,7 +100,7 @@ def test_l3_slots_are_the_l3s_of_the_description(name, monkeypatch):
 def test_no_core_has_two_members_before_all_cores_have_one(name, placement, monkeypatch):
     _, found, _ = resolved(name, monkeypatch, placement)
     core_of = groups(name, "core")
-    cores = [core_of[int(slot["cpus"])] for slot in found.slots[:192]]
+    cores = [core_of[int(slot.cpus)] for slot in found.slots[:192]]
     assert len(set(cores)) == 192
 
 
@@ -109,7 +110,7 @@ def test_spread_uses_every_socket_then_every_node_then_every_l3(name, monkeypatc
     for kind in ("socket", "node", "l3"):
         group_of = groups(name, kind)
         count = len(set(group_of.values()))
-        first = {group_of[int(slot["cpus"])] for slot in found.slots[:count]}
+        first = {group_of[int(slot.cpus)] for slot in found.slots[:count]}
         assert len(first) == count, kind
 
 
@@ -123,8 +124,8 @@ def test_local_memory_is_that_of_the_cpus_own_node(name, placement, monkeypatch)
         for cpu in parse_cpu_list(described["cpus"])
     }
     for slot, member in zip(found.slots, found.members, strict=True):
-        its = format_cpu_list({nodes[cpu] for cpu in parse_cpu_list(slot["cpus"])})
-        assert slot["policy"] == member.mempolicy == f"bind:{its}"
+        its = format_cpu_list({nodes[cpu] for cpu in parse_cpu_list(slot.cpus)})
+        assert slot.policy == member.mempolicy == f"bind:{its}"
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -165,19 +166,10 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
             "launch": "spread", "label": "spread", "n": count, "steps_per_s": 1.0, "low": None,
             "high": None, "models_per_hour": None, "probability_best": None,
             "axes": {"inter_op": "default", "launcher": "exec"},
-            "slots": list(found.slots), "requested_env": found.requested_env,
+            "slots": [plain(slot) for slot in found.slots], "requested_env": found.requested_env,
         },
     }  # fmt: skip
-    plan = {
-        "study": "large",
-        "workload": {
-            "script": "train.py",
-            "args": [],
-            "env": {},
-            "pass_env": [],
-            "step": "optimizer",
-        },
-    }  # fmt: skip
+    plan = made_plan({}, study="large")
     script = tmp_path / "recommended.sh"
     script.write_text(
         render_launch_script(

@@ -1,18 +1,14 @@
 """How many steps a model has: learnt from starts of the script that end, and said."""
 
+import dataclasses
 import json
 
 import pytest
 
+from made_records import made_plan
 from projects import SHORT, Project
-from scaling_study.config.work import (
-    differ,
-    is_model,
-    model_length,
-    pool,
-    with_learnt,
-)
-from scaling_study.records.cohorts import Learnt, ModelLength
+from scaling_study.config.work import model_length, with_learnt
+from scaling_study.records.model_length import ModelLength, is_model, pool
 
 
 def seen(*lengths):
@@ -25,13 +21,13 @@ def seen(*lengths):
 def test_starts_that_ended_tell_the_steps_of_a_model():
     found = model_length({"d": [seen(300, 300), seen(300)], "b": []}, {"d": 1.0, "b": 1.0}, "d")
     assert found == ModelLength(3, 300, 300, 300)
-    assert not differ(found)
+    assert not found.differs
 
 
 def test_the_default_launchs_own_starts_come_first():
     found = model_length({"d": [seen(290, 310)], "b": [seen(600)]}, {"d": 1.0, "b": 1.0}, "d")
     assert found == ModelLength(3, 300, 290, 600)
-    assert differ(found)
+    assert found.differs
 
 
 def test_steps_of_other_launches_count_by_their_work():
@@ -43,7 +39,7 @@ def test_steps_of_other_launches_count_by_their_work():
 def test_nothing_is_known_where_no_start_has_ended():
     assert model_length({"d": [], "b": []}, {"d": 1.0, "b": 1.0}, "d") == ModelLength()
     assert pool([ModelLength(), seen(7)]) == seen(7)
-    assert not differ(ModelLength())
+    assert not ModelLength().differs
 
 
 @pytest.mark.parametrize(
@@ -52,7 +48,7 @@ def test_nothing_is_known_where_no_start_has_ended():
 )
 def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
     assert is_model(steps, of_model) is whole
-    assert differ(seen(steps, of_model)) is not whole
+    assert seen(steps, of_model).differs is not whole
 
 
 @pytest.mark.parametrize(
@@ -60,13 +56,13 @@ def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
     [("auto", 300), (500, 500), (None, None)],
 )
 def test_only_auto_goes_by_what_was_learnt(asked, known):
-    plan = {"workload": {"steps_per_model": asked}, "launches": [{"id": "d"}]}
-    learnt = with_learnt(plan, Learnt(samples={"d": 2.0}, model_length=seen(300)))
-    assert learnt["workload"]["steps_per_model"] == known
-    assert ("model_length" in learnt["workload"]) == (asked == "auto")
-    assert learnt["launches"] == [{"id": "d", "samples": 2.0}]
+    plan = made_plan({}, workload={"steps_per_model": asked})
+    learnt = with_learnt(plan, {"0": 2.0}, seen(300))
+    assert learnt.steps_per_model == known
+    assert (learnt.model_length is not None) == (asked == "auto")
+    assert learnt.samples == {"0": 2.0}
     if asked == "auto":
-        assert with_learnt(plan, Learnt())["workload"]["steps_per_model"] is None
+        assert with_learnt(plan, {}).steps_per_model is None
 
 
 def study(steps, confirm):
@@ -119,7 +115,7 @@ def test_a_script_that_ends_gives_models_per_hour(project):
 def test_a_script_that_does_not_end_is_compared_by_steps_and_this_is_said(project):
     said, report, found = run(project, 10**9, "off")
     assert found["recommendation"]["objective"] == "steps_per_s"
-    assert found["recommendation"]["model_length"]["starts"] == 0
+    assert found["recommendation"]["model_length"] == dataclasses.asdict(ModelLength())
     for text in (said, report):
         assert "so steps/s are compared. For models/hour, set workload.steps_per_model" in text
         assert "set workload.steps_per_model: N" in text

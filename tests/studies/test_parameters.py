@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import synthetic
+from made_records import made_plan
 from projects import SHORT, Project
 from scaling_study.analysis.collect import collect
 from scaling_study.common import placeholders
@@ -22,8 +23,8 @@ from scaling_study.config.work import (
 )
 from scaling_study.host import probe
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import Learnt
 from scaling_study.runner import resolve
+from synthetic import typed
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "sized.py"
 
@@ -112,11 +113,10 @@ def test_each_launch_gets_its_own_arguments_and_variables(tmp_path):
     content = config(
         {"baseline": {"batch_size": 8}}, env={"SIZE": "{batch_size} {other}", "PLAIN": "{member}"}
     )
-    plan = make_plan(load_config(content)).to_dict()
-    plan["workload"]["env"] = content["workload"]["env"]  # as a job reads them
+    plan = make_plan(load_config(content))
     machine = probe.read_machine().to_dict()
-    for launch, size in zip(plan["launches"], ("64", "8"), strict=False):
-        found = resolve.resolve(plan, launch["axes"], machine, tmp_path, [2])
+    for launch, size in zip(plan.launches, ("64", "8"), strict=False):
+        found = resolve.resolve(plan, launch.axes, machine, tmp_path, [2])
         assert found.members[1].command[1:] == ("--batch-size", size, "--seed", "1")
         assert found.launch.env["SIZE"] == f"{size} {{other}}"
         assert found.launch.env["PLAIN"] == "{member}"
@@ -130,16 +130,20 @@ def with_sizes(folder, sizes, **options):
     plan = synthetic.write_study(folder, **options)
     for launch in plan["launches"]:
         launch["axes"]["batch_size"] = sizes.get(launch["label"], sizes["default"])
-    plan["workload"] |= {"parameters": {"batch_size": 64}, "samples_per_step": "batch_size"}
+    plan["workload"] |= {
+        "parameters": {"batch_size": 64},
+        "args": ["{batch_size}"],
+        "samples_per_step": "batch_size",
+    }
     return plan
 
 
 def test_a_step_counts_as_the_work_it_does(tmp_path):
     plan = synthetic.write_study(tmp_path)
-    plain = collect(tmp_path, plan)
+    plain = collect(tmp_path, typed(plan))
     plan = with_sizes(tmp_path, {"default": 64, "intra_op 2": 256})
-    assert set(work_by_launch(plan).values()) == {1.0, 4.0}
-    scaled = collect(tmp_path, plan)
+    assert set(work_by_launch(typed(plan)).values()) == {1.0, 4.0}
+    scaled = collect(tmp_path, typed(plan))
     for name in ("windows", "replicates", "points"):
         before, after = getattr(plain, name), getattr(scaled, name)
         other = before["label"] == "intra_op 2"
@@ -162,9 +166,9 @@ def test_a_step_counts_as_the_work_it_does(tmp_path):
 def test_without_samples_all_steps_do_the_same_work(tmp_path):
     plan = with_sizes(tmp_path, {"default": 64, "intra_op 2": 256})
     plan["workload"]["samples_per_step"] = None
-    assert set(work_by_launch(plan).values()) == {1.0}
+    assert set(work_by_launch(typed(plan)).values()) == {1.0}
     plan["workload"]["samples_per_step"] = 32
-    assert set(work_by_launch(plan).values()) == {1.0}
+    assert set(work_by_launch(typed(plan)).values()) == {1.0}
 
 
 @pytest.fixture
@@ -181,7 +185,7 @@ def saying(tmp_path):
                 if "steps_active" in member:
                     member["samples_active"] = samples * member["steps_active"]
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return plan
+        return typed(plan)
 
     return say
 
@@ -190,7 +194,7 @@ def test_a_step_counts_as_the_samples_that_the_script_says(saying, tmp_path):
     plain = collect(tmp_path, saying({"others": 64})).replicates
     other = plain.loc[plain["label"] == "intra_op 2", "launch"].iloc[0]
     found = collect(tmp_path, saying({"others": 64, other: 256}))
-    assert found.cohorts["samples"] == {
+    assert found.cohorts.samples == {
         launch: 256 if launch == other else 64 for launch in plain["launch"].unique()
     }
     ratios = (found.replicates["steps_per_s"] / plain["steps_per_s"]).groupby(plain["launch"])
@@ -205,13 +209,8 @@ def test_a_script_that_says_no_samples_is_told(saying, tmp_path):
 
 
 def planned(*launches, **workload):
-    """What of plan.json tells the work of a step; the first launch is the default and baseline."""
-    return {
-        "launches": [{"id": str(at), "axes": axes} for at, axes in enumerate(launches)],
-        "default": "0",
-        "baseline": "0",
-        "workload": workload,
-    }
+    """A plan whose launches do different work; the first one is the default and baseline."""
+    return made_plan(*launches, workload=workload)
 
 
 def test_every_rank_does_the_work_of_a_step():
@@ -243,7 +242,7 @@ def test_what_trains_otherwise_than_the_default_or_the_baseline_is_told():
         samples_per_step="size",
         parameters={"size": 128},
     )
-    plan["baseline"] = "1"
+    plan = plan.model_copy(update={"baseline": "1"})
     assert list(changed_training(plan).values()) == [{}, {}, {"ranks": 4, "size": 128}]
 
 
@@ -256,22 +255,27 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
         samples_per_step="mark",
         parameters={"size": 256},
     )
-    known = with_learnt(plan, Learnt(samples={"0": 255.4, "1": 256.0, "2": 512.0}))
+    known = with_learnt(plan, {"0": 255.4, "1": 256.0, "2": 512.0})
     assert list(work_by_launch(known).values()) == pytest.approx([1, 1, 2, 4], rel=0.01)
     assert list(changed_training(known).values()) == [
         {}, {}, {"ranks": 2, "size": 512}, {"ranks": 4},
     ]  # fmt: skip
     assert epoch_s(known, 5.0) is None
-    known["workload"]["samples_per_epoch"] = 2554
-    assert epoch_s(known, 5.0) == pytest.approx(2.0)
-    assert epoch_s(plan | {"workload": known["workload"]}, 5.0) is None
+    of_epochs = {"workload": plan.workload.model_copy(update={"samples_per_epoch": 2554})}
+    assert epoch_s(known.model_copy(update=of_epochs), 5.0) == pytest.approx(2.0)
+    assert epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
 
 
 def test_an_epoch_has_its_samples():
-    plan = planned({"size": 256, "ranks": "none"}, samples_per_step="size", samples_per_epoch=2560)
+    plan = planned(
+        {"size": 256, "ranks": "none"},
+        samples_per_step="size",
+        samples_per_epoch=2560,
+        parameters={"size": 256},
+    )
     assert epoch_s(plan, 5.0) == pytest.approx(2.0)
     assert epoch_s(plan, float("nan")) is None
-    assert epoch_s(planned({"size": 256}, samples_per_step="size"), 5.0) is None
+    assert epoch_s(planned({"size": 256, "ranks": "none"}, samples_per_step=256), 5.0) is None
 
 
 # ---- a whole study
@@ -336,10 +340,10 @@ def test_what_the_script_says_of_its_samples_is_what_the_parameter_says(study):
     results = study.folder / "results/own"
     plan = json.loads((results / "plan.json").read_text())
     sizes = {launch["id"]: launch["axes"]["batch_size"] for launch in plan["launches"]}
-    usual = collect(results, plan)
+    usual = collect(results, typed(plan))
     plan["workload"]["samples_per_step"] = "mark"
-    marked = collect(results, plan)
-    assert marked.cohorts["samples"] == sizes
+    marked = collect(results, typed(plan))
+    assert marked.cohorts.samples == sizes
     pd.testing.assert_frame_equal(marked.points, usual.points)
 
 

@@ -14,7 +14,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.report.study import SHOWN_LINES, tell_stopped
 from scaling_study.runner import measure, supervisor
 from scaling_study.runner.journal import mark_of
-from scaling_study.runner.measure import job_text
+from scaling_study.runner.measure import job_sections, job_text
 
 FAILS = WORKLOADS / "fails.py"
 
@@ -32,8 +32,8 @@ HOW = {
 
 def default_job(mapping):
     """The study's first job: the default launch as a person gets it who sets nothing."""
-    plan = make_plan(load_config(mapping)).to_dict()
-    return job_text(plan, next(one for one in plan["launches"] if one["id"] == plan["default"]))
+    plan = make_plan(load_config(mapping))
+    return job_text(job_sections(plan), plan.by_id[plan.default])
 
 
 def first_run(mapping, folder):

@@ -85,7 +85,7 @@ function startFlame(part) {
       if (/^(?:phase: |thread: |waiting )|^(?:trainer|running|other threads.*|child processes)$/.test(text)) return palette.even;
       return /(\.py|>)\)$/.test(text) ? palette.python : palette.native;
     }
-    const heat = a[i] + b[i] ? (b[i] - a[i]) / (a[i] + b[i] + pale) : 0; // as flame_tree.heat
+    const heat = a[i] + b[i] ? (b[i] - a[i]) / (a[i] + b[i] + pale) : 0; // the tests repeat it
     const end = heat > 0 ? palette.more : palette.less;
     const strength = Math.min(1, Math.abs(heat));
     return palette.even.map((from, k) => Math.round(from + (end[k] - from) * strength));

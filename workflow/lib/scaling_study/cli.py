@@ -17,6 +17,7 @@ import traceback
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
@@ -29,6 +30,7 @@ from scaling_study.common.unavailable import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scaling_study.config.plan import Plan
     from scaling_study.records.analysis import Machines, Recommendation
     from scaling_study.runner.measure import Job
 
@@ -104,6 +106,8 @@ def _stage(
 def main() -> None:
     """Run the stage that the command line names, and exit with its status."""
     parser = argparse.ArgumentParser(prog="python -m scaling_study", description=__doc__)
+    version = f"torch-scaling-study {metadata.version('torch-scaling-study')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="stage", metavar="STAGE", required=True)
     for name, stage in STAGES.items():
         text = stage.run.__doc__ or ""
@@ -154,9 +158,10 @@ def _written(path: Path | None) -> Iterator[None]:
             raise
 
 
-def _plan(options: argparse.Namespace) -> Json:
-    found: Json = read_json(options.plan or options.study_folder / "plan.json")
-    return found
+def _plan(options: argparse.Namespace) -> Plan:
+    from scaling_study.config.plan import read_plan
+
+    return read_plan(options.plan or options.study_folder / "plan.json")
 
 
 @_stage("config", "plan_file")
@@ -184,7 +189,7 @@ def check(options: argparse.Namespace) -> int:
         else:
             made = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))
             plan = made.to_dict()
-            text = f"{outline(made)}\n  runs in {resolve.check_workload(plan['workload'])}"
+            text = f"{outline(made)}\n  runs in {resolve.check_workload(made.workload)}"
     except ConfigError as error:
         print(located(error, [options.config]), file=sys.stderr)
         return WRONG_INPUT
@@ -238,7 +243,7 @@ def measure(options: argparse.Namespace) -> None:
     if (study / measure.STOPPED).exists():  # a cluster queues many at once
         sys.exit("the default launch's script ended before its first step, so nothing is measured")
     job = measure.read_job(options.job, options.replicate)
-    title = f"{_place(study, options.plan)} ({job.launch['label']})"
+    title = f"{_place(study, options.plan)} ({job.launch.label})"
     with job_process.prepared(title, options.log, options.probed):
         measure.Measurement(job, options.output, options.builds).run()
 
@@ -260,8 +265,8 @@ def race(options: argparse.Namespace) -> None:
     from scaling_study.runner.measure import read_job
     from scaling_study.search import rounds
 
-    found = read_json(options.round)
-    title = f"round {options.round.stem} ({found['stage']})"
+    found = rounds.read(options.round)
+    title = f"round {options.round.stem} ({found.stage})"
     with job_process.prepared(title, options.log):
         folder, job = options.round.parent.parent / "measure", read_job(options.job, 0)
         rounds.measure_part(found, job, folder, options.builds, (options.node, options.nodes))
@@ -272,6 +277,7 @@ def race(options: argparse.Namespace) -> None:
 def decide(options: argparse.Namespace) -> None:
     """Say what a race measures next, from all records so far."""
     from scaling_study import stages
+    from scaling_study.records import codec
     from scaling_study.search import rounds
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -280,7 +286,7 @@ def decide(options: argparse.Namespace) -> None:
         print(f"what is measured has changed: records of before are in {before}")
     first = options.output.stem == "0"
     plan, found = stages.decide(options.study_folder, now, first=first)
-    write_json(options.output, found)
+    write_json(options.output, codec.plain(found))
     print(printable_lines(rounds.describe(found, plan)))
 
 
@@ -292,6 +298,7 @@ def answer(options: argparse.Namespace) -> None:
     and experiments. Its files are in interim/, which each round writes anew.
     """
     from scaling_study import stages
+    from scaling_study.config.plan import read_plan
     from scaling_study.report.render import render_study
     from scaling_study.search import rounds
 
@@ -302,11 +309,11 @@ def answer(options: argparse.Namespace) -> None:
     interim.mkdir()
     for name in ("measure", "machine.json"):
         (interim / name).symlink_to(Path(os.path.relpath(folder / name, interim)))
-    plan = rounds.grown(read_json(folder / "plan.json"), folder)
-    following = next(map(read_json, options.following), None)
-    plan = rounds.searched(plan, [read_json(one) for one in files], following)
+    plan = rounds.grown(read_plan(folder / "plan.json"), folder)
+    following = next(map(rounds.read, options.following), None)
+    plan = rounds.searched(plan, [rounds.read(one) for one in files], following)
     plan = rounds.without_the_rest(plan)
-    write_json(interim / "plan.json", plan)
+    write_json(interim / "plan.json", plan.to_dict())
     stages.collect(interim, plan)
     stages.analyse(interim, plan)
     stages.compare_profiles(interim, [])
@@ -319,10 +326,12 @@ def answer(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
 def searched(options: argparse.Namespace) -> None:
     """Write the plan with what a race has made of it."""
+    from scaling_study.config.plan import read_plan
     from scaling_study.search import rounds
 
-    plan = rounds.grown(read_json(options.study_folder / "plan.json"), options.study_folder)
-    write_json(options.output, rounds.searched(plan, [read_json(one) for one in options.rounds]))
+    plan = rounds.grown(read_plan(options.study_folder / "plan.json"), options.study_folder)
+    plan = rounds.searched(plan, [rounds.read(one) for one in options.rounds])
+    write_json(options.output, plan.to_dict())
 
 
 @_stage("--study-folder", "--plan", reads="plan.json and the records")
@@ -342,25 +351,23 @@ def confirm(options: argparse.Namespace) -> None:
     from scaling_study.runner import job_process, measure
 
     plan, found, _ = _recommendation(options)
-    launches = {launch["id"]: launch for launch in plan["launches"]}
     with job_process.prepared("confirm", options.log, options.probed):
         Confirmation(
-            measure.read_job(options.job, 0), launches, found, options.output, options.builds,
-            baseline=plan["baseline"], today=plan.get("today"),
+            measure.read_job(options.job, 0), plan.by_id, found, options.output, options.builds,
+            baseline=plan.baseline, today=plan.today,
         ).run()  # fmt: skip
 
 
 @_stage(*MEASURING, "--study-folder", "--plan", "--target")
 def profile(options: argparse.Namespace) -> None:
     """Profile one launch of a study."""
-    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.profiling import profile_launch
     from scaling_study.records.codec import write_file
     from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
-    again = options.target == RECOMMENDED and job.launch["id"] in plan["profiled"]
-    if again or not job.launch["id"]:
+    again = plan is not None and job.launch.id in plan.profiled
+    if again or not job.launch.id:
         launch = job.launch if again else None
         content = profile_launch.without_profile(launch, machine)
         write_file(options.output / "profile.json", content)
@@ -373,18 +380,17 @@ def profile(options: argparse.Namespace) -> None:
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
     from scaling_study.analysis.boundary import read_knee
-    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.experiments import why
     from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
-    launch = job.launch["id"]
+    launch = job.launch.id
     with job_process.prepared(_title("why", options, job), options.log, options.probed):
         experiments = why.Why(job, options.target, options.output, options.builds)
         if not launch:
-            experiments.leave_out(None, "no launch is recommended on this machine")
-        elif options.target == RECOMMENDED and launch in plan["explained"]:
-            experiments.leave_out(launch, "it is explained under its own name")
+            experiments.leave_out("no launch is recommended on this machine")
+        elif plan is not None and launch in plan.explained:
+            experiments.leave_to(launch)
         else:
             with file_errors.told("why", reads="analysis"):
                 knee = read_knee(options.study_folder, machine, launch)
@@ -410,9 +416,9 @@ def loader_experiment(options: argparse.Namespace) -> None:
 
     options.target = RECOMMENDED
     job, _, machine = _targeted(options)
-    with job_process.prepared(f"data_loader ({job.launch['label']})", options.log, options.probed):
+    with job_process.prepared(f"data_loader ({job.launch.label})", options.log, options.probed):
         one = loader_experiment.LoaderExperiment(job, options.output, options.builds)
-        if not job.launch["id"]:
+        if not job.launch.id:
             one.leave_out("no launch is recommended on this machine")
         else:
             entries = read_json(_recommendation_of(options))["machines"]
@@ -441,7 +447,7 @@ def compare(options: argparse.Namespace) -> int:
     from scaling_study.analysis import compare, machine_results
     from scaling_study.records.codec import write_file
 
-    plan = read_json(options.study_folder / "plan.json")
+    plan = _plan(options)
     found = {
         name: machine_results.read_results(folder, plan)
         for name, folder in machine_results.folders(options.study_folder, options.machines).items()
@@ -526,7 +532,7 @@ def _recommendation_of(options: argparse.Namespace) -> Path:
 
 def _recommendation(
     options: argparse.Namespace,
-) -> tuple[Json, Machines[Recommendation], str]:
+) -> tuple[Plan, Machines[Recommendation], str]:
     """Return the plan, recommendation.json and this machine's hash."""
     from scaling_study.host import probe
     from scaling_study.records.analysis import Machines, Recommendation
@@ -538,24 +544,26 @@ def _recommendation(
         return _plan(options), found, machine
 
 
-def _targeted(options: argparse.Namespace) -> tuple[Job, Json, str]:
-    """Return the job of a target, the plan and this machine's hash.
+def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
+    """Return a target's job, the plan if that is the recommended launch, and this machine's hash.
 
     Its launch has no id where none is recommended on this machine.
     """
-    from scaling_study.config.plan import RECOMMENDED, recommended
-    from scaling_study.experiments.experiment import NO_LAUNCH
+    from scaling_study.config.launches import NO_LAUNCH
+    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.host import probe
     from scaling_study.runner import measure
 
     job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
     if options.target != RECOMMENDED:
-        return job, {}, str(probe.read_machine().to_dict()["hash"])
+        return job, None, str(probe.read_machine().to_dict()["hash"])
     plan, found, machine = _recommendation(options)
-    return replace(job, launch=recommended(plan, found, machine) or NO_LAUNCH), plan, machine
+    own = found.of(machine)
+    chosen = own.recommended.launch if own and own.recommended else ""
+    return replace(job, launch=plan.by_id.get(chosen, NO_LAUNCH)), plan, machine
 
 
 def _title(stage: str, options: argparse.Namespace, job: Job) -> str:
-    named = options.target == job.launch["id"]
-    label = "" if named else f": {job.launch['label']}"
+    named = options.target == job.launch.id
+    label = "" if named else f": {job.launch.label}"
     return f"{stage} ({options.target}{label})"

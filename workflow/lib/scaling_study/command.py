@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from importlib import metadata
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
@@ -31,6 +32,9 @@ def main() -> None:
         )
     if config in {"-h", "--help"}:
         print(HELP)
+        return
+    if config == "--version":
+        print(f"torch-scaling-study {metadata.version('torch-scaling-study')}")
         return
     if not Path(config).is_file():
         sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)

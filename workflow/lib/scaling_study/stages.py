@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import effective, imported, imported_causes, unequal_work
+from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.analysis.loader_windows import read_run
 from scaling_study.common.storage import (
     read_columns,
     read_json,
@@ -17,6 +17,7 @@ from scaling_study.common.storage import (
     write_table,
 )
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
+from scaling_study.config.plan import read_plan
 from scaling_study.config.work import with_learnt, work_by_launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.diagnosis import loader_verdict
@@ -30,15 +31,16 @@ from scaling_study.runner import journal
 from scaling_study.search import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from scaling_study.config.import_config import ImportConfig
+    from scaling_study.config.plan import Plan
 
 Json = dict[str, Any]
 
 
-def collect(folder: Path, plan: Mapping[str, Any]) -> None:
+def collect(folder: Path, plan: Plan) -> None:
     """Collect the records of all launches into tables.
 
     Args:
@@ -63,7 +65,7 @@ def collect(folder: Path, plan: Mapping[str, Any]) -> None:
     )
 
 
-def analyse(folder: Path, plan: Mapping[str, Any]) -> None:
+def analyse(folder: Path, plan: Plan) -> None:
     """Analyse the tables of a folder into ``analysis``: laws, the recommendation, what failed."""
     tables = folder / "tables"
     of_windows = list({*effective.COLUMNS, *unequal_work.COLUMNS})
@@ -78,24 +80,24 @@ def analyse(folder: Path, plan: Mapping[str, Any]) -> None:
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 
 
-def judge(folder: Path, plan: Mapping[str, Any]) -> None:
+def judge(folder: Path, plan: Plan) -> None:
     """Judge what came after the recommendation: its confirmation, profiles and experiments.
 
     Raises:
         RecordError, ProfileError: a record or a profile cannot be used.
     """
     summarise_confirmation(folder, plan)
-    compare_profiles(folder, [folder / "profile" / launch for launch in plan["profiled"]])
+    compare_profiles(folder, [folder / "profile" / launch for launch in plan.profiled])
     judge_experiments(folder, plan)
-    if plan["data_loader"] in LOADER_EFFORTS:
-        judge_loader(folder, LOADER_EFFORTS[plan["data_loader"]].replicates)
+    if plan.data_loader in LOADER_EFFORTS:
+        judge_loader(folder, LOADER_EFFORTS[plan.data_loader].replicates)
 
 
-def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
+def summarise_confirmation(folder: Path, plan: Plan) -> None:
     """Write analysis/confirmation.json: what the rounds show, beside what was predicted."""
-    plan = with_learnt(plan, read_file(folder / "tables" / "cohorts.json", Cohorts))
-    workload, off = plan["workload"], plan["confirm"]["seconds"] is None
-    pool = workload.get("pool", False)
+    study = read_file(folder / "tables" / "cohorts.json", Cohorts)
+    plan = with_learnt(plan, study.samples, study.model_length)
+    off, pool = plan.confirm.seconds is None, plan.workload.pool
     found = summarise(
         read_file(folder / "analysis" / "recommendation.json", Machines[Recommendation]).machines,
         [] if off else [folder / "confirm" / "rounds.jsonl"],
@@ -103,10 +105,10 @@ def summarise_confirmation(folder: Path, plan: Mapping[str, Any]) -> None:
             folder / "tables", columns.WINDOWS,
             ("machine", "launch", "n", "valid", "frequency_mhz"),
         ),
-        workload["steps_per_model"],
+        plan.steps_per_model,
         work_by_launch(plan),
         off=off,
-        learnt=None if pool else workload.get("model_length"),
+        learnt=None if pool else plan.model_length,
         pool=pool,
     )  # fmt: skip
     write_file(folder / "analysis" / "confirmation.json", Machines(tuple(found)))
@@ -123,12 +125,12 @@ def compare_profiles(folder: Path, profiles: Sequence[Path]) -> None:
     print(f"gathered {len(operators)} rows of operators, made {compared} comparisons")
 
 
-def judge_experiments(folder: Path, plan: Mapping[str, Any]) -> None:
+def judge_experiments(folder: Path, plan: Plan) -> None:
     """Gather the experiments into a table, and judge which causes they show."""
-    replicates = EFFORTS[plan["why"]["effort"]].replicates if plan["explained"] else 0
+    replicates = EFFORTS[plan.why.effort].replicates if plan.explained else 0
     paths = [
         folder / "why" / target / f"{replicate}.jsonl"
-        for target in plan["explained"]
+        for target in plan.explained
         for replicate in range(replicates)
     ]
     experiments, content = gather(paths, folder, folder / "microbenchmarks.json" if paths else None)
@@ -148,16 +150,13 @@ def judge_experiments(folder: Path, plan: Mapping[str, Any]) -> None:
 
 def judge_loader(folder: Path, replicates: int) -> None:
     """Write analysis/data_loader.json: what the data loader costs."""
-    runs = [
-        read_run(folder / "data_loader" / f"{replicate}.jsonl") for replicate in range(replicates)
-    ]
-    machines = dict.fromkeys(run.head["machine_hash"] for run in runs)
+    paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
+    runs = [read_loader_run(path) for path in paths]
+    machines = dict.fromkeys(run.head.machine_hash for run in runs)
     entries = [
         {
             "machine": machine,
-            **loader_verdict.data_loader(
-                [run for run in runs if run.head["machine_hash"] == machine]
-            ),
+            **loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine]),
         }
         for machine in machines
     ]
@@ -178,7 +177,7 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     write_file(folder / "analysis/inflation.json", Machines((compared,)))
 
 
-def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
+def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided]:
     """Decide what a race measures next, from all records so far.
 
     Args:
@@ -187,19 +186,19 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Json, Json]:
         first: no round was measured in this run.
 
     Returns:
-        The plan as the race has made it, and the content of the round's file.
+        The plan as the race has made it, and the round.
     """
     again = rounds.left(folder) if first else ()
-    plan = rounds.grown(read_json(folder / "plan.json"), folder)
+    plan = rounds.grown(read_plan(folder / "plan.json"), folder)
     machine = read_json(folder / "machine.json")
     further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], ()))
-    plan["launches"] += [{**launch, "replicates": 0} for launch in further]
+    plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
     starts, done, unequal = [], 0, []
-    if any(launch["replicates"] for launch in plan["launches"]):
+    if plan.made:
         collected = collecting.collect(folder, plan)
-        plan = with_learnt(plan, collected.cohorts)
-        here = machine["hash"]
-        cohorts = collected.cohorts.of(here)
+        study, here = collected.cohorts, machine["hash"]
+        plan = with_learnt(plan, study.samples, study.model_length)
+        cohorts = study.of(here)
         rates, points, windows = (
             table[table["machine"] == here]
             for table in (collected.replicates, collected.points, collected.windows)

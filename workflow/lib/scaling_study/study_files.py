@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common.quantities import format_count
-from scaling_study.common.storage import read_json
 from scaling_study.config import plan
 from scaling_study.config.config import choose_machines
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from scaling_study.config.config import Config
     from scaling_study.config.import_config import ImportConfig
     from scaling_study.config.launches import Found
+    from scaling_study.search.rounds import Decided
 
     Wildcards = Mapping[str, str]
     """Snakemake's: names of a path's variable parts, and their values in one job."""
@@ -115,10 +115,9 @@ class Study(StudyFiles):
         self.plan = plan.make_plan(config, shell)
         self.shell = shell
         self.content = self.plan.to_dict()
-        self.launches = {launch["id"]: launch for launch in self.content["launches"]}
-        self._planned = {launch.id: launch for launch in self.plan.launches}
+        self.launches = self.plan.by_id
         self._files = measure.digest(
-            measure.harness_digest(), measure.workload_digest(self.content["workload"])
+            measure.harness_digest(), measure.workload_digest(self.plan.workload)
         )
         self.machines = config.machines
         self.chosen = choose_machines(config.machines, choice)
@@ -190,20 +189,21 @@ class Study(StudyFiles):
         """
         modules, sections = DEPENDS[kind]
         default = self.plan.default if kind == "confirm" else ""
+        parts = measure.job_sections(self.plan, *sections)
         files = self._files
         if modules:
             files = measure.digest(files, measure.harness_digest(*modules))
 
         def job(wildcards: Wildcards) -> str:
             launch = self.launches.get(wildcards.get("launch", default))
-            return measure.job_text(self.content, launch, files, *sections)
+            return measure.job_text(parts, launch, files)
 
         return job
 
     def builds(self, wildcards: Wildcards) -> list[str]:
         """Return the environment that a launch needs and we make; all where it is not known."""
         launch = self.launches.get(wildcards.get("launch", ""))
-        asked = {one["axes"]["build"] for one in ([launch] if launch else self.launches.values())}
+        asked = {str(one.axes["build"]) for one in ([launch] if launch else self.launches.values())}
         return [f"{BUILDS}/{Path(one).stem}.txt" for one in sorted(asked) if one.endswith(".txt")]
 
     @property
@@ -221,7 +221,7 @@ class Study(StudyFiles):
     def order(self, wildcards: Wildcards) -> int:
         """Return a measurement's priority: replicate by replicate, each in an order of its own."""
         launch = wildcards["launch"]
-        return plan.priority(self.plan, self._planned[launch], int(wildcards["replicate"]))
+        return plan.priority(self.plan, self.launches[launch], int(wildcards["replicate"]))
 
     def others_compared(self) -> list[str]:
         """Return digests of what is known of the machines that this run leaves out."""
@@ -282,22 +282,27 @@ class Study(StudyFiles):
 
     def is_over(self, number: int) -> bool:
         """Whether a round that is decided has nothing left to measure."""
-        return not read_json(Path(self.round_file(number)))["batches"]
+        return not self._read_round(Path(self.round_file(number))).batches
 
-    def decided(self) -> list[dict[str, Any]]:
-        """Return the content of all rounds that are decided, in their order."""
+    def _read_round(self, path: Path) -> Decided:
+        from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
+
+        return rounds.read(path)
+
+    def decided(self) -> list[Decided]:
+        """Return all rounds that are decided, in their order."""
         paths = Path(self.results, "rounds").glob("[0-9]*.json")
-        return [read_json(path) for path in sorted(paths, key=lambda path: int(path.stem))]
+        return [self._read_round(path) for path in sorted(paths, key=lambda path: int(path.stem))]
 
     def best_so_far(self) -> str:
         """Return the label and the count that a race holds for the best; empty without one."""
         decided = self.decided()
-        choice = decided[-1]["choice"] if decided else None
+        choice = decided[-1].choice if decided else None
         if choice is None:
             return ""
-        launches = [*self.launches.values(), *(one for each in decided for one in each["launches"])]
-        label = next(one["label"] for one in launches if one["id"] == choice["launch"])
-        return f"{label}, {format_count(choice['n'], 'process', 'processes')}"
+        launches = [*self.launches.values(), *(one for each in decided for one in each.launches)]
+        label = next(one.label for one in launches if one.id == choice.launch)
+        return f"{label}, {format_count(choice.n, 'process', 'processes')}"
 
     def measured(self, number: int) -> list[str]:
         """Return one file for each node: they are there once all nodes have measured a round."""

@@ -204,9 +204,9 @@ class Run:
         machine = probe.read_machine().to_dict() if skipped else {}
         for path in skipped:
             launch = study.launches[path.parent.name]
-            if resolve.can(study.content, launch["axes"], machine, Path(BUILDS)):
+            if resolve.can(study.plan, launch.axes, machine, Path(BUILDS)):
                 if self._workflow.output_settings.dryrun:
-                    self._say(f"{launch['label']}: skipped before; this run would measure it")
+                    self._say(f"{launch.label}: skipped before; this run would measure it")
                 else:
                     path.unlink(missing_ok=True)
 
@@ -221,7 +221,7 @@ class Run:
             self._lock = StudyLock(Path(study.results))
             if isinstance(study, Study):
                 write_json(_shell_file(study.plan.study), study.shell)
-                runs_in = resolve.check_workload(study.content["workload"])
+                runs_in = resolve.check_workload(study.plan.workload)
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
 
@@ -249,7 +249,6 @@ class Run:
         """Show how far the run is; jobs leave the terminal to what went wrong."""
         from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
-        os.environ[job_process.QUIET] = "1"
         machine = probe.read_machine()
         counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
         jobs = {
@@ -258,10 +257,11 @@ class Run:
             "why": len(study.explained),
             "loader_experiment": len(study.loader),
         }
-        spent_s = max((one["spent_s"] for one in study.decided()), default=0.0)
+        spent_s = max((one.spent_s for one in study.decided()), default=0.0)
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
-        self._terminal.watch(Progress(planned, expected, study.best_so_far))
+        progress = Progress(planned, expected, study.best_so_far)
+        os.environ[job_process.PROGRESS] = self._terminal.watch(progress)
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:
         """Without one all jobs run on this machine, which has one name, one after another."""

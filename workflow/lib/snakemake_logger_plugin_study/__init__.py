@@ -10,6 +10,7 @@ says, so nothing is imported from it here.
 """
 
 import logging
+import os
 import re
 import shutil
 import sys
@@ -25,8 +26,8 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 __all__ = ["LogHandler", "LogHandlerSettings"]
 
-EVERY_S = 2.0
-"""The line is written anew so often: a millisecond of CPU time, which no measurement feels."""
+MANY = 4096
+"""Bytes that are read at once: several messages are one line."""
 
 CLEAR = "\r\x1b[K"
 """Moves to the line's begin, and erases the line."""
@@ -104,14 +105,22 @@ class LogHandler(LogHandlerBase):
         self._stopping = False
         self._over = threading.Event()
 
-    def watch(self, progress: Watched) -> None:
-        """Show how far a run is from now on."""
-        self._watched = progress
-        if sys.stderr.isatty():
-            threading.Thread(target=self._draw_often, daemon=True).start()
+    def watch(self, progress: Watched) -> str:
+        """Show how far a run is from now on.
 
-    def _draw_often(self) -> None:
-        while not self._over.wait(EVERY_S):
+        Returns:
+            A pipe into which jobs write when there is something to see, which is never so inside a
+            window: until then nothing runs here. Empty where there is no terminal.
+        """
+        self._watched = progress
+        if not sys.stderr.isatty():
+            return ""
+        reading, writing = os.pipe()
+        threading.Thread(target=self._draw_when_told, args=(reading,), daemon=True).start()
+        return f"/proc/{os.getpid()}/fd/{writing}"
+
+    def _draw_when_told(self, pipe: int) -> None:
+        while os.read(pipe, MANY) and not self._over.is_set():
             self.acquire()  # records are handled in another thread
             self._draw()
             self.release()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.common.topology import Domain
+    from scaling_study.config.plan import Plan
     from scaling_study.records.cohorts import Cohorts, CohortSummary
     from scaling_study.records.window import Slot
 
@@ -69,7 +70,7 @@ FILES = tuple(Analysis.__dataclass_fields__)
 
 
 def analyse(
-    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Cohorts, plan: Json
+    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Cohorts, plan: Plan
 ) -> list[Analysis]:
     """Analyse a study.
 
@@ -83,7 +84,7 @@ def analyse(
     Returns:
         What is found on each machine.
     """
-    known = with_learnt(plan, study)
+    known = with_learnt(plan, study.samples, study.model_length)
     found = []
     for machine, description in study.machines.items():
         cohorts = study.of(machine)
@@ -107,16 +108,16 @@ def analyse(
     return found
 
 
-def write(folder: Path, found: Sequence[Analysis], plan: Json) -> None:
+def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
     """Write what was found into a file of analysis/ each, beside the plan that it is of."""
     for name in FILES:
         machines = tuple(getattr(one, name) for one in found)
         known = name == "provenance"
-        content = Analysed(machines, dict(plan)) if known else Machines(machines)
+        content = Analysed(machines, plan.to_dict()) if known else Machines(machines)
         write_file(folder / f"{name}.json", content)
 
 
-def noise(machine: str, rates: pd.DataFrame, plan: Json) -> Noise:
+def noise(machine: str, rates: pd.DataFrame, plan: Plan) -> Noise:
     """The A/A check: the repeat of the baseline against the baseline.
 
     Args:
@@ -124,11 +125,11 @@ def noise(machine: str, rates: pd.DataFrame, plan: Json) -> Noise:
         rates: Its rows of the table of replicates.
         plan: plan.json.
     """
-    counts = [set(rates.loc[rates["launch"] == plan[name], "n"]) for name in ("baseline", "repeat")]
+    counts = [set(rates.loc[rates["launch"] == name, "n"]) for name in (plan.baseline, plan.repeat)]
     means = intervals.Means(rates)
     points = []
     for n in sorted(set.intersection(*counts)):
-        found = means.ratio((plan["repeat"], n), (plan["baseline"], n))
+        found = means.ratio((plan.repeat, n), (plan.baseline, n))
         points.append(NoisePoint(n=int(n), ratio=found.value, low=found.low, high=found.high))
     spread = max((abs(one.ratio - 1) for one in points), default=None)
     return Noise(machine=machine, points=tuple(points), spread=spread)

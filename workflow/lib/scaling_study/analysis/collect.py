@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import UNSET, convert, structs
+from msgspec import convert, structs
 
 from scaling_study.analysis import points, rates
 from scaling_study.analysis.process_starts import process_starts
@@ -24,7 +24,8 @@ from scaling_study.analysis.window_table import (
     work_of_rows,
 )
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.config.plan import replicates_of
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
@@ -35,14 +36,14 @@ from scaling_study.records.cohorts import (
     Compiled,
     Counted,
     InvalidWindow,
-    Learnt,
     MissingFile,
     Reported,
     Setting,
 )
 from scaling_study.records.columns import BETWEEN, WINDOWS
 from scaling_study.records.field import Json
-from scaling_study.records.readback import Ended, Readback
+from scaling_study.records.model_length import ModelLength
+from scaling_study.records.readback import Readback
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 
@@ -64,7 +65,7 @@ class Collected:
         replicates: One row per process count and replicate.
         between: One row per process count and kind of what lies between steps.
         points: One row per machine, launch and process count.
-            cohorts: What is no table.
+        cohorts: What is no table.
     """
 
     windows: pd.DataFrame
@@ -74,7 +75,7 @@ class Collected:
     cohorts: Cohorts
 
 
-def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
+def collect(study_folder: Path, plan: Plan) -> Collected:
     """Read all record files that a plan names.
 
     Args:
@@ -87,32 +88,33 @@ def collect(study_folder: Path, plan: Mapping[str, Any]) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    found, marked = _Found(), plan["workload"].get("samples_per_step") == MARK
+    found, marked = _Found(), plan.workload.samples_per_step == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
-    for launch in plan["launches"]:
-        _add_launch(found, study_folder, launch, replicates_of(plan, launch), unread, marked=marked)
+    for launch in plan.launches:
+        number = plan.replicates_of(launch.id)
+        _add_launch(found, study_folder, launch, number, unread, marked=marked)
     if not found.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
     _refuse_mixtures(found.cohorts)
     _refuse_unsaid(found.samples)
-    learnt = Learnt(samples=found.samples)
-    work = work_by_launch(with_learnt(plan, learnt))
+    work = work_by_launch(with_learnt(plan, found.samples))
     found.compare_equal_work(work)
-    learnt = structs.replace(learnt, model_length=model_length(found.ended, work, plan["default"]))
+    length = model_length(found.ended, work, plan.default)
     windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
     windows = WINDOWS.frame(windows)
     replicates = points.replicates(
         found.rates,
         process_starts(found.cohorts),
-        with_learnt(plan, learnt)["workload"]["steps_per_model"],
+        with_learnt(plan, found.samples, length).steps_per_model,
         {(one.machine, one.launch, one.replicate): one.batch for one in found.cohorts if one.batch},
     )
     between = pd.concat(found.between, ignore_index=True) if found.between else None
     cohorts = Cohorts(
         schema_version=1,
-        **structs.asdict(learnt),
+        samples=found.samples,
+        model_length=length,
         machines=found.machines,
         cohorts=tuple(found.cohorts),
         missing=tuple(found.missing),
@@ -143,7 +145,7 @@ class _Found:
     cohorts: list[CohortSummary] = dataclasses.field(default_factory=list)
     missing: list[MissingFile] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
-    ended: dict[str, list[Ended]] = dataclasses.field(default_factory=dict)
+    ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
     def compare_equal_work(self, work: Mapping[str, float]) -> None:
         """Have all tables tell of steps of the default launch."""
@@ -157,7 +159,7 @@ class _Found:
 def _add_launch(
     found: _Found,
     study_folder: Path,
-    launch: Mapping[str, Any],
+    launch: Launch,
     replicates: int,
     unread: set[Path],
     *,
@@ -175,7 +177,7 @@ def _add_launch(
     """
     files = []
     for replicate in range(replicates):
-        path = study_folder / "measure" / launch["id"] / f"{replicate}.jsonl"
+        path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
         if path not in unread:
             found.missing.append(MissingFile(**_names(launch), replicate=replicate))
             continue
@@ -186,13 +188,15 @@ def _add_launch(
             found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
             after = cohort.readback_after
             ended = [one.ended for one in after.members if one.ended] if after else []
-            found.ended.setdefault(launch["id"], []).extend(ended)
+            found.ended.setdefault(launch.id, []).extend(
+                ModelLength(one.starts, one.steps, one.shortest, one.longest) for one in ended
+            )
     if any(len(file.rows) for file in files):
         rows = window_rows(files).assign(work=1.0)
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
-                found.samples[launch["id"]] = float(per_step)
+                found.samples[launch.id] = float(per_step)
         found.windows.append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         found.quantiles.append(pooled_quantiles(rows, files))
         for machine, own in rows.groupby("machine", sort=False):
@@ -202,16 +206,16 @@ def _add_launch(
             found.between.append(given.between.assign(**names))
 
 
-def _names(launch: Mapping[str, Any]) -> dict[str, str]:
-    return {"launch": launch["id"], "label": launch["label"], "role": launch["role"]}
+def _names(launch: Launch) -> dict[str, str]:
+    return {"launch": launch.id, "label": launch.label, "role": launch.role}
 
 
-def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
+def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
     """Read a record file and name its rows as the plan does."""
     file = read_rows(path)
     for cohort in file.cohorts:
         held = cohort.head.launch, cohort.head.replicate
-        if held != (launch["id"], replicate):
+        if held != (launch.id, replicate):
             raise RecordError(
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
                 "was it copied or renamed? Delete it and measure again",
@@ -224,7 +228,7 @@ def _read(path: Path, launch: Mapping[str, Any], replicate: int) -> FileRows:
     return file
 
 
-def _described(cohort: CohortRecords, launch: Mapping[str, Any], file: Path) -> CohortSummary:
+def _described(cohort: CohortRecords, launch: Launch, file: Path) -> CohortSummary:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
     head = cohort.head
     return CohortSummary(
@@ -268,7 +272,7 @@ def _reported(cohort: CohortRecords) -> Reported | None:
         checks=tuple(before.checks),
         member=plain(first) if first else None,
         intra_op=tuple(member.intra_op for member in members),
-        start_s=tuple(member.start_s for member in members if member.start_s is not UNSET),
+        start_s=tuple(member.start_s for member in members if member.start_s is not None),
     )
     if after is None:
         return found
@@ -278,7 +282,7 @@ def _reported(cohort: CohortRecords) -> Reported | None:
         counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
         once=any(member.once for member in after.members),
         compiled=tuple(
-            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s}, Compiled)
+            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s or 0.0}, Compiled)
             for one in after.members
             if one.compiled and one.compiled.get("times")
         ),
@@ -290,7 +294,7 @@ def _changes(before: Readback | None, members: Sequence[Readback]) -> Iterator[S
     after = next((one for one in members if before and one.slot == before.slot), None)
     for name in CHANGEABLE if after else ():
         then, now = getattr(before, name), getattr(after, name)
-        if UNSET not in (then, now) and then != now:
+        if then != now:
             yield Setting(what=name, before=then, after=now)
 
 

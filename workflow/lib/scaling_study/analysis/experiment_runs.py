@@ -1,9 +1,12 @@
-"""Files of experiments as runs, and their windows as the rows of tables/experiments."""
+"""Files of experiments as runs, and their windows as tables.
+
+Those on causes are the rows of tables/experiments.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +22,7 @@ from scaling_study.analysis.record_rows import (
 )
 from scaling_study.analysis.window_table import window_rows
 from scaling_study.records import experiment
-from scaling_study.records.codec import REMEDY, RecordError, plain, read
+from scaling_study.records.codec import REMEDY, RecordError, read
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
 from scaling_study.runner.windows import INVALID
 
@@ -27,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from msgspec.json import Decoder
+    from scaling_study.records.readback import Readback
 
-Json = dict[str, Any]
 R = TypeVar("R")
 
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
@@ -45,7 +47,7 @@ MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
 
 @dataclass(frozen=True, slots=True)
 class WhyRun:
-    """One job of experiments: one target, one replicate. Records are as their lines hold them.
+    """One job of experiments: one target, one replicate.
 
     Attributes:
         head: Its first record.
@@ -60,37 +62,45 @@ class WhyRun:
         end: Its last record; None where the job was cut off.
     """
 
-    head: Json
-    readbacks: dict[str, Json]
+    head: experiment.Why
+    readbacks: dict[str, experiment.Readbacks]
     failed: dict[str, str]
     left_out: dict[str, str]
     windows: pd.DataFrame
     members: pd.DataFrame
-    samples: tuple[Json, ...]
-    foreign: tuple[Json, ...]
-    end: Json | None
+    samples: list[experiment.Samples]
+    foreign: list[experiment.ForeignProcess]
+    end: experiment.End | None
 
 
-def read_records(path: Path, decoder: Decoder[R]) -> list[R]:
-    """Read a file of experiments.
+def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
+    """Read a file of experiments; return its first record, of this kind, and all of them.
 
     Raises:
-        RecordError: A record cannot be read, or a window contradicts itself.
+        RecordError: A record cannot be read or contradicts the ones before it.
     """
     records = []
-    for line, record in read(path, decoder):
-        if isinstance(record, experiment.Timed):
+    for line, record in read(path, experiment.DECODER):
+        if isinstance(record, experiment.Window):
             try:
                 refuse_contradictions(record)
             except RecordError as error:
                 raise RecordError(f"{path}:{line}: {error}; {REMEDY}") from None
         records.append(record)
-    return records
+    heads = _of_kind(records, kind)
+    if len(heads) != 1:
+        raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
+    return heads[0], records
 
 
-def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
+def _of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
     """Return the records of a kind, in order."""
     return [one for one in records if isinstance(one, kind)]
+
+
+def _last(records: Iterable[object], kind: type[R]) -> R | None:
+    """Return the last record of a kind; None without one."""
+    return next(reversed(_of_kind(records, kind)), None)
 
 
 def read_run(path: Path) -> WhyRun:
@@ -102,30 +112,30 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = read_records(path, experiment.WHY)
-    heads, windows = of_kind(records, experiment.Why), of_kind(records, experiment.Window)
-    if len(heads) != 1:
-        raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
-    readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
+    return make_run(*_read(path, experiment.Why))
+
+
+def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyRun:
+    """Arrange the records of one job."""
+    windows = _of_kind(records, experiment.Window)
+    readbacks = {one.cohort: one for one in _of_kind(records, experiment.Readbacks)}
     unproven = frozenset(
         name for name, one in readbacks.items() if not all(check.ok for check in one.checks)
     )
-    counted = member_rows(windows)
-    ends = of_kind(records, experiment.End)
+    counted = _member_rows(windows)
+    foreign = _of_kind(records, experiment.Foreign)
     return WhyRun(
-        head=plain(heads[0]),
-        readbacks={name: plain(one) for name, one in readbacks.items()},
-        failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
+        head=head,
+        readbacks=readbacks,
+        failed={one.intervention: one.reason for one in _of_kind(records, experiment.ChangeFailed)},
         left_out={
-            one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
+            one.intervention: one.reason for one in _of_kind(records, experiment.ChangeLeftOut)
         },
-        windows=_frame(heads[0], windows, counted, unproven),
+        windows=_frame(head, windows, counted, unproven),
         members=_unhindered(windows, counted),
-        samples=tuple(plain(one) for one in of_kind(records, experiment.Samples)),
-        foreign=tuple(
-            plain(one) for each in of_kind(records, experiment.Foreign) for one in each.processes
-        ),
-        end=plain(ends[-1]) if ends else None,
+        samples=_of_kind(records, experiment.Samples),
+        foreign=[one for each in foreign for one in each.processes],
+        end=_last(records, experiment.End),
     )
 
 
@@ -149,13 +159,13 @@ def _frame(
         **{key: getattr(head, key) for key in ("launch", "label", "role", "target", "replicate")},
     }
     rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
-    members = per_window(counted)
+    members = _per_window(counted)
     rows = rows.join(members).join(_machine(windows, members))
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
 
 
-def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
+def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, object]:
     """What a row holds besides what is counted."""
     cohort = window.name if window.experiment == "intervention" else "reference"
     flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
@@ -164,14 +174,14 @@ def _row(window: experiment.Window, unproven: frozenset[str]) -> Json:
     whole = len(window.members) == window.n
     return {
         **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "attempt")},
-        **{key: or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
+        **{key: _or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
         "valid": window.valid and NO_SUCH_COHORT not in flags,
         "usable": whole and NO_SUCH_COHORT not in flags and (window.valid or evidence),
         "flags": ";".join(flags),
     }
 
 
-def or_nan(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     """Return NaN for what is not known."""
     return np.nan if value is None else value
 
@@ -180,7 +190,7 @@ def _invalid(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
 
 
-def member_rows(windows: Sequence[experiment.Timed]) -> pd.DataFrame:
+def _member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
     """What members counted, a row per member and window; `window` is its place."""
     flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
     if not flat:
@@ -212,7 +222,7 @@ def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.
     return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
-def per_window(rows: pd.DataFrame) -> pd.DataFrame:
+def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """What members counted, a row per window: sums over members over sums of their steps."""
     by_window = rows["window"].astype(np.int64)
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
@@ -255,3 +265,82 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
         counts = pd.Series([float(one.vmstat.get(name, np.nan)) for one in windows])
         found[f"{name}_per_step"] = counts / steps
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderRun:
+    """One job: one start of all variants.
+
+    Attributes:
+        head: Its first record.
+        readbacks: What the first member of each variant reported, by the variant's name.
+        windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
+            everything per step that members count, `spread` (the step that one in twenty exceeds,
+            over the median), `disk_bytes_per_s` (what the machine read from disks), and
+            `resident_before` and `resident_after`.
+        ways: Its record of other ways to load; None where the loader cannot be changed.
+        invalid: How many windows were not valid.
+        end: Its last record; None where the job was cut off.
+        use: What the machine was used for meanwhile; None where it was not looked at.
+    """
+
+    head: experiment.LoaderExperiment
+    readbacks: dict[str, Readback]
+    windows: pd.DataFrame
+    ways: experiment.Ways | None
+    invalid: int
+    end: experiment.End | None
+    use: experiment.Use | None = None
+
+
+def read_loader_run(path: Path) -> LoaderRun:
+    """Read one file of experiments on a data loader.
+
+    Args:
+        path: data_loader/<replicate>.jsonl.
+
+    Raises:
+        RecordError: A record cannot be read or contradicts the ones before it.
+    """
+    head, records = _read(path, experiment.LoaderExperiment)
+    taken = _of_kind(records, experiment.Window)
+    return LoaderRun(
+        head=head,
+        readbacks={one.cohort: one.members[0] for one in _of_kind(records, experiment.Readbacks)},
+        windows=_loader_windows(head.replicate, taken),
+        ways=_last(records, experiment.Ways),
+        invalid=sum(not window.valid for window in taken),
+        end=_last(records, experiment.End),
+        use=_last(records, experiment.Use),
+    )
+
+
+def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFrame:
+    valid = [window for window in taken if window.valid]
+    if not valid:
+        return pd.DataFrame()
+    names = pd.DataFrame(
+        {
+            "variant": [window.name for window in valid],
+            "replicate": replicate,
+            "block": [window.block for window in valid],
+            "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
+            "spread": [_spread(window) for window in valid],
+            **{
+                name: [_or_nan(getattr(window, name)) for window in valid]
+                for name in ("dose", "resident_before", "resident_after")
+            },
+        }
+    )
+    return names.join(_per_window(_member_rows(valid)))
+
+
+def _disk_bytes_per_s(window: experiment.Window) -> float:
+    read = window.vmstat.get("pgpgin")
+    return np.nan if read is None else 1024 * read / window.window_s
+
+
+def _spread(window: experiment.Window) -> float:
+    steps = [us for member in window.members for us in member.step_us]
+    middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
+    return float(long / middle)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -60,14 +62,14 @@ class Results:
         return None if chosen is None else Means(self.rates, self.objective).of(*chosen.at)
 
 
-def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
+def read_results(folder: Path, plan: Plan) -> Results | str:
     """Read what a machine's folder holds; where that is not enough, say what is missing.
 
     Args:
         folder: results/<study>/machines/<name>.
         plan: plan.json of the study.
     """
-    jobs = [(each["id"], index) for each in plan["launches"] for index in range(plan["replicates"])]
+    jobs = [(each.id, index) for each in plan.launches for index in range(plan.replicates)]
     have = sum((folder / "measure" / id_ / f"{index}.jsonl").exists() for id_, index in jobs)
     if have < len(jobs):
         probed = "" if (folder / "machine.json").exists() else ", and no node was probed"
@@ -80,14 +82,14 @@ def read_results(folder: Path, plan: Mapping[str, Any]) -> Results | str:
         return f"{error.filename} is not there: was the folder copied whole?"
 
 
-def _read_analyses(folder: Path, plan: Mapping[str, Any]) -> Results | None:
+def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     """Read what was analysed; None if that was another plan, or other records than are there."""
     analysis = folder / "analysis"
     recommendations = codec.read_file(analysis / "recommendation.json", Machines[Recommendation])
     noises = codec.read_file(analysis / "noise.json", Machines[Noise])
     provenance = codec.read_file(analysis / "provenance.json", Analysed)
     study = codec.read_file(folder / "tables/cohorts.json", Cohorts)
-    if provenance.plan != plan or _measured_since(folder, study):
+    if provenance.plan != plan.to_dict() or _measured_since(folder, study):
         return None
     hosts: dict[str, dict[str, int]] = {}
     for cohort in study.cohorts:

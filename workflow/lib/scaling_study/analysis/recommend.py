@@ -23,13 +23,13 @@ are measured means: two neighbours on the front may differ by no more than chanc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
-from scaling_study.common.objectives import OBJECTIVES, Objective, objective_of, time_s
+from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.config.work import changed_training
 from scaling_study.records.analysis import (
     Candidate,
@@ -46,13 +46,12 @@ from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
+    from scaling_study.config.plan import Choice, Plan
     from scaling_study.records.cohorts import CohortSummary
-
-    Json = Mapping[str, Any]
 
 STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (
@@ -98,7 +97,7 @@ def recommend(
     found: Sequence[Candidate],
     rates: pd.DataFrame,
     cohorts: Sequence[CohortSummary],
-    plan: Json,
+    plan: Plan,
     unequal: Sequence[unequal_work.Finding] = (),
 ) -> Recommendation:
     """Choose the launch to use.
@@ -110,12 +109,12 @@ def recommend(
         plan: plan.json.
         unequal: What shows that steps differ in work, as `unequal_work` finds it.
     """
-    tolerance = plan["search"]["tolerance"]
+    tolerance = plan.search.tolerance
     nothing = Recommendation(
         machine=cohorts[0].machine,
         status="none",
-        objective=objective_of(plan),
-        model_length=plan["workload"].get("model_length"),
+        objective=plan.objective_name,
+        model_length=plan.model_length,
         tolerance=tolerance,
         interval=intervals.INTERVAL,
         probability=PROBABILITY.format(tolerance),
@@ -139,7 +138,7 @@ def _choose(
     found: Sequence[Candidate],
     rates: pd.DataFrame,
     cohorts: Sequence[CohortSummary],
-    plan: Json,
+    plan: Plan,
 ) -> Recommendation:
     """All that a recommendation says of points, at least one."""
     objective, tolerance = OBJECTIVES[nothing.objective], nothing.tolerance
@@ -186,17 +185,18 @@ def _choose(
             ratio_high=own.high,
         )
 
-    shells = {one["id"]: one["axes"].get("shell") for one in plan["launches"]}
-    default = reference(plan["default"])
-    today = reference(plan.get("today"), shells.get(plan.get("today")))
+    shells = {one.id: one.axes.get("shell") for one in plan.launches}
+    default = reference(plan.default)
+    today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
     sure = measured.probabilities_of_best(
         {launch: point.n for launch, point in shown.items()},
         tolerance=tolerance,
-        seed=plan["seed"],
+        seed=plan.seed,
     )
-    if raced is not None:  # these means know nothing of drift, nor of what was measured together
-        sure = {chosen.launch: plan["searched"]["choice"]["probability"]}
+    choice = _raced_choice(plan)
+    if raced and choice:  # these means know nothing of drift, nor of what was measured together
+        sure = {chosen.launch: choice.probability}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
     return replace(
         nothing,
@@ -233,12 +233,16 @@ def _with_fewest(
     return own, rates[rates["n"] == rates["launch"].map(fewest)]
 
 
-def _raced(found: Sequence[Candidate], plan: Json) -> Candidate | None:
+def _raced(found: Sequence[Candidate], plan: Plan) -> Candidate | None:
     """The point that a race has chosen; None without a race, or where its point is no candidate."""
-    choice = plan.get("searched", {}).get("choice")
+    choice = _raced_choice(plan)
     if choice is None:
         return None
-    return next((point for point in found if point.at == (choice["launch"], choice["n"])), None)
+    return next((point for point in found if point.at == (choice.launch, choice.n)), None)
+
+
+def _raced_choice(plan: Plan) -> Choice | None:
+    return plan.searched.choice if plan.searched else None
 
 
 def _changed(
@@ -246,10 +250,10 @@ def _changed(
     objective: Objective,
     found: Sequence[Candidate],
     chosen: Candidate,
-    plan: Json,
+    plan: Plan,
 ) -> Changed | None:
     """The best point that trains otherwise, where it is better than what is recommended."""
-    changes, tolerance = changed_training(plan), plan["search"]["tolerance"]
+    changes, tolerance = changed_training(plan), plan.search.tolerance
     limit = (1 + tolerance) * chosen.gain(objective)
     better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
     if not better:
@@ -257,12 +261,12 @@ def _changed(
     best = enough(better, tolerance, objective)
     return Changed(
         **structs.asdict(best),
-        what=changes[best.launch],
+        what=dict(changes[best.launch]),
         ratio=measured.ratio(best.at, chosen.at),
     )
 
 
-def pareto(machine: str, found: Iterable[Candidate], plan: Json) -> Pareto:
+def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
     """Return what every point gives and how soon, and which are on the front.
 
     Args:
@@ -270,7 +274,7 @@ def pareto(machine: str, found: Iterable[Candidate], plan: Json) -> Pareto:
         found: Its points of `candidates`.
         plan: plan.json.
     """
-    objective = OBJECTIVES[objective_of(plan)]
+    objective = OBJECTIVES[plan.objective_name]
     changed = changed_training(plan)
     points = tuple(
         FrontPoint(

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
     from scaling_study.stats.interval import Interval
 
 PHASES = ("load", "forward", "backward", "optimizer")
 
 
 def single_changes(
-    machine: str, points: pd.DataFrame, rates: pd.DataFrame, plan: Mapping[str, Any]
+    machine: str, points: pd.DataFrame, rates: pd.DataFrame, plan: Plan
 ) -> SingleChanges:
     """Compare the launches that change one thing, and those on the way to the best one.
 
@@ -41,10 +42,9 @@ def single_changes(
         rates: Its rows of the table of replicates.
         plan: plan.json, or what a race has made of it.
     """
-    launches = {launch["id"]: launch for launch in plan["launches"]}
-    baseline = plan["baseline"]
-    base = launches[baseline]["axes"]
-    counts = points.loc[points["launch"] == baseline, "n"]
+    launches = plan.by_id
+    base = launches[plan.baseline].axes
+    counts = points.loc[points["launch"] == plan.baseline, "n"]
     if counts.empty:
         return SingleChanges(machine=machine)
     n = int(counts.min())
@@ -54,12 +54,12 @@ def single_changes(
     measured = intervals.Means(rates, "steps_per_s")
 
     def gain(launch: str) -> Interval:
-        return measured.ratio((launch, n), (baseline, n))
+        return measured.ratio((launch, n), (plan.baseline, n))
 
     different = {
-        launch: differing(launches[launch]["axes"], base)
+        launch: differing(launches[launch].axes, base)
         for launch in shown
-        if launch in launches and launches[launch]["role"] != "repeat"
+        if launch in launches and launches[launch].role != "repeat"
     }
     changes = [
         structs.replace(shown[launch], axis=axis, value=value, gain=gain(launch))
@@ -69,7 +69,7 @@ def single_changes(
     ]
     axes = list(base)
     changes.sort(key=lambda one: (axes.index(one.axis), _order(one.value)))
-    ours = shown[baseline]
+    ours = shown[plan.baseline]
     return SingleChanges(
         machine=machine,
         n=n,
@@ -79,7 +79,7 @@ def single_changes(
     )
 
 
-def _shown(row: pd.Series, plan: Mapping[str, Any]) -> SingleChange:
+def _shown(row: pd.Series, plan: Plan) -> SingleChange:
     """A row of the table of points, as what is shown of it; NaN is not known."""
     return SingleChange(
         epoch_s=epoch_s(plan, row["steps_per_s"] / row["n"]),

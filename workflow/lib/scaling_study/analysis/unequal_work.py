@@ -20,7 +20,7 @@ Phases such as a validation change the CPU time of a window, but neither its med
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -29,14 +29,13 @@ from scaling_study.member.iterations import MARK
 from scaling_study.stats.thresholds import CONFIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
     from scaling_study.records.analysis import Recommendation
     from scaling_study.records.cohorts import CohortSummary
-
-    Json = Mapping[str, Any]
 
 REPEATED = 1.5
 """Two starts of equal work differ by less in the CPU time of a step. Pages on another NUMA node, or
@@ -84,7 +83,7 @@ def unequal_work(
     rates: pd.DataFrame,
     windows: pd.DataFrame,
     cohorts: Iterable[CohortSummary],
-    plan: Json,
+    plan: Plan,
 ) -> list[Finding]:
     """Find what shows that steps differ in work; where the script counts samples, per sample.
 
@@ -134,14 +133,14 @@ def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
     return float(np.exp(np.sqrt(2 * max(0.0, common)))), free
 
 
-def _repeat(starts: pd.DataFrame, plan: Json) -> Finding | None:
-    own = starts[starts["launch"].isin([plan["baseline"], plan["repeat"]])]
+def _repeat(starts: pd.DataFrame, plan: Plan) -> Finding | None:
+    own = starts[starts["launch"].isin([plan.baseline, plan.repeat])]
     factor, _ = _typical(own, ["n"])
     if factor < REPEATED:
         return None
     text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
     free = len(own.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
-    return Finding("repeat", plan["baseline"], factor, text, free)
+    return Finding("repeat", plan.baseline, factor, text, free)
 
 
 def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
@@ -187,7 +186,7 @@ def explains(found: Finding, chosen: Recommendation) -> bool:
     return bool(np.log(gain.value) <= reach * np.log(found.factor))
 
 
-def reason(found: Sequence[Finding], plan: Json) -> str:
+def reason(found: Sequence[Finding], plan: Plan) -> str:
     """Say that steps differ too much in work, by how much, and what to do.
 
     Args:
@@ -199,7 +198,7 @@ def reason(found: Sequence[Finding], plan: Json) -> str:
         " scaling_study import mark; mark(samples=len(batch))), and set workload.samples_per_step:"
         " mark. Then launches are compared by samples"
     )  # fmt: skip
-    if plan["workload"].get("samples_per_step") == MARK:
+    if plan.workload.samples_per_step == MARK:
         per, remedy = " per sample", (
             "Let the script mark as samples what its time goes with, such as tokens or actions"
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import time
-from typing import IO, Any
+from typing import IO
 
 # What a file system says that has no such locks (some of clusters' shared ones).
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -13,7 +13,7 @@ NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 LOOK_AGAIN_S = 0.05
 
 
-def take(file: IO[Any], patience_s: float = 0.0) -> bool:
+def take(file: IO[bytes] | IO[str], patience_s: float = 0.0) -> bool:
     """Lock an open file until it is closed, or this process ends, however it ends (flock(2)).
 
     Args:

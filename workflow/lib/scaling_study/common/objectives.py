@@ -6,13 +6,8 @@ case, and a ratio of two is how many times more, or sooner. Without a number of 
 model, a step (of equal work) stands for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 ONE_MODEL = "one_model"
 """The config's word for one model soonest; the other one is models_per_hour."""
@@ -65,12 +60,6 @@ OBJECTIVES = {
     "iteration_s": Objective("steps_per_s", single=True),
 }
 """By the name that analyses have for each."""
-
-
-def objective_of(plan: Mapping[str, Any]) -> str:
-    """Return the name of a plan's objective; the plan knows what was learnt (`work`)."""
-    rate = "steps_per_s" if plan["workload"]["steps_per_model"] is None else "models_per_hour"
-    return named(rate, single=plan["objective"] == ONE_MODEL)
 
 
 def named(rate: str, *, single: bool) -> str:

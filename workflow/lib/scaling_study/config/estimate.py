@@ -150,7 +150,7 @@ def describe(
     profiles = f"; profiles of {points}" if forecast.profiles else ""
     return "\n".join(
         [
-            f"Study {plan.study}: {printable(name(work.program(plan.workload.model_dump())))}",
+            f"Study {plan.study}: {printable(name(work.program(plan.workload)))}",
             f"  {launches}: {roles}{dropped}",
             *([POOL] if plan.workload.pool else []),
             f"  today's launch: {_today(plan)}",

@@ -59,7 +59,7 @@ HARMLESS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "KMP_WARNINGS", "MKL_INT
 OWNED = {name for axis in AXES.values() for name in axis.variables} - NOT_OURS
 MODES = ("bind", "interleave")
 ALWAYS = {"default", "baseline", "today"}
-"""Arms that no exclusion drops."""
+"""Roles that no exclusion drops."""
 MOST_LAUNCHES = 10_000  # a study of more would run for weeks; a product that large is a slip
 ONE = "a section of axes with one value each"
 LISTS = "a section of axes with a list of values each"
@@ -89,6 +89,10 @@ class Launch:
     label: str
     role: Role
     axes: Axes
+
+
+NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
+"""What a job has where no launch is recommended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,23 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from scaling_study.common.objectives import ONE_MODEL
+from scaling_study.common.objectives import named as named_objective
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
+from scaling_study.common.storage import read_json
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
 from scaling_study.config.launches import Axes, Found, Launch, label, named, repeat_of
 from scaling_study.config.workload import Workload
-from scaling_study.records.analysis import Machines, Recommendation
+from scaling_study.records.model_length import ModelLength
 
-# 1: the first format. 2: with what is explained. 3: with how long is confirmed. 4: with the search.
-# 5: with what no combination may have, and the nodes of a race. 6: with the objective.
+Json = dict[str, object]
+
 SCHEMA_VERSION: Literal[8] = 8
 
 # Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
@@ -24,17 +29,83 @@ RECOMMENDED = "recommended"
 """The launch that is known when all have been measured."""
 
 
-class Dropped(BaseModel):
-    """A launch that the config describes and excludes."""
+class Typed(BaseModel):
+    """A part of a plan; nothing changes once it is made."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Dropped(Typed):
+    """A launch that the config describes and excludes."""
 
     label: str
     axes: Axes
     reason: str
 
 
-class Plan(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A round of a race, in short."""
+
+    stage: str
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Following(Stage):
+    """The round that is measured next."""
+
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a race holds for the best.
+
+    Attributes:
+        launch: Its id.
+        n: Processes.
+        probability: That it is within the tolerance of the best point that was measured.
+    """
+
+    launch: str
+    n: int
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What became of a race.
+
+    Attributes:
+        reason: Why it ended; empty while it goes on.
+        not_screened: Launches that it did not come to.
+    """
+
+    rounds: tuple[Stage, ...]
+    reason: str
+    next: Following | None
+    spent_s: float
+    budget_s: float
+    choice: Choice | None
+    not_screened: tuple[str, ...]
+
+
+class Planned(Typed):
+    """What of a plan a job depends on; what counts afterwards only has its default there."""
+
+    study: str
+    seed: int
+    processes: Literal["auto"] | tuple[int, ...]
+    measure: Measure = Measure()
+    workload: Workload
+    confirm: Confirm = Confirm()
+    profile: Profile = Profile()
+    why: Why = Why()
+    data_loader: Literal["quick", "full", "off"] = "off"
+
+
+class Plan(Planned):
     """What is measured: the content of plan.json.
 
     Attributes:
@@ -49,14 +120,16 @@ class Plan(BaseModel):
             launch; each with what the config calls it.
         explained: The same for the launches whose end of scaling is explained.
         data_loader: How much is tried on the recommended launch's data loader.
+        made: Record files of each launch, of which a race makes as many as it needs; None in a
+            study without a race.
+        searched: What became of the race.
+        samples: Of a step of a launch in all its ranks, where its script has said them.
+        model_length: What the script's own ends have shown; None where the config says it, or
+            nothing is measured yet.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     schema_version: Literal[8] = SCHEMA_VERSION
-    study: str
     description: str
-    seed: int
     objective: Literal["models_per_hour", "one_model"]
     default: str
     baseline: str
@@ -64,25 +137,47 @@ class Plan(BaseModel):
     today: str | None = None
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
-    processes: Literal["auto"] | tuple[int, ...]
     replicates: int
-    exclude: tuple[Axes, ...]
-    search: Search
-    measure: Measure
-    confirm: Confirm
-    profile: Profile
-    profiled: Mapping[str, str]
-    why: Why
-    explained: Mapping[str, str]
-    data_loader: Literal["quick", "full", "off"] = "off"
-    workload: Workload
+    exclude: tuple[Axes, ...] = ()
+    search: Search = Search()
+    profiled: Mapping[str, str] = {}
+    explained: Mapping[str, str] = {}
+    made: Mapping[str, int] | None = None
+    searched: Searched | None = None
+    samples: Mapping[str, float] | None = None
+    model_length: ModelLength | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of plan.json."""
-        return self.model_dump(mode="json")
+    @property
+    def by_id(self) -> dict[str, Launch]:
+        """Return the launches by their ids."""
+        return {launch.id: launch for launch in self.launches}
+
+    @property
+    def steps_per_model(self) -> float | None:
+        """Return how many steps train a model; None where nobody has said or shown it."""
+        said = self.workload.steps_per_model
+        if said == "auto":
+            return self.model_length.steps if self.model_length else None
+        return said
+
+    @property
+    def objective_name(self) -> str:
+        """Return the key of `OBJECTIVES` for what is looked for, as far as it can be told."""
+        rate = "steps_per_s" if self.steps_per_model is None else "models_per_hour"
+        return named_objective(rate, single=self.objective == ONE_MODEL)
+
+    def replicates_of(self, launch: str) -> int:
+        """Return how many fresh cohorts there are of a launch."""
+        return self.replicates if self.made is None else self.made.get(launch, 0)
+
+    def to_dict(self) -> Json:
+        """Return the content of plan.json, or of searched.json."""
+        later = {"made", "searched", "samples", "model_length"}
+        unknown = {name for name in later if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=unknown)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, object]) -> Self:
         """Read the content of plan.json; files that it names need not exist here.
 
         Raises:
@@ -92,6 +187,15 @@ class Plan(BaseModel):
         if version != SCHEMA_VERSION:
             raise ValueError(f"plan.json has version {version}, not {SCHEMA_VERSION}")
         return cls.model_validate(data)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read plan.json, or searched.json.
+
+    Raises:
+        ValueError: Another version of this package wrote it.
+    """
+    return Plan.from_dict(read_json(path))
 
 
 def make_plan(config: Config, shell: Found = ()) -> Plan:
@@ -176,33 +280,6 @@ def _targets(
     for target, name in pairs:
         targets.setdefault(target, name)  # the baseline may be the default launch
     return targets
-
-
-def recommended(
-    plan: Mapping[str, Any], found: Machines[Recommendation], machine: str
-) -> Mapping[str, Any] | None:
-    """Return the launch of a plan that is recommended for a machine; None if there is none.
-
-    Args:
-        plan: plan.json.
-        found: analysis/recommendation.json.
-        machine: the machine's hash.
-    """
-    entry = found.of(machine)
-    if entry is None or entry.recommended is None:
-        return None
-    launches: Sequence[Mapping[str, Any]] = plan["launches"]
-    return next(launch for launch in launches if launch["id"] == entry.recommended.launch)
-
-
-def replicates_of(plan: Mapping[str, Any], launch: Mapping[str, Any]) -> int:
-    """Return how many fresh cohorts a plan has of a launch; in a race each has a number of its own.
-
-    Args:
-        plan: plan.json, or what a race has made of it.
-        launch: one of its launches.
-    """
-    return int(launch.get("replicates", plan["replicates"]))
 
 
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:

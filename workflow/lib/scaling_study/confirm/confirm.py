@@ -11,7 +11,7 @@ import logging
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from scaling_study.config.launches import Launch
     from scaling_study.records.analysis import Machines, Recommendation
 
 MODULES = ("confirm/confirm",)
@@ -66,7 +67,7 @@ class Confirmation:
     def __init__(
         self,
         job: measure.Job,
-        launches: Mapping[str, Mapping[str, Any]],
+        launches: Mapping[str, Launch],
         recommendation: Machines[Recommendation],
         path: Path,
         builds: Path,
@@ -81,13 +82,13 @@ class Confirmation:
         self._machine = probe.read_machine().to_dict()
         found = recommendation.of(self._machine["hash"])
         own = None if today is None else launches[today]
-        pooled = bool(job.plan["workload"]["pool"])
+        pooled = job.plan.workload.pool
         self._arms = round_plan.choose_arms(found, job.launch, own, pool=pooled) if found else ()
         self._baseline = baseline
         self._compared: list[str] = []
         self._recommended = found.recommended if found else None
         if self._arms and found:
-            self._compared = losses.to_compare(found, launches[baseline]["axes"], launches)
+            self._compared = losses.to_compare(found, launches[baseline].axes, launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -111,18 +112,18 @@ class Confirmation:
 
     def _head(self) -> Head:
         plan = self._job.plan
-        asked = self._arms[0].launch if self._arms else self._job.launch["id"]
-        own = build.interpreter(self._launches[asked]["axes"]["build"], self._builds)
-        python = own or work.interpreter(plan["workload"])
+        asked = self._arms[0].launch if self._arms else self._job.launch.id
+        own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
+        python = own or work.interpreter(plan.workload)
         return Head(
             schema_version=2,
-            study=plan["study"],
+            study=plan.study,
             machine_hash=self._machine["hash"],
             arms=list(self._arms),
             compared=self._compared,
             seed=self._job.seed,
-            seconds=float(plan["confirm"]["seconds"]),
-            measured_hash=measure.measured_digest(plan["workload"], python),
+            seconds=plan.confirm.seconds or 0.0,
+            measured_hash=measure.measured_digest(plan.workload, python),
             harness_hash=measure.harness_digest(*MODULES),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -132,7 +133,7 @@ class Confirmation:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
         planned = round_plan.schedule(
-            self._arms, float(self._job.plan["confirm"]["seconds"]), self._job.seed
+            self._arms, self._job.plan.confirm.seconds or 0.0, self._job.seed
         )
         rounds = [one for one in records if isinstance(one, Round)]
         done = {(one.turn, one.arm) for one in rounds}
@@ -168,21 +169,21 @@ class Confirmation:
             resolved = self._resolve(arm.launch, arm.n)
         except UnavailableError as error:
             return LeftOut(arm=arm.key, reason=error.reason)
-        workload = self._job.plan["workload"]
+        workload = self._job.plan.workload
         switches = folder / "recommended.switches.py"
-        text = render_switches(self._launches[arm.launch]["axes"], switches.name)
+        text = render_switches(self._launches[arm.launch].axes, switches.name)
         if text:
             switches.write_text(text, encoding="utf-8")
         running = RunningRound(
             replace(resolved.launch, folder=folder),
             [pool.whole(resolved.members[0], arm.n)]
-            if workload["pool"]
+            if workload.pool
             else resolved.members[: arm.n],
             Program(
                 work.program(workload),
                 switches if text else None,
                 work.marks(workload),
-                workload["pool"],
+                workload.pool,
             ),
             arm.queue,
             resolve.host(self._machine),
@@ -195,9 +196,7 @@ class Confirmation:
         for launch in self._compared:
             if launch in done or best is None:
                 continue
-            log.info(
-                "comparing the loss of %s with the baseline's", self._launches[launch]["label"]
-            )
+            log.info("comparing the loss of %s with the baseline's", self._launches[launch].label)
             steps = losses.steps_for(best.step_s)
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
@@ -217,7 +216,7 @@ class Confirmation:
         """Resolve a launch as its cohorts were: slots depend on how many there are."""
         if launch not in self._resolved:
             process_counts = resolve.counts(self._job.plan, self._machine)
-            axes = self._launches[launch]["axes"]
+            axes = self._launches[launch].axes
             self._resolved[launch] = resolve.resolve(
                 self._job.plan, axes, self._machine, self._builds, [n, *process_counts]
             )

@@ -16,12 +16,12 @@ import numpy as np
 from msgspec import structs
 
 from scaling_study.common.objectives import OBJECTIVES, named
-from scaling_study.config.work import differ, model_length, pool
+from scaling_study.config.work import model_length
 from scaling_study.confirm import timeline
 from scaling_study.records import analysis, codec
 from scaling_study.records.analysis import Confirmation, Difference, Part, Reference
 from scaling_study.records.confirmation import DECODER, Arm, Head, LeftOut, Losses, Round
-from scaling_study.records.readback import Ended
+from scaling_study.records.model_length import ModelLength, pool
 from scaling_study.stats.intervals import Floats, geometric_means
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from scaling_study.common.objectives import Objective
     from scaling_study.records.analysis import Candidate, Recommendation, Recommended
-    from scaling_study.records.cohorts import ModelLength
     from scaling_study.records.confirmation import Record
     from scaling_study.stats.interval import Interval
 
@@ -52,7 +51,7 @@ class Length:
     Attributes:
         steps_per_model: Of the default launch; None if unknown.
         work: Of a step of each launch, in steps of the default one.
-        learnt: From starts of the script that have ended (`work.model_length`); None where the
+        learnt: From starts of the script that have ended (`ModelLength`); None where the
             config says the number, or wants none.
         pool: A run of the program trains several models.
     """
@@ -155,9 +154,8 @@ def _confirmed(
     learnt, objective = None, entry.objective
     if length.learnt is not None:
         found = _ended(head, records, length.work)
-        learnt = structs.replace(
-            pool([length.learnt, found]), steps=length.steps_per_model or found.steps
-        )
+        both = pool([length.learnt, found])
+        learnt = replace(both, steps=length.steps_per_model or found.steps)
         if length.steps_per_model is None and found.starts:
             objective = named("models_per_hour", single=entry.single)
             length = replace(length, steps_per_model=found.steps, learnt=found)
@@ -214,11 +212,11 @@ def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float 
 def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
     """Return after how many steps the script has ended in the rounds."""
     launches = {arm.key: arm.launch for arm in head.arms}
-    ended: dict[str, list[Ended]] = {launch: [] for launch in launches.values()}
+    ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
         if isinstance(record, Round) and record.status == "ok":
             counts = [run.iterations for run in record.runs if run.ended_s is not None]
-            ended[launches[record.arm]] += [Ended(1, steps, steps, steps) for steps in counts]
+            ended[launches[record.arm]] += [ModelLength(1, steps, steps, steps) for steps in counts]
     plain = [
         launches[key]
         for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
@@ -243,7 +241,7 @@ def _arms(
         if length.pool and steps is not None:
             models = _models_per_run(ran.values(), steps)
             steps *= models
-        differs = length.pool or differ(length.learnt)
+        differs = length.pool or bool(length.learnt and length.learnt.differs)
         how = timeline.basis(list(ran.values()), steps, any_end=differs)
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         seen = {turn: _of_models(one, models) for turn, one in seen.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from scaling_study.config.launches import Axes, Launch
     from scaling_study.records.analysis import Recommendation
     from scaling_study.runner.resolve import Resolved
 
@@ -37,9 +38,7 @@ LIMIT_S = 300.0
 """A run that takes longer, its start included, has failed."""
 
 
-def to_compare(
-    entry: Recommendation, baseline: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Launch]) -> list[str]:
     """Return the finalists whose numbers differ from the baseline's, on the same samples.
 
     Args:
@@ -49,7 +48,7 @@ def to_compare(
     """
     found = []
     for one in filter(None, (entry.recommended, entry.changed)):
-        axes = launches[one.launch]["axes"]
+        axes = launches[one.launch].axes
         different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
         switched = [axis for axis in different if axis.numbers != "same"]
         coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]

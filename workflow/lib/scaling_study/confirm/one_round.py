@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scaling_study.common import last_words
 from scaling_study.host.machine_counters import read_machine
-from scaling_study.launch.launchers.launcher import describe_exit, split_preload
-from scaling_study.member import iterations, model_queue
+from scaling_study.launch.launchers.launcher import describe_exit
+from scaling_study.member import iterations
 from scaling_study.records.confirmation import Round, Run, Status
-from scaling_study.runner import counter_snapshots, non_step, supervisor
+from scaling_study.runner import counter_snapshots, non_step
+from scaling_study.runner.free_run import FreeRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from scaling_study.confirm.round_plan import Planned
     from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.member import model_queue
     from scaling_study.records.confirmation import Way
-    from scaling_study.runner.cohort import Host
     from scaling_study.runner.free_run import Program
+    from scaling_study.runner.member_processes import Host
 
 # While a round waits for a slot that has not trained enough, and for readings of the clock.
 LOOK_EVERY_S = 1.0
@@ -136,7 +137,7 @@ class RunningRound:
     program: Program
     way: Way
     host: Host
-    _slots: model_queue.Slots = field(init=False)
+    _free: FreeRun = field(init=False)
     _now: dict[int, _Process] = field(init=False, default_factory=dict)
     _runs: list[Run] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
@@ -153,7 +154,7 @@ class RunningRound:
             extended: it goes on until each slot has ended a first model, up to ``EXTENDED``.
         """
         self._longest_s = (EXTENDED if extended else 1.0) * limit_s
-        self._slots = model_queue.Slots(len(self.members))
+        self._free = FreeRun(self.launch, self.members, self.program)
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
         status: Status = "ok"
@@ -166,8 +167,7 @@ class RunningRound:
             cut_s = time.monotonic() - self._origin_s
             for process in self._now.values():
                 self._runs += process.runs(self._origin_s, None)
-            self._slots.stop(grace_s=0)
-            supervisor.end_descendants(ORPHANS_S)
+            self._free.end(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
         return Round(
@@ -185,7 +185,7 @@ class RunningRound:
     def _keep_busy(self, limit_s: float, most_s: float) -> None:
         numbers = dict.fromkeys(range(len(self.members)), 0)
         while True:
-            for slot in self._slots.free:
+            for slot in self._free.slots.free:
                 self._start(slot, numbers[slot])
                 numbers[slot] += 1
             passed_s = time.monotonic() - self._origin_s
@@ -196,24 +196,15 @@ class RunningRound:
             if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
                 self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
-            for ended in self._slots.wait(until_s):
+            for ended in self._free.slots.wait(until_s):
                 self._end(ended)
 
     def _start(self, slot: int, number: int) -> None:
-        launch, member = self.launch, self.members[slot]
-        pages = launch.folder / "memory" / f"pages-{slot}-{number}"
-        pages.mkdir()
-        words = self.program.command(launch, member, pages, reused=self.way == "one_process")
-        env, _ = split_preload(self.program.environment(launch))
+        pages = self.launch.folder / "memory" / f"pages-{slot}-{number}"
         orders = self._orders(slot) if self.way == "one_process" else None
-        began_s = self._slots.start(
-            *(slot, words, launch.log(slot), env, launch.errors(slot)),
-            folder=launch.cwd,
-            orders=orders,
-        )
-        self._now[slot] = _Process(
-            slot, number, self._slots.pid(slot), pages, began_s, self.program.pool
-        )
+        began_s = self._free.start(slot, pages, orders=orders)
+        pid = self._free.slots.pid(slot)
+        self._now[slot] = _Process(slot, number, pid, pages, began_s, self.program.pool)
 
     def _orders(self, slot: int) -> Path:
         """Return a file that has ``again.py`` train a slot's model more often than is counted."""
@@ -232,7 +223,8 @@ class RunningRound:
         runs = process.runs(self._origin_s, ended.ended_s)
         self._runs += runs
         shutil.rmtree(process.pages)
-        how = f"slot {ended.slot} {describe_exit(ended.status)}{self._because(ended.slot)}"
+        words = self._free.last_words(ended.slot)
+        how = f"slot {ended.slot} {describe_exit(ended.status)}{f': {words}' if words else ''}"
         # A script that cannot be started twice says so before its second start has trained.
         if self.way == "one_process" and [bool(run.iterations) for run in runs] == [True, False]:
             raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
@@ -261,20 +253,13 @@ class RunningRound:
             runs += process.runs(self._origin_s, None)
         trained = dict.fromkeys(range(len(self.members)), 0.0)
         # Whether a script runs a second time in one process is seen once it has begun to.
-        if any(run.again == 1 and run.iterations <= 1 for run in self._latest(runs)):
+        latest = {run.slot: run for run in runs}
+        if any(run.again == 1 and run.iterations <= 1 for run in latest.values()):
             return False
         for run in runs:
             if run.iterations > 1:
                 trained[run.slot] += run.span_s if run.ended_s is None else least_s
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
-
-    def _latest(self, runs: list[Run]) -> list[Run]:
-        """Return each slot's latest start."""
-        return list({run.slot: run for run in runs}.values())
-
-    def _because(self, slot: int) -> str:
-        words = last_words.words_of(self.launch.errors(slot), self.launch.log(slot))
-        return f": {words}" if words else ""
 
 
 def _own_s() -> float:

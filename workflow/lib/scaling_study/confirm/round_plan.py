@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.launch.axes import ranks
 from scaling_study.records.confirmation import Arm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from scaling_study.config.launches import Launch
     from scaling_study.records.analysis import Recommendation, Reference
     from scaling_study.records.confirmation import Role
 
@@ -47,8 +48,8 @@ class Schedule:
 
 def choose_arms(
     found: Recommendation,
-    default: Mapping[str, Any],
-    today: Mapping[str, Any] | None = None,
+    default: Launch,
+    today: Launch | None = None,
     *,
     pool: bool = False,
 ) -> tuple[Arm, ...]:
@@ -59,8 +60,8 @@ def choose_arms(
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
-        default: the default launch's entry of plan.json.
-        today: that of today's launch; None where that is the default one.
+        default: the default launch.
+        today: today's launch; None where that is the default one.
         pool: the program trains several models in processes of its own.
     """
     best = found.recommended
@@ -70,14 +71,14 @@ def choose_arms(
     # A group of ranks ends with its model.
     if not pool and ranks.asked(best.axes) is None:
         arms.append(Arm("recommended", best.launch, best.label, best.n, "one_process"))
-    compared: list[tuple[Role, Role | None, Mapping[str, Any] | None, Reference | None]] = [
+    compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
         ("today", "today_same_n", today, found.today),
         ("default", "default_same_n" if today is None else None, default, found.default),
     ]
     for role, same_n, launch, own in compared:
-        if launch is None or launch["id"] == best.launch:
+        if launch is None or launch.id == best.launch:
             continue
-        plain = partial(Arm, launch=launch["id"], label=launch["label"], queue="process_per_model")
+        plain = partial(Arm, launch=launch.id, label=launch.label, queue="process_per_model")
         if own is not None:
             arms.append(plain(role, n=own.n))
         if same_n is not None and (own is None or own.n != best.n):

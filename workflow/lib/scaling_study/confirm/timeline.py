@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from scaling_study.config.work import SAME_LENGTH, is_model
+from scaling_study.records.model_length import SAME_LENGTH, is_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

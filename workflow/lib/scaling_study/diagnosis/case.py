@@ -6,11 +6,12 @@ the machine meets both sides.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from msgspec import UNSET, structs
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -20,20 +21,23 @@ from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
+from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes import ranks
+from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Why
+from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
-T = TypeVar("T")
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = "reference"
-QUOTA_BURSTS = "quota_bursts"
-"""The intervention that is the reference in short bursts: it resumes from rest all the time."""
-CELL = ["experiment", "name", "dose", "n", "replicate", "block"]
-Measurements = Mapping[Any, Mapping[str, Floats]]
+DERIVED = 1024
+"""Of so many values that were derived from cases, the latest are kept."""
+MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
+Measurements = Mapping[tuple[str, float], Mapping[str, Floats]]
+"""Columns by name and process count, or dose."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,9 +54,9 @@ class Machine:
     raw: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """All that is known of one target.
+    """All that is known of one target. What is derived from it is kept by its identity.
 
     Attributes:
         head: First record of its first run.
@@ -77,7 +81,7 @@ class Case:
         microbenchmarks: microbenchmarks.json, if there is one.
     """
 
-    head: Mapping[str, Any]
+    head: Why
     machine: Machine
     measurements: Measurements
     stressor_windows: Measurements
@@ -85,55 +89,52 @@ class Case:
     units: Units
     start_sd: float
     alone: Mapping[str, int]
-    read_back: Mapping[str, Mapping[str, Any]]
+    read_back: Mapping[str, Readback]
     placeable: int
     failed: Mapping[str, str]
     left_out: Mapping[str, str]
     titles: Mapping[str, str]
     shares_members_with: Mapping[str, str]
     sampled: Mapping[int, Sampled]
-    foreign: Sequence[Mapping[str, Any]]
-    microbenchmarks: Mapping[str, Any] | None
-    cache: dict[object, Any] = dataclasses.field(default_factory=dict)
-    """What was derived from it already, by what it is of."""
-
-    def cached(self, key: object, make: Callable[[], T]) -> T:
-        """Return what `make` derives from this case, made once for each key."""
-        if key not in self.cache:
-            self.cache[key] = make()
-        found: T = self.cache[key]
-        return found
+    foreign: Sequence[ForeignProcess]
+    microbenchmarks: Microbenchmarks | None
 
     @property
     def n(self) -> int:
         """Process count that is explained."""
-        return int(self.head["n"])
+        return self.head.n
 
     @property
     def names(self) -> list[str]:
         """Cohorts that have windows."""
         return list(dict.fromkeys(name for name, _ in self.measurements))
 
+    def reported(self, key: str, name: str = REFERENCE) -> object:
+        """Return what a cohort's first member reports of itself; None where it does not."""
+        found: object = getattr(self.read_back.get(name), key, UNSET)
+        return None if found is UNSET else found
+
     @property
     def threads(self) -> int:
         """Threads of an operator in the reference."""
-        return int(self.read_back.get(REFERENCE, {}).get("intra_op") or 1)
+        report = self.read_back.get(REFERENCE)
+        return report.intra_op if report else 1
 
     @property
-    def loaders(self) -> Sequence[Mapping[str, Any]]:
+    def loaders(self) -> Sequence[Loader]:
         """What the reference reports of its loaders."""
-        found: Sequence[Mapping[str, Any]] = self.read_back.get(REFERENCE, {}).get("loaders", ())
-        return found
+        report = self.read_back.get(REFERENCE)
+        return report.loaders or () if report else ()
 
     @property
     def demand(self) -> int:
         """Threads of a member of the reference that compute at once: those of all its ranks."""
-        return self.threads * ranks.processes(self.head["axes"])
+        return self.threads * ranks.processes(self.head.axes)
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """A column of a cohort at a process count, by block."""
-        cell = self.measurements.get((name, n))
-        return np.full(len(self.replicates), np.nan) if cell is None else cell[column]
+        found = self.measurements.get((name, n))
+        return np.full(len(self.replicates), np.nan) if found is None else found[column]
 
     def time(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """A time per step; what the machine does not count is no time."""
@@ -229,20 +230,20 @@ def machine_facts(machine: Mapping[str, Any]) -> Machine:
     )
 
 
-def make_case(runs: Sequence[WhyRun], microbenchmarks: Mapping[str, Any] | None) -> Case | None:
+def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> Case | None:
     """Arrange the runs of one target.
 
     Args:
         runs: Its replicates, at least one.
-        microbenchmarks: microbenchmarks.json of the machine.
+        microbenchmarks: Of the machine.
 
     Returns:
         None where the reference has no usable window at 1 and at n.
     """
     head = runs[0].head
-    machine = machine_facts(head["machine"])
+    machine = machine_facts(head.machine)
     rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
-    waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head["n"])}
+    waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head.n)}
     parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
     rows = rows.join(parts).join(_stolen(rows))
     read_back = _readbacks(runs)
@@ -251,15 +252,15 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Mapping[str, Any] | None)
     places = pd.MultiIndex.from_frame(blocks).get_indexer(
         pd.MultiIndex.from_frame(rows[["replicate", "block"]])
     )
-    beside = rows["experiment"] == "stressor"
+    stressed = rows["experiment"] == "stressor"
     reference = rows[rows["name"] == REFERENCE]
     starts = reference["replicate"].nunique()
-    step_s = reference.loc[reference["n"] == head["n"], "step_s"].mean()
+    step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
     case = Case(
         head=head,
         machine=machine,
-        measurements=_divide(rows[~beside], "n", places[~beside], len(blocks)),
-        stressor_windows=_divide(rows[beside], "dose", places[beside], len(blocks)),
+        measurements=_divide(rows[~stressed], "n", places[~stressed], len(blocks)),
+        stressor_windows=_divide(rows[stressed], "dose", places[stressed], len(blocks)),
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
         units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
         start_sd=start_deviation([run.members for run in runs], step_s),
@@ -268,22 +269,17 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Mapping[str, Any] | None)
         placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},
         left_out={
-            **{
-                one["intervention"]: one["reason"]
-                for run in runs
-                for one in run.head["not_applicable"]
-            },
+            **{one.intervention: one.reason for run in runs for one in run.head.not_applicable},
             **{name: reason for run in runs for name, reason in run.left_out.items()},
         },
         titles={
-            one["intervention"]: one["title"]
-            for run in runs
-            for one in (*run.head["not_applicable"], *run.head["interventions"])
+            **{one.intervention: one.title for run in runs for one in run.head.not_applicable},
+            **{one.intervention: one.title for run in runs for one in run.head.interventions},
         },
         shares_members_with={
-            one["intervention"]: one["options"]["of"]
-            for one in head["interventions"]
-            if "of" in one["options"]
+            one.intervention: str(one.options["of"])
+            for one in head.interventions
+            if "of" in one.options
         },
         sampled=waits,
         foreign=[one for run in runs for one in run.foreign],
@@ -307,25 +303,27 @@ def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Measu
     """The numbers of rows by name and one more column, each in the place of its block."""
     numbers = rows.select_dtypes("number")
     table = numbers.to_numpy(dtype=np.float64)
-    found = {}
-    for key, at in rows.groupby(["name", by], sort=False).indices.items():
-        cell = np.full((blocks, table.shape[1]), np.nan)
-        cell[places[at]] = table[at]
-        found[key] = dict(zip(numbers.columns, cell.T, strict=True))
-    return found
+    found: dict[tuple[str, float], Floats] = {}
+    for key, place, row in zip(
+        zip(rows["name"], rows[by], strict=True), places, table, strict=True
+    ):
+        found.setdefault(key, np.full((blocks, table.shape[1]), np.nan))[place] = row
+    return {
+        key: dict(zip(numbers.columns, measured.T, strict=True)) for key, measured in found.items()
+    }
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
-    """One window of each cell: the last valid take, or else the last that is evidence at all."""
+    """One window of each measurement: the last valid attempt, or else the last usable one."""
     usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(-1.0))
     ordered = usable.sort_values(["valid", "attempt"], kind="stable")
-    return ordered.drop_duplicates(CELL, keep="last").reset_index(drop=True)
+    return ordered.drop_duplicates(MEASUREMENT, keep="last").reset_index(drop=True)
 
 
 def _blocked(
     rows: pd.DataFrame,
     waits: Mapping[int, Sampled],
-    read_back: Mapping[str, Mapping[str, Any]],
+    read_back: Mapping[str, Readback],
 ) -> pd.DataFrame:
     """Blocked time by what the thread was found waiting for at that process count.
 
@@ -350,7 +348,7 @@ def _blocked(
 
 
 def _in_loader(
-    rows: pd.DataFrame, blocked: pd.Series, read_back: Mapping[str, Mapping[str, Any]]
+    rows: pd.DataFrame, blocked: pd.Series, read_back: Mapping[str, Readback]
 ) -> pd.Series:
     """The part of blocked time in which the training thread itself makes a batch.
 
@@ -359,7 +357,7 @@ def _in_loader(
     here = {
         name
         for name, one in read_back.items()
-        if all(loader["workers"] == 0 for loader in one.get("loaders", ()))
+        if all(loader.workers == 0 for loader in one.loaders or ())
     }
     made = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
     own = made.where(rows["name"].isin(here)).fillna(0.0)
@@ -391,9 +389,9 @@ def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
 def _placeable(run: WhyRun) -> int:
     """How many members can have a CPU of their own: a largest matching of members and CPUs."""
     read_back = run.readbacks.get(REFERENCE)
-    masks = [one.get("cpus", []) for one in read_back["members"]] if read_back else []
+    masks = [one.cpus or [] for one in read_back.members] if read_back else []
     if not masks or not all(masks):
-        return int(run.head["n"])
+        return run.head.n
     size = 1 + max(max(mask) for mask in masks)
     allowed = np.zeros((len(masks), size), dtype=bool)
     for row, mask in zip(allowed, masks, strict=True):
@@ -401,16 +399,20 @@ def _placeable(run: WhyRun) -> int:
     return int((csgraph.maximum_bipartite_matching(sparse.csr_array(allowed)) >= 0).sum())
 
 
-def _readbacks(runs: Sequence[WhyRun]) -> Mapping[str, Mapping[str, Any]]:
+def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:
     """First member's report of each cohort; its speed of a multiply is the best of all runs."""
-    found: dict[str, dict[str, Any]] = {}
+    reports: dict[str, list[Readback]] = {}
     for run in runs:
         for name, one in run.readbacks.items():
-            if not one["members"]:
-                continue
-            member: dict[str, Any] = dict(min(one["members"], key=lambda each: each["slot"]))
-            best = max(
-                (member.get("sgemm_gflops") or 0.0), found.get(name, {}).get("sgemm_gflops", 0.0)
-            )
-            found.setdefault(name, member)["sgemm_gflops"] = best
-    return found
+            if one.members:
+                first = min(one.members, key=lambda each: each.slot)
+                reports.setdefault(name, []).append(first)
+    return {
+        name: structs.replace(
+            found[0],
+            sgemm_gflops=max(
+                (one.sgemm_gflops for one in found if one.sgemm_gflops), default=UNSET
+            ),
+        )
+        for name, found in reports.items()
+    }

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from scaling_study.diagnosis.case import Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
@@ -37,7 +36,6 @@ class Cause:
 
     Attributes:
         title: For a person.
-        plain: The same within a sentence, for somebody who has never heard of it: "… because".
         looks: How it looks in the accounts and experiments.
         source: Where that is known from.
         remedy: What to do, in words.
@@ -65,11 +63,10 @@ class Cause:
     """
 
     title: str
-    plain: str
     looks: str
     source: str
     remedy: str
-    axes: Mapping[str, Any] | None = None
+    axes: Mapping[str, object] | None = None
     command: str | None = None
     code: str | None = None
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -1,25 +1,64 @@
-"""All targets of a study: tables/experiments and analysis/causes.json."""
+"""analysis/causes.json: the verdicts on all targets of a study, with the numbers behind them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.boundary import coinciding, read_knee
 from scaling_study.analysis.experiment_runs import WhyRun
-from scaling_study.common.storage import read_json, read_table
-from scaling_study.diagnosis import verdict
-from scaling_study.diagnosis.case import REFERENCE
+from scaling_study.common.storage import read_table
+from scaling_study.diagnosis.case import REFERENCE, Case, make_case
+from scaling_study.diagnosis.remedies import remedy
+from scaling_study.diagnosis.shares import recovered_share, saved_share
+from scaling_study.diagnosis.stressors import sensitivities
+from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
+from scaling_study.experiments import microbenchmarks as kernels_file
+from scaling_study.host.perf_events import EVENTS
+from scaling_study.member.kernels import KERNELS
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
+from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import Causes, Target
+from scaling_study.records.window import KERNEL_COUNTS
+from scaling_study.stats import ratios
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.thresholds import grows
 
 SCHEMA_VERSION = 1
-
+ACCOUNTS: Mapping[str, str] = {
+    "user": "CPU time in user mode",
+    "system": "CPU time in the kernel",
+    "runqueue": "waiting for a CPU (run queue)",
+    "throttled": "held back by a quota",
+    "blocked": "blocked",
+    "residual": "not accounted for",
+}
+"""The training thread's accounts; they add up to the time of a step."""
+HARDWARE = {event.name for event in EVENTS}
+KERNEL = {one.name: (f"{one.name}_per_step", f"{one.title} per step") for one in KERNEL_COUNTS}
+COUNTS: Mapping[str, tuple[str, str]] = {
+    **{name: row for name, row in KERNEL.items() if name not in HARDWARE},
+    "threads": ("threads", "threads alive per member"),
+    "runnable_threads": ("runnable_threads", "threads that run or wait for a CPU, per member"),
+    "members_cpus": ("members_cpus", "CPUs that the members may use"),
+    "cpu_use": ("cpu_use", "CPUs kept busy by all members"),
+    "foreign_cpus": ("foreign_cpus", "CPUs kept busy by other programs"),
+    "steal_cpus": ("steal_cpus", "CPUs taken by the hypervisor"),
+    "psi_cpu": ("psi_cpu_share", "pressure on CPUs (PSI), share of the time"),
+    "psi_memory": ("psi_memory_share", "pressure on memory (PSI), share of the time"),
+    "psi_io": ("psi_io_share", "pressure on devices (PSI), share of the time"),
+    "frequency": ("frequency_mhz", "CPU frequency in MHz"),
+    "clock": ("clock_mhz", "clock while computing in MHz"),
+    **{name: row for name, row in KERNEL.items() if name in HARDWARE},
+}
+"""What is counted: column and title, in the order of the report."""
 Json = dict[str, Any]
+MOST_WAITS = 8
 
 
 def gather(
@@ -41,22 +80,21 @@ def gather(
     by_target: dict[tuple[str, str], list[WhyRun]] = {}
     for path in paths:
         run = experiment_runs.read_run(path)
-        key = run.head["machine_hash"], run.head["target"]
-        others = by_target.setdefault(key, [])
-        if any(one.head["measured_hash"] != run.head["measured_hash"] for one in others):
+        others = by_target.setdefault((run.head.machine_hash, run.head.target), [])
+        if any(one.head.measured_hash != run.head.measured_hash for one in others):
             raise RecordError(
                 f"{path}: the workload (script, arguments, environment, inputs or build) changed "
                 "since the other replicates: delete the older ones and run the study again"
             )
         others.append(run)
-    alone = {"machine": None}
+    known = None
     if microbenchmarks is not None and microbenchmarks.exists():
-        alone = read_json(microbenchmarks)
+        known = kernels_file.read(microbenchmarks)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
-        own = alone if alone["machine"] == machine else None
+        own = known if known and known.machine == machine else None
         knee = _knee(study_folder, runs[0])
-        machines.setdefault(machine, []).append(verdict.judge(runs, own, knee))
+        machines.setdefault(machine, []).append(judge(runs, own, knee))
     content = {
         "schema_version": SCHEMA_VERSION,
         "machines": [
@@ -76,13 +114,275 @@ def read_causes(results: Path) -> dict[str, tuple[Target, ...]]:
 
 def _knee(study_folder: Path, run: WhyRun) -> Json | None:
     """Where the throughput of a run's launch bends, and the boundary that this coincides with."""
-    launch, machine = run.head["launch"], run.head["machine_hash"]
+    launch, machine = run.head.launch, run.head.machine_hash
     knee = read_knee(study_folder, machine, launch)
     if knee is None:
         return None
     points = read_table(study_folder / "tables", POINTS)
     own = points[(points["launch"] == launch) & (points["machine"] == machine)]
     read_back = run.readbacks.get(REFERENCE)
-    member: Mapping[str, Any] = read_back["members"][0] if read_back else {}
-    found = coinciding(knee, own, run.head["machine"], member.get("intra_op"))
-    return {**knee.at.to_dict(), "boundary": found}
+    threads = read_back.members[0].intra_op if read_back else None
+    return {
+        **knee.at.to_dict(),
+        "boundary": coinciding(knee, own, run.head.machine, threads),
+    }
+
+
+def judge(
+    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: Mapping[str, Any] | None
+) -> Json:
+    """Say why one target is as slow as it is.
+
+    Args:
+        runs: Its replicates, at least one.
+        microbenchmarks: Of the machine, if there are any.
+        knee: Where its throughput bends, with the boundary of the machine there; None without one.
+
+    Returns:
+        A target of analysis/causes.json.
+
+    Raises:
+        ValueError: There is no run.
+    """
+    if not runs:
+        raise ValueError("no run to judge")
+    usable = [run for run in runs if not run.windows.empty]
+    case = make_case(usable, microbenchmarks) if usable else None
+    head = runs[0].head
+    about = {
+        **{key: getattr(head, key) for key in ("target", "launch", "label", "role", "n", "effort")},
+        "same_as": head.same_as,
+        "foreign": _foreign(runs),
+        "knee": knee,
+    }
+    return about | (_unusable(runs) if case is None else _judged(case, runs))
+
+
+def _unusable(runs: Sequence[WhyRun]) -> Json:
+    """A target without a verdict, and why it has none."""
+    nothing: Json = {
+        "units": None,
+        "unit_count": None,
+        "start_sd": None,
+        "step_1_s": None,
+        "step_n_s": None,
+        "growth_ratio": None,
+        "scaling_loss": _side(None, []),
+        "single_process_loss": _side(None, []),
+        "accounts": [],
+        "counts": [],
+        "interventions": [],
+        "sensitivities": [],
+        "waits": [],
+    }
+    same = next((run.head.same_as for run in runs if run.head.same_as), None)
+    ends = [run.end for run in runs if run.end is not None]
+    reason = next((end.reason for end in ends if end.reason), None)
+    skipped = same is not None or (bool(ends) and all(end.status == "skipped" for end in ends))
+    if same is not None:
+        reason = f"the same launch as {same}"
+    return nothing | {
+        "same_as": same,
+        "status": "skipped" if skipped else "failed",
+        "reason": reason or "no usable window of the launch itself, alone and together",
+    }
+
+
+def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
+    """Everything that is known of a target with windows."""
+    pairs = case.pair(case.step(case.n), case.step(1))
+    ratio = ratios.geometric_ratio(pairs)
+    slower = case.n > 1 and ratio is not None and grows(ratio.value, ratio.low)
+    scaling_loss = judge_scope(case, "scaling_loss") if slower else []
+    single_process_loss = judge_scope(case, "single_process_loss")
+    if any(one.status == "named" for one in (*scaling_loss, *single_process_loss)):
+        status = "explained"
+    elif slower or (case.n > 1 and (ratio is None or ratio.low is None)):
+        status = "inconclusive"
+    else:
+        status = "nothing_to_explain"
+    return {
+        "status": status,
+        "reason": _incomplete(runs),
+        "units": case.units,
+        "unit_count": len(pairs),
+        "start_sd": case.start_sd if case.units == "blocks" else None,
+        "step_1_s": _mean_step(case, 1),
+        "step_n_s": _mean_step(case, case.n),
+        "growth_ratio": _interval(ratio),
+        "scaling_loss": _side(case, scaling_loss, nothing_named=Interval(0.0, 0.0, 0.0)),
+        "single_process_loss": _side(case, single_process_loss),
+        "accounts": _accounts(case),
+        "counts": _counts(case),
+        "interventions": [_intervention(case, name, slower=slower) for name in case.titles],
+        "sensitivities": _sensitivities(case),
+        "waits": _waits(case),
+    }
+
+
+def _incomplete(runs: Sequence[WhyRun]) -> str | None:
+    """Why a run is not complete, if one is not."""
+    if any(run.end is None for run in runs):
+        return "a job was cut off; what it had measured is used"
+    ends = [run.end for run in runs if run.end and run.end.status != "complete"]
+    return ends[0].reason if ends else None
+
+
+def _mean_step(case: Case, n: int) -> Json | None:
+    """A step's mean over the blocks that hold both counts: the two divide to the growth."""
+    both = ~np.isnan(case.step(1) + case.step(case.n))
+    step = np.where(both | ~both.any(), case.step(n), np.nan)
+    return _interval(ratios.geometric_ratio(case.pair(step, step / step)))
+
+
+def _side(
+    case: Case | None, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
+) -> Json:
+    """One scope: its causes by status, largest first, and what they explain together."""
+
+    def having(status: Status) -> list[Outcome]:
+        return sorted((one for one in outcomes if one.status == status), key=lambda one: -one.share)
+
+    shares = [one.measured.estimate for one in having("named") if one.measured]
+    explained = ratios.together(shares) or (nothing_named if outcomes else None)
+    judged: tuple[Status, ...] = ("named", "ruled_out", "inconclusive")
+    return {
+        **{name: [_finding(case, one) for one in having(name) if case] for name in judged},
+        "not_tested": [
+            {"cause": one.cause.id, "title": one.cause.title, "reason": one.reason}
+            for one in having("not_tested")
+        ],
+        "explained_share": _interval(explained),
+        "unexplained_share": _interval(explained.times(-1.0, 1.0) if explained else None),
+    }
+
+
+def _finding(case: Case, outcome: Outcome) -> Json:
+    """A cause that was tested."""
+    measured = outcome.measured
+
+    def evidence(agrees: bool | None) -> list[Json]:
+        found = [one for one in outcome.all_evidence if one.agrees is agrees]
+        return [{"kind": one.kind, "text": one.text} for one in found]
+
+    return {
+        "cause": outcome.cause.id,
+        "title": outcome.cause.title,
+        "share": _interval(measured.estimate if measured else None),
+        "confidence": outcome.confidence,
+        "for": evidence(True),
+        "against": evidence(False),
+        "open": evidence(None),
+        "source": outcome.cause.source,
+        "remedy": remedy(case, outcome.cause, measured.intervention if measured else None),
+    }
+
+
+def _interval(estimate: Interval | None) -> Json | None:
+    return None if estimate is None else estimate.to_dict()
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _accounts(case: Case) -> list[Json]:
+    """Where the training thread's time goes with one process and with n."""
+    added_s = ratios.mean(case.step(case.n) - case.step(1))
+    rows = []
+    for name, title in ACCOUNTS.items():
+        low, high = (_known(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
+        if low is None and high is None:
+            continue  # the machine does not count it
+        difference = (high or 0.0) - (low or 0.0)
+        rows.append(
+            {
+                "account": name,
+                "title": title,
+                "low_s": low or 0.0,
+                "high_s": high or 0.0,
+                "difference_s": difference,
+                "share": difference / added_s if added_s else 0.0,
+            }
+        )
+    return rows
+
+
+def _counts(case: Case) -> list[Json]:
+    """What the kernel counts per step or on average, where it counts."""
+    rows = []
+    for name, (column, title) in COUNTS.items():
+        low, high = (_known(case.mean(column, n)) for n in (1, case.n))
+        if low is not None or high is not None:
+            rows.append({"name": name, "title": title, "low": low, "high": high})
+    return rows
+
+
+def _intervention(case: Case, name: str, *, slower: bool) -> Json:
+    """What an intervention recovered, or why it has no result.
+
+    Args:
+        case: The target.
+        name: The intervention.
+        slower: Whether time is added from 1 to n: shares of nothing are left out.
+    """
+    row: Json = {"intervention": name, "title": case.titles[name], "comes_back": None}
+    row |= {"scaling_loss": None, "single_process_loss": None}
+    row |= {"units": 0, "status": "measured", "reason": None}
+    alone = case.measured(name, "single_process_loss")
+    together = case.measured(name, "scaling_loss")
+    if alone or together:
+        row["units"] = len(case.pair(case.step(1, name), case.step(1)))
+        if alone:
+            row["single_process_loss"] = _interval(
+                recovered_share(case, "single_process_loss", name)
+            )
+        if together and slower:
+            row["comes_back"] = _interval(saved_share(case, name)) if alone else None
+            row["scaling_loss"] = _interval(recovered_share(case, "scaling_loss", name))
+    elif name in case.left_out:
+        row |= {"status": "not_applicable", "reason": case.left_out[name]}
+    else:
+        row |= {"status": "failed", "reason": case.failed.get(name, "it has no usable window")}
+    return row
+
+
+def _sensitivities(case: Case) -> list[Json]:
+    """How the training member reacts to stressors."""
+    return [
+        {
+            "kernel": name,
+            "title": KERNELS[name].title if name in KERNELS else name,
+            "verified": one.verified,
+            "doses": [
+                {"dose": dose, "ratio": ratio.to_dict(), "rate_share": share}
+                for dose, ratio, share in one.doses
+            ],
+            "effect": _interval(one.effect),
+        }
+        for name, one in sensitivities(case).items()
+    ]
+
+
+def _foreign(runs: Sequence[WhyRun]) -> list[Json]:
+    """Programs beside the study; over several jobs, their CPU time together and mean share."""
+    found: dict[tuple[str, int], Json] = {}
+    for run in runs:
+        for one in run.foreign:
+            row = found.setdefault(
+                (one.name, one.pid), {"name": one.name, "pid": one.pid, "cpu_s": 0.0, "share": 0.0}
+            )
+            row["cpu_s"] += one.cpu_s
+            row["share"] += one.share / len(runs)
+    return sorted(found.values(), key=lambda row: -row["share"])
+
+
+def _waits(case: Case) -> list[Json]:
+    """In which system calls the training threads were found, as share of all looks."""
+    rows: list[Json] = [
+        {"n": n, "syscall": syscall, "on": on, "share": count / one.samples}
+        for n, one in case.sampled.items()
+        for (syscall, on), count in one.calls.items()
+        if one.samples
+    ]
+    return sorted(rows, key=lambda row: -row["share"])[:MOST_WAITS]

@@ -54,20 +54,18 @@ def present(column: str, title: str, floor: float) -> Check:
     return check
 
 
-def read_back(key: str, title: str, *, faster: bool = True) -> Check:
-    """Return a check that the intervention raises a probe's result, or else changes a setting."""
+def read_back(key: str, title: str) -> Check:
+    """Return a check that the intervention raises a reported number, or changes a reported text."""
 
     def check(query: Query) -> Evidence:
-        before, after = (
-            query.case.read_back.get(name, {}).get(key) for name in (REFERENCE, query.intervention)
-        )
+        before, after = (query.case.reported(key, name) for name in (REFERENCE, query.intervention))
         if before is None or after is None:
             return Evidence(None, "fact", f"{title}: not known.")
-        if not faster:
-            text = f"{title}: {before}, with the change {after}."
-            return Evidence(before != after, "fact", text)
-        text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
-        return Evidence(after >= FASTER * before, "fact", text)
+        if isinstance(before, int | float) and isinstance(after, int | float):
+            text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
+            return Evidence(after >= FASTER * before, "fact", text)
+        text = f"{title}: {before}, with the change {after}."
+        return Evidence(before != after, "fact", text)
 
     return check
 

@@ -18,22 +18,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from scaling_study.experiments import loader_model
+from scaling_study.records.codec import plain
 from scaling_study.stats import ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from scaling_study.analysis.loader_windows import LoaderRun
+    from scaling_study.analysis.experiment_runs import LoaderRun
+    from scaling_study.records.experiment import Look, Use, Ways
     from scaling_study.stats.interval import Interval
     from scaling_study.stats.intervals import Floats
 
 Json = dict[str, Any]
+Booleans = NDArray[np.bool_]
 
 COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there. Where
 that much is back at its end, a window without them was not one for long."""
+
+SHOWN = ("kind", "workers", "threads", "settable", "by_row", "ready")
+"""Of a loader's fields."""
 
 
 def data_loader(runs: Sequence[LoaderRun]) -> Json:
@@ -44,48 +51,41 @@ def data_loader(runs: Sequence[LoaderRun]) -> Json:
 
     Returns:
         The machine's entry of analysis/data_loader.json, without the machine: `status`, `reason`,
-        `launch`, `label`, `n`, `loaders`, `cached`; `variants` (their steps and rates), `parts`
-        (waiting, training, interference and rest: in s, and as shares of a step), `fetching` and
-        `preparing` (s), `most` (what the loader and training could give), `ways` (other
-        ways to load, predicted and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
+        `launch`, `label`, `n`, `cached`; `variants` (their steps and rates), `parts` (waiting,
+        training, interference and rest: in s, and as shares of a step), `fetching` and `preparing`
+        (s), `most` (what the loader and training could give), `ways` (other ways to load, predicted
+        and measured), `neighbours`, `disk_bytes_per_s`, `use`, `left_out`.
     """
-    head = runs[0].head
-    shown = runs[0].readbacks.get("as_is", {})
-    reports = [run.readbacks.get("as_is", {}).get("cached") for run in runs]
-    content: Json = {
-        "status": "ok",
-        "reason": None,
-        **{name: head[name] for name in ("launch", "label", "n", "effort")},
+    head, ends = runs[0].head, [run.end for run in runs if run.end]
+    reports = [run.readbacks["as_is"].cached for run in runs if "as_is" in run.readbacks]
+    windows = pd.concat([run.windows for run in runs], ignore_index=True)
+    measured = not windows.empty and "as_is" in set(windows["variant"])
+    status, reason = "ok", None
+    if not measured:
+        status = ends[0].status if ends else "failed"
+        reason = next((end.reason for end in ends if end.reason), "no valid window")
+        windows = pd.DataFrame(columns=["variant", "replicate", "block"])
+    case = _Case(windows)
+    return {
+        "status": status,
+        "reason": reason,
+        **{name: getattr(head, name) for name in ("launch", "label", "n", "effort")},
         "replicates": len(runs),
-        "loaders": shown.get("loaders", []),
         "cached": next((one for one in reports if one), None),
         "invalid": sum(run.invalid for run in runs),
-        "left_out": [one for run in runs[:1] if run.end for one in run.end["left_out"]],
-        "variants": [],
-        "parts": [],
-        "fetching": None,
-        "preparing": None,
-        "most": {},
-        "ways": [],
-        "neighbours": [],
-        "disk_bytes_per_s": {},
-        "use": None,
-    }
-    windows = pd.concat([run.windows for run in runs], ignore_index=True)
-    if windows.empty or "as_is" not in set(windows["variant"]):
-        ends = [run.end for run in runs if run.end is not None]
-        reason = next((end["reason"] for end in ends if end["reason"]), "no valid window")
-        return content | {"status": ends[0]["status"] if ends else "failed", "reason": reason}
-    case = _Case(windows)
-    content["use"] = next((use(run.use) for run in runs if run.use), None)
-    known = next((run.ways for run in runs if run.ways), None)
-    return content | case.told(head["n"]) | {
-        "ways": case.other_ways(known), "neighbours": case.neighbours(),
+        "left_out": [plain(one) for one in (runs[0].end.left_out if runs[0].end else ())],
+        "use": next((use(run.use) for run in runs if run.use), None) if measured else None,
+        "variants": case.variants(head.n),
+        "parts": case.parts(),
+        **case.stalls(),
+        "most": case.most(head.n),
+        "ways": case.other_ways(next((run.ways for run in runs if run.ways), None)),
+        "neighbours": case.neighbours(),
         "disk_bytes_per_s": case.disk_reads(),
-    }  # fmt: skip
+    }
 
 
-def use(seen: Json) -> Json | None:
+def use(seen: Use) -> Json | None:
     """CPU time, disks, network and memory while the script trained as it is.
 
     Returns:
@@ -95,34 +95,31 @@ def use(seen: Json) -> Json | None:
         CPU or a disk (`stalled_cpu`, `stalled_io`), and bytes of `memory_left` and `shared_left`.
         None without two looks.
     """
-    looks = seen["looks"]
-    spans = [_span(one, next_) for one, next_ in itertools.pairwise(looks)]
-    for span in spans:
-        span["at_s"] -= looks[0]["at_s"]
+    spans = [_span(*pair, seen.looks[0].at_s) for pair in itertools.pairwise(seen.looks)]
     if not spans:
         return None
-    return {"cpus": seen["cpus"], "shared_bytes": seen["shared_bytes"], "spans": spans}
+    return {"cpus": seen.cpus, "shared_bytes": seen.shared_bytes, "spans": spans}
 
 
-def _span(one: Json, other: Json) -> Json:
-    took_s = other["at_s"] - one["at_s"]
+def _span(one: Look, other: Look, began_s: float) -> Json:
+    took_s = other.at_s - one.at_s
 
     def rate(name: str) -> float | None:
-        before, after = one[name], other[name]
+        before, after = getattr(one, name), getattr(other, name)
         return None if before is None or after is None else max(0.0, (after - before) / took_s)
 
     used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
     busy = rate("busy_s") or 0.0
     return {
-        "at_s": (one["at_s"] + other["at_s"]) / 2,
+        "at_s": (one.at_s + other.at_s) / 2 - began_s,
         **used,
         "others": max(0.0, busy - sum(used.values())),
         "disk": rate("disk_bytes"),
         "network": rate("network_bytes"),
         "stalled_cpu": rate("stalled_cpu_s"),
         "stalled_io": rate("stalled_io_s"),
-        "memory_left": other["memory_left_bytes"],
-        "shared_left": other["shared_left_bytes"],
+        "memory_left": other.memory_left_bytes,
+        "shared_left": other.shared_left_bytes,
     }
 
 
@@ -131,6 +128,7 @@ class _Case:
 
     def __init__(self, windows: pd.DataFrame) -> None:
         self._windows = windows
+        self._measured = set(windows["variant"])
         self._blocks = pd.MultiIndex.from_frame(
             windows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
         )
@@ -141,6 +139,8 @@ class _Case:
 
     def column(self, variant: str, name: str = "step_s") -> Floats:
         """One value per block, NaN where the variant has none."""
+        if variant not in self._measured:
+            return np.full(len(self._blocks), np.nan)
         own = self._windows[self._windows["variant"] == variant]
         means = own.groupby(["replicate", "block"])[name].mean().reindex(self._blocks)
         return means.to_numpy(dtype=np.float64)
@@ -149,57 +149,58 @@ class _Case:
         """Mean over mean, with its interval."""
         return ratios.ratio_of_means(ratios.pair(over, under, self._replicates, self._units))
 
-    def told(self, n: int) -> Json:
-        """What the windows say."""
-        there = set(self._windows["variant"])
-        names = [name for name in loader_model.TITLES if name in there]
+    def variants(self, n: int) -> list[Json]:
+        """Step, CPU time and rate of each variant."""
         step = self.column("as_is")
-        times = {name: self.column(name) for name in names}
-        training, swapped = times.get("cached"), times.get("swapped")
-        parts = {
-            "waiting": self.column("as_is", "load_s_per_step"),
-            "training": training,
-            "interference": None
-            if training is None or swapped is None
-            else swapped - self.column("swapped", "load_s_per_step") - training,
-        }
-        known = {name: part for name, part in parts.items() if part is not None}
-        if "training" in known:
-            known["rest"] = step - np.sum(list(known.values()), axis=0)
+        return [
+            {
+                "variant": name,
+                "step_s": _dict(self.ratio(own, np.ones_like(step))),
+                "against": _dict(self.ratio(own, step)),
+                "cpu_s": self.cpu_s(name),
+                "per_s": n / ratios.mean(own),
+            }
+            for name in loader_model.TITLES
+            if name in self._measured
+            for own in [self.column(name)]
+        ]
+
+    def parts(self) -> list[Json]:
+        """Waiting, training, interference and the rest of a step, as far as they are known."""
+        step = self.column("as_is")
+        found = {"waiting": self.column("as_is", "load_s_per_step")}
+        if "cached" in self._measured:
+            found["training"] = self.column("cached")
+            if "swapped" in self._measured:
+                swapped = self.column("swapped") - self.column("swapped", "load_s_per_step")
+                found["interference"] = swapped - found["training"]
+            found["rest"] = step - np.sum(list(found.values()), axis=0)
+        return [
+            {"part": name, "s": ratios.mean(part), "share": _dict(self.ratio(part, step))}
+            for name, part in found.items()
+            if "as_is" in self._measured
+        ]
+
+    def stalls(self) -> dict[str, Json | None]:
+        """How long fetching and preparing take (s), of steps without files in memory, and with."""
         cold = self._held("cold", "resident_before", lambda share: share <= COLD)
         cold = np.where(self.column("cold", "resident_after") < WARM, cold, np.nan)
         warm = self._held("warm", "resident_before", lambda share: share >= WARM)
+        ones = np.ones_like(warm)
         return {
-            "variants": [
-                {
-                    "variant": name,
-                    "step_s": _dict(self.ratio(times[name], np.ones_like(step))),
-                    "against": _dict(self.ratio(times[name], step)),
-                    "cpu_s": self.cpu_s(name),
-                    "per_s": n / ratios.mean(times[name]),
-                }
-                for name in names
-            ],
-            "parts": [
-                {
-                    "part": name,
-                    "s": ratios.mean(part),
-                    "share": _dict(self.ratio(part, step)),
-                }
-                for name, part in known.items()
-            ],
-            "fetching": _dict(self.ratio(cold - warm, np.ones_like(step))),
-            "preparing": _dict(self.ratio(warm - times["cached"], np.ones_like(step)))
-            if "cached" in times
-            else None,
-            "most": {
-                name: n / ratios.mean(times[variant])
-                for name, variant in (("loader", "only"), ("training", "cached"))
-                if variant in times
-            },
+            "fetching": _dict(self.ratio(cold - warm, ones)),
+            "preparing": _dict(self.ratio(warm - self.column("cached"), ones)),
         }
 
-    def other_ways(self, known: Json | None) -> list[Json]:
+    def most(self, n: int) -> dict[str, float]:
+        """What the loader and training could give, each alone (1/s)."""
+        return {
+            name: n / ratios.mean(self.column(variant))
+            for name, variant in (("loader", "only"), ("training", "cached"))
+            if variant in self._measured
+        }
+
+    def other_ways(self, known: Ways | None) -> list[Json]:
         """What a step should take with other ways to load, and what it took.
 
         Returns:
@@ -209,19 +210,17 @@ class _Case:
         """
         if known is None:
             return []
-        records: list[Json] = [dict(way) for way in known["ways"]]
-        ways = [loader_model.Way(**way) for way in records]
         return [
             {
                 "name": way.name,
                 "title": way.title,
-                "axes": dict(way.axes),
+                "axes": way.axes,
                 "loader_s": self.step_s(way.alone),
-                "predicted_s": loader_model.predicted_s(way, ways[0], known["cpus"], self.seen),
+                "predicted_s": loader_model.predicted_s(way, known.ways[0], known.cpus, self.seen),
                 "measured_s": self.step_s(way.trains),
                 "gain": _dict(self.ratio(self.column("as_is"), self.column(way.trains))),
             }
-            for way in ways
+            for way in known.ways
         ]
 
     def disk_reads(self) -> dict[str, float]:
@@ -242,7 +241,7 @@ class _Case:
         return [
             {"kind": kind, "title": title, "doses": self._doses(kind)}
             for kind, title in loader_model.NEIGHBOURS.items()
-            if kind in set(self._windows["variant"])
+            if kind in self._measured
         ]
 
     def _doses(self, kind: str) -> list[Json]:
@@ -295,7 +294,7 @@ class _Case:
         parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
         return _or_none(ratios.mean(np.sum(list(parts), axis=0)))
 
-    def _held(self, variant: str, name: str, holds: Any) -> Floats:
+    def _held(self, variant: str, name: str, holds: Callable[[Floats], Booleans]) -> Floats:
         """A variant's steps, in blocks in which its files were where they should be."""
         return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
 

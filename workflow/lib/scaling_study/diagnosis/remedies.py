@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import yaml
 
@@ -21,7 +20,7 @@ CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
 
 
-def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, Any]:
+def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, object]:
     """Return a remedy as causes.json holds it.
 
     Args:
@@ -29,9 +28,7 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, Any]
         cause: The cause.
         intervention: What showed the cause: its change is known to help here.
     """
-    axes = {
-        one["intervention"]: dict(one["axes"]) for one in case.head["interventions"] if one["axes"]
-    }
+    axes = {one.intervention: one.axes for one in case.head.interventions if one.axes}
     best = _fastest(case, intervention, cause.remedies, axes)
     shown = axes.get(best or "")
     changed = shown or (dict(cause.axes) if cause.axes else None)
@@ -53,9 +50,12 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, Any]
     }
 
 
-def _exported(case: Case, changed: Mapping[str, Any]) -> tuple[str, ...]:
+def _exported(case: Case, changed: Mapping[str, object]) -> tuple[str, ...]:
     """Return what the shell sets of the variables that belong to changed axes."""
-    exported = shell.variables(case.head["axes"].get("shell", shell.NONE))
+    set_by_shell = case.head.axes.get("shell")
+    exported = shell.variables(
+        tuple(set_by_shell) if isinstance(set_by_shell, list) else shell.NONE
+    )
     # Where threads run is decided by both axes: each undoes what the other one's variables do.
     axes = {*changed, *({"openmp_affinity"} if "placement" in changed else ())}
     owned = {name for axis in axes for name in AXES[axis].variables}
@@ -64,7 +64,7 @@ def _exported(case: Case, changed: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _fastest(
-    case: Case, shown: str | None, others: Iterable[str], axes: Mapping[str, Any]
+    case: Case, shown: str | None, others: Iterable[str], axes: Mapping[str, object]
 ) -> str | None:
     """Return the intervention with which n processes were clearly fastest.
 
@@ -80,14 +80,14 @@ def _fastest(
     return shown
 
 
-def _command(case: Case, changed: Mapping[str, Any] | None) -> str | None:
+def _command(case: Case, changed: Mapping[str, object] | None) -> str | None:
     """Return how to start the script with a change; None where no variable makes it."""
     if not changed:
         return None
-    asked = {**case.head["axes"], **changed}
+    asked = {**case.head.axes, **changed}
     try:
         where = Where(case.machine.raw)
-        before = axis_table.prepare(case.head["axes"], where).environment()
+        before = axis_table.prepare(case.head.axes, where).environment()
         after = axis_table.prepare(asked, where).environment()
     except (UnavailableError, KeyError):
         return None

@@ -1,9 +1,10 @@
 """What sleeping training threads were found waiting for, by kind."""
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from scaling_study.records.experiment import Samples
 
 FAULT = "page fault"
 STOPPED = "stopped by a signal"
@@ -50,19 +51,19 @@ class Sampled:
         return self.samples >= FEWEST_SAMPLES
 
 
-def sampled(records: Sequence[Mapping[str, Any]], n: int) -> Sampled:
+def sampled(records: Sequence[Samples], n: int) -> Sampled:
     """Pool the samples that were taken with n members."""
     calls: Counter[tuple[str, str]] = Counter()
     states: Counter[str] = Counter()
-    waiters: Counter[str] = Counter()
-    chosen = [record for record in records if record["n"] == n]
+    chosen = [record for record in records if record.n == n]
+    waiters: dict[str, float] = defaultdict(float)
     for record in chosen:
-        for lock in record["locks"]:
-            waiters[lock["path"]] += lock["waiters_mean"] / len(chosen)
-        for member in record["members"]:
-            states.update(member["states"])
-            for wait in member["waits"]:
-                calls[wait["syscall"], wait["on"]] += wait["count"]
+        for lock in record.locks:
+            waiters[lock.path] += lock.waiters_mean / len(chosen)
+        for member in record.members:
+            states.update(member.states)
+            for wait in member.waits:
+                calls[wait.syscall, wait.on] += wait.count
     asleep = states["S"] + states["D"]
     # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
     calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))

@@ -1,12 +1,13 @@
 """Shares of causes: time that the kernel counts, and time that an intervention recovers."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from scaling_study.common.quantities import format_percent, format_seconds
-from scaling_study.diagnosis.case import QUOTA_BURSTS, REFERENCE, Case, Scope
+from scaling_study.diagnosis.case import DERIVED, REFERENCE, Case, Scope
 from scaling_study.diagnosis.evidence import (
     MOST,
     Evidence,
@@ -18,6 +19,7 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
+from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import fit_prior, mean
@@ -288,22 +290,19 @@ def saved_share(case: Case, name: str) -> Interval | None:
     return _compared(case, "scaling_loss", name, over)
 
 
+@functools.lru_cache(DERIVED)
 def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
     """Return what an intervention recovers, as part of T(1), by block.
 
     External times but `own` are set off.
     """
-    return case.cached(("saved", scope, name, own), lambda: _saved(case, scope, name, own))
-
-
-def _saved(case: Case, scope: Scope, name: str, own: str) -> Floats:
     one = case.step(1)
     if scope == "single_process_loss":
         return 1 - case.step(1, name) / one - _external(case, scope, name, own)
-    growth = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+    loss = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
     if name == QUOTA_BURSTS:  # bursts are slow for a reason of their own, and alike at both counts
-        return growth
-    return min(growth - _external(case, scope, name, own), _really(case, name, own), key=mean)
+        return loss
+    return min(loss - _external(case, scope, name, own), _really(case, name, own), key=mean)
 
 
 def _really(case: Case, name: str, own: str) -> Floats:
@@ -335,15 +334,13 @@ def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
     return total
 
 
+@functools.lru_cache(DERIVED)
 def _prior(case: Case, scope: Scope) -> Prior:
     """Return what the comparisons of all interventions say about the variance of one."""
-    return case.cached(
-        ("prior", scope),
-        lambda: fit_prior(
-            [
-                case.shares(saved(case, scope, name), case.under(scope))
-                for name in case.names
-                if name != REFERENCE and case.measured(name, scope)
-            ]
-        ),
+    return fit_prior(
+        [
+            case.shares(saved(case, scope, name), case.under(scope))
+            for name in case.names
+            if name != REFERENCE and case.measured(name, scope)
+        ]
     )

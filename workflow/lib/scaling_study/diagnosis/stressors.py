@@ -6,23 +6,24 @@ kernel.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.common.quantities import format_percent, format_ratio
-from scaling_study.diagnosis.case import Case
+from scaling_study.diagnosis.case import DERIVED, Case
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
+from scaling_study.experiments.kernel_cohort import NONE
+from scaling_study.records.experiment import KernelRates
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
 from scaling_study.stats.variances import Prior
 
 CONTROL = "register"
-NONE = "none"
 TOOK_ENOUGH = 0.5
 """Stressors that achieved less than this part of their rate alone did not load what they should.
 A stream beside a training member that uses the same bandwidth is slower too, hence not all."""
@@ -39,26 +40,21 @@ class Sensitivity:
     """How a training member reacts to stressors of one kind.
 
     Attributes:
-        kernel: What they ran.
         verified: Whether they loaded what they should at every dose.
         doses: Step over step at dose 0, by dose, with what they achieved.
         effect: Added time at the highest dose, as part of the step at dose 0.
         beyond: Of that, what the control at the same dose does not explain; None for the control.
     """
 
-    kernel: str
     verified: bool
     doses: tuple[tuple[float, Interval, float | None], ...]
     effect: Interval | None
     beyond: Interval | None
 
 
+@functools.lru_cache(DERIVED)
 def sensitivities(case: Case) -> dict[str, Sensitivity]:
     """Return the reaction of the training member to each kernel that ran beside it."""
-    return case.cached("sensitivities", lambda: _sensitivities(case))
-
-
-def _sensitivities(case: Case) -> dict[str, Sensitivity]:
     zero = _at(case, NONE, 0.0)
     ratios = {
         (name, dose): pair(_at(case, name, dose), zero, case.replicates, "blocks")
@@ -71,8 +67,8 @@ def _sensitivities(case: Case) -> dict[str, Sensitivity]:
 
 
 def _at(case: Case, name: str, dose: float, column: str = "step_s") -> Floats:
-    cell = case.stressor_windows.get((name, dose))
-    return np.full(len(case.replicates), np.nan) if cell is None else cell[column]
+    found = case.stressor_windows.get((name, dose))
+    return np.full(len(case.replicates), np.nan) if found is None else found[column]
 
 
 def _sensitivity(
@@ -98,7 +94,6 @@ def _sensitivity(
         pairs = pair(more, zero, case.replicates, "blocks")
         beyond = ratio_of_means(pairs, prior=prior)
     return Sensitivity(
-        kernel=name,
         verified=bool(np.nanmin([*achieved, np.inf]) >= TOOK_ENOUGH),
         doses=((0.0, Interval(1.0, 1.0, 1.0), None), *found),
         effect=None if effect is None else effect.plus(-1.0),
@@ -111,29 +106,24 @@ class Inflation:
     """How much slower a kernel's member gets with n of them.
 
     Attributes:
-        kernel: Which.
         n: How many ran.
         inflation: Rate alone over rate of a member among n.
         beyond: How much more than the control's; None for the control.
     """
 
-    kernel: str
     n: int
     inflation: Interval
     beyond: Interval | None
 
 
+@functools.lru_cache(DERIVED)
 def inflations(case: Case) -> dict[str, Inflation]:
     """Return the microbenchmarks at the process count that is explained, or the next below."""
-    return case.cached("inflations", lambda: _inflations(case))
-
-
-def _inflations(case: Case) -> dict[str, Inflation]:
-    listed = case.microbenchmarks["rows"] if case.microbenchmarks else []
-    rows = [row for row in listed if row["valid"]]
-    if not any(row["n"] == 1 for row in rows):
+    listed = case.microbenchmarks.rows if case.microbenchmarks else []
+    rows = [row for row in listed if row.valid]
+    if not any(row.n == 1 for row in rows):
         return {}
-    table = _slowdowns(rows, str(case.head["axes"].get("placement")))
+    table = _slowdowns(rows, str(case.head.axes.get("placement")))
     counts = [n for n in table.index.get_level_values("n").unique() if 1 < n <= case.n]
     if not counts:
         return {}
@@ -149,16 +139,21 @@ def _inflations(case: Case) -> dict[str, Inflation]:
         }
     )
     return {
-        kernel: Inflation(kernel, int(max(counts)), value, beyond.get(kernel))
+        kernel: Inflation(int(max(counts)), value, beyond.get(kernel))
         for kernel, value in _means(own).items()
     }
 
 
-def _slowdowns(rows: Sequence[dict[str, Any]], placement: str) -> pd.Series:
+def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
     """Return the inflation by kernel, n and block, of the placement nearest to the launch's."""
     table = pd.DataFrame(
-        {key: row[key] for key in ("kernel", "placement", "n", "block")}
-        | {"rate": sum(row["rates"]) / len(row["rates"]) if row["rates"] else np.nan}
+        {
+            "kernel": row.kernel,
+            "placement": row.placement,
+            "n": row.n,
+            "block": row.block,
+            "rate": sum(row.rates) / len(row.rates) if row.rates else np.nan,
+        }
         for row in rows
     )
     wanted = placement if placement in set(table["placement"]) else "cores"

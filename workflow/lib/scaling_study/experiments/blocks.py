@@ -13,17 +13,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from scaling_study.records.codec import plain
+from msgspec import structs
+
+from scaling_study.records.experiment import Window
 from scaling_study.runner import windows
-from scaling_study.runner.cohort import MemberEndedError, WindowSettings
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from random import Random
 
     from scaling_study.config.efforts import Effort, LoaderEffort
+    from scaling_study.records.window import Taken
     from scaling_study.runner.cohort import Cohort
 
 # Further attempts of a job. A machine that is never quiet must not make the study endless: its
@@ -43,9 +47,11 @@ LASTING = frozenset({"throttled_burst"})
 LONG_STEP = 3.0
 IRREGULAR_SHARE = 0.2
 
-Json = dict[str, Any]
-Key = tuple[Any, ...]
-Around = Callable[[], AbstractContextManager[Json]]
+Key = tuple[str, str, float | None, int, int]
+Added = dict[str, float | None]
+"""Fields of a record that are known only when its window has ended."""
+Around = Callable[[], AbstractContextManager[Added]]
+Kind = Literal["reference", "intervention", "stressor", "data_loader", "kernel"]
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +77,7 @@ class Condition:
             on inside of it.
     """
 
-    experiment: str
+    experiment: Kind
     name: str
     cohort: Cohort
     n: int
@@ -83,12 +89,6 @@ class Condition:
     rotates: bool = False
     optional: bool = False
     around: Around = lambda: nullcontext({})
-
-    @property
-    def labels(self) -> Json:
-        """What its records say of it."""
-        names = ("experiment", "name", "dose", "count")
-        return {name: getattr(self, name) for name in names} | {"rate_share": None}
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Blocks:
         done: windows of an interrupted run, as ``key`` names them.
     """
 
-    write: Callable[[Json], None]
+    write: Callable[[Window], None]
     timing: WindowSettings
     attempts: int = ATTEMPTS
     further: int = ATTEMPTS
@@ -147,7 +147,7 @@ class Blocks:
 
     def _take(self, one: Condition, first: int) -> None:
         """Take a window until it is valid, or no attempt is left."""
-        if key({**one.labels, "n": one.n, "block": self.block}) in self.done:
+        if (one.experiment, one.name, one.dose, one.n, self.block) in self.done:
             return
         timing = one.timing or self.timing
         attempt = 0
@@ -162,14 +162,19 @@ class Blocks:
                 after = read_vmstat()
                 if one.frozen:
                     one.cohort.freeze()
-            record = plain(taken)
-            vmstat = {name: after[name] - before[name] for name in after}
-            self.write(
-                {"kind": "window", **one.labels, **added, "attempt": attempt, **record,
-                 "vmstat": vmstat}
-            )  # fmt: skip
-            lasting = LASTING.intersection(record["flags"])
-            if record["valid"] or lasting or attempt == self.further or not self.attempts:
+            record = Window(
+                **structs.asdict(taken),
+                experiment=one.experiment,
+                name=one.name,
+                dose=one.dose,
+                count=one.count,
+                rate_share=None,
+                attempt=attempt,
+                vmstat={name: after[name] - before[name] for name in after},
+            )
+            self.write(structs.replace(record, **added))
+            lasting = LASTING.intersection(record.flags)
+            if record.valid or lasting or attempt == self.further or not self.attempts:
                 return
             attempt += 1
             self.attempts -= 1
@@ -180,25 +185,24 @@ def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
     return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 
 
-def key(window: Mapping[str, Any]) -> Key:
+def key(window: Window) -> Key:
     """Return what tells a window of a job from all others, but for its attempts."""
-    return tuple(window[name] for name in ("experiment", "name", "dose", "n", "block"))
+    return window.experiment, window.name, window.dose, window.n, window.block
 
 
-def irregular(window: Mapping[str, Any]) -> bool:
+def irregular(window: Taken) -> bool:
     """Whether few steps hold much of a window, so that it depends on chance how many it has."""
-    for member in window["members"]:
-        step_us = member["step_us"]
-        median_us = statistics.median(step_us) if step_us else 0.0
-        long_us = sum(one for one in step_us if one > LONG_STEP * median_us)
-        if long_us > IRREGULAR_SHARE * sum(step_us):
+    for member in window.members:
+        median_us = statistics.median(member.step_us) if member.step_us else 0.0
+        long_us = sum(one for one in member.step_us if one > LONG_STEP * median_us)
+        if long_us > IRREGULAR_SHARE * sum(member.step_us):
             return True
     return False
 
 
-def mean_step_s(windows: Iterable[Mapping[str, Any]]) -> float | None:
+def mean_step_s(windows: Iterable[Taken]) -> float | None:
     """Return the mean counted step of all members of some windows; None without one."""
-    steps = [us for one in windows for member in one["members"] for us in member["step_us"]]
+    steps = [us for one in windows for member in one.members for us in member.step_us]
     return statistics.fmean(steps) / 1e6 if steps else None
 
 

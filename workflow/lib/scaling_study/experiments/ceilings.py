@@ -17,11 +17,11 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.host import page_cache
+from scaling_study.records.experiment import Ceiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,26 +36,7 @@ IMAGE_PIXELS = 160
 log = logging.getLogger("microbenchmarks")
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """One rate.
-
-    Attributes:
-        name: in microbenchmarks.json.
-        title: for a person.
-        per_s: bytes or files a second; None where it could not be measured.
-        unit: ``B`` or ``files``.
-        note: how it was measured, or why it was not.
-    """
-
-    name: str
-    title: str
-    per_s: float | None
-    unit: str
-    note: str = ""
-
-
-def measure(folder: Path) -> list[dict[str, Any]]:
+def measure(folder: Path) -> list[Ceiling]:
     """Measure all of them.
 
     Args:
@@ -67,20 +48,21 @@ def measure(folder: Path) -> list[dict[str, Any]]:
             _fill(path)
         except OSError as error:  # the disk is full
             log.info("%s", error)
-        return [asdict(_ceiling(path, *kind)) for kind in KINDS]
+        return [_ceiling(path, *kind) for kind in KINDS]
 
 
 def _ceiling(
     path: Path, name: str, title: str, unit: str, rate: Callable[[Path], tuple[float, str]]
 ) -> Ceiling:
     log.info("%s", title)
+    per_s: float | None
     try:
         per_s, note = rate(path)
     except (OSError, ImportError) as error:
-        return Ceiling(name, title, None, unit, str(error))
-    if not per_s:  # there is no file, since the disk is full
-        return Ceiling(name, title, None, unit, "nothing could be read")
-    return Ceiling(name, title, per_s, unit, note)
+        per_s, note = None, str(error)
+    if per_s == 0:  # there is no file, since the disk is full
+        per_s, note = None, "nothing could be read"
+    return Ceiling(name=name, title=title, per_s=per_s, unit=unit, note=note)
 
 
 def _rate(work: Callable[[], int]) -> float:

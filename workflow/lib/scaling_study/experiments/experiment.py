@@ -12,24 +12,38 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.experiments.blocks import Blocks, Json, key, window_of
+from scaling_study.experiments.blocks import Blocks, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
-from scaling_study.records import codec
-from scaling_study.runner import cohort, headroom, resolve
+from scaling_study.records.experiment import (
+    DECODER,
+    End,
+    Event,
+    Heading,
+    LoaderExperiment,
+    Readbacks,
+    VariantLeftOut,
+    Why,
+    Window,
+)
+from scaling_study.runner import cohort, headroom, member_processes, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort, LoaderEffort
+    from scaling_study.launch.axes.axis import Axes
+    from scaling_study.records.experiment import EffortName, Record
+    from scaling_study.records.readback import Readback
+    from scaling_study.records.window import Status
     from scaling_study.runner.measure import Job
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
@@ -41,14 +55,16 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-NO_LAUNCH = {"id": "", "label": "none", "role": "", "axes": {"launcher": "exec"}}
 """What stands in the records where no launch is recommended."""
 
 KERNEL_AXES = {"blas", "isa"}
 """What decides which kernels the BLAS chooses: they are found out anew where it changes."""
 
-Outcome = tuple[str, str | None]
+Outcome = tuple["Status", str | None]
 """A status and its reason."""
+
+
+Head = Why | LoaderExperiment
 
 
 class Impossible(str):
@@ -72,7 +88,7 @@ class Planned:
     """
 
     name: str
-    changed: Mapping[str, Any]
+    changed: Axes
     resolved: resolve.Resolved
 
     @property
@@ -104,7 +120,6 @@ class Experiment:
 
     Args:
         kind: of its first record; also the name of its log.
-        version: of its records' schema.
         job: what it experiments on.
         target: what is called so in its seed.
         path: its record file.
@@ -115,7 +130,6 @@ class Experiment:
     def __init__(
         self,
         kind: str,
-        version: int,
         job: Job,
         target: str,
         path: Path,
@@ -123,31 +137,30 @@ class Experiment:
         builds: Path,
         effort: tuple[str, Effort | LoaderEffort],
     ) -> None:
-        self._kind, self._version = kind, version
         self._log = logging.getLogger(kind)
-        self._job, self._axes = job, job.launch["axes"]
+        self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
-        self._journal = Journal(path, codec.PLAIN, kind, SAME)
+        self._journal = Journal(path, DECODER, kind, SAME)
         self._machine = probe.read_machine().to_dict()
         self._topology = probe.usable_topology(self._machine)
-        text = f"{job.plan['seed']} {target} {job.replicate}"
+        text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
-        self._head: Json = {}
         self._begun = False
-        self._before_head: list[Json] = []
+        self._before_head: list[Record] = []
+        self._left: list[VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
-        self._reports: dict[str, Json] = {}  # of each cohort's first member
+        self._reports: dict[str, Readback] = {}  # of each cohort's first member
 
     # ---- what a kind of experiment says of itself
 
-    def _more_head(self, resolved: resolve.Resolved | None) -> Json:
-        """Return what the first record of this kind holds beside what all of them do."""
+    def _first(self, heading: Heading, resolved: resolve.Resolved | None) -> Head:
+        """Return the first record; ``resolved`` is None where the launch cannot be."""
         raise NotImplementedError
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
     ) -> Outcome:
         """Do all of it.
 
@@ -162,10 +175,6 @@ class Experiment:
             MemberEndedError: a member died or hung.
         """
         raise NotImplementedError
-
-    def _end(self) -> Json:
-        """Return what the last record holds beside what all of them do."""
-        return {}
 
     # ---- running it
 
@@ -182,7 +191,7 @@ class Experiment:
             headroom.check([resolved.need] * beside)
             outcome = self._attempts(resolved)
         except UnavailableError as error:
-            self._leave_out(error.reason, error.remedy)
+            self.leave_out(error.reason, error.remedy)
             return
         if outcome is None:
             self._log.info("all of it was done by an interrupted run")
@@ -190,12 +199,12 @@ class Experiment:
         else:
             self._close(*outcome, wall_s=time.perf_counter() - began)
 
-    def _leave_out(self, reason: str, remedy: str | None = None, **head: Any) -> None:
+    def leave_out(self, reason: str, remedy: str | None = None) -> None:
         """Leave a file that says why nothing was measured."""
         self._journal.restart()
         self._begun = False
         self._before_head.clear()
-        self._head = self._heading(None) | head
+        self._head = self._first(self._heading(None), None)
         self._close("skipped", reason, remedy)
 
     def _attempts(self, resolved: resolve.Resolved) -> Outcome | None:
@@ -205,24 +214,24 @@ class Experiment:
                 with private.folder() as folder, ExitStack() as stack:
                     self._cohorts.clear()
                     self._blocks = Blocks(self._write, window_of(self._effort))
-                    self._head = self._heading(resolved)
+                    self._head = self._first(self._heading(resolved), resolved)
                     before = self._journal.resume(self._head)
-                    if before and before[-1]["kind"] == "end":
+                    if before and isinstance(before[-1], End):
                         return None
                     self._begun = bool(before)
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
-                    self._blocks.done = {key(one) for one in before if one["kind"] == "window"}
+                    self._blocks.done = {key(one) for one in before if isinstance(one, Window)}
                     return self._measure(resolved, before, folder, stack)
             except FailedError as error:
                 return "failed", str(error)
-            except cohort.MemberEndedError:
+            except member_processes.MemberEndedError:
                 for name, one in self._cohorts.items():
                     self._write_events(name, one)
                 self._log.info("a member ended: starting again from there")
         return "partial", "members ended again and again"
 
-    def _resolve(self, changed: Mapping[str, Any], *changes: str) -> resolve.Resolved:
+    def _resolve(self, changed: Axes, *changes: str) -> resolve.Resolved:
         """Return the launch with some axes and things inside members changed, on this machine."""
         plan, axes = self._job.plan, {**self._axes, **changed}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
@@ -252,13 +261,13 @@ class Experiment:
                     self._write_events(each.name, one)
                     yield each, shown
                 else:
-                    self._cohorts[each.name], self._reports[each.name] = one, shown["members"][0]
+                    self._cohorts[each.name], self._reports[each.name] = one, shown.members[0]
                     self._write(shown)
                     yield each, one
 
     def _reference(
         self, name: str, resolved: resolve.Resolved, folder: Path, stack: ExitStack
-    ) -> tuple[cohort.Cohort, Json]:
+    ) -> tuple[cohort.Cohort, Readback]:
         """Start the launch itself; return its cohort and what its first member reports.
 
         Raises:
@@ -280,44 +289,43 @@ class Experiment:
         one.launch([member.slot for member in each.resolved.members])
         return one
 
-    def _prove(self, each: Planned, one: cohort.Cohort) -> Json | str:
+    def _prove(self, each: Planned, one: cohort.Cohort) -> Readbacks | str:
         """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
-        settings = self._job.plan["measure"]
+        settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
-        one.wait_started(slots, settings["start_timeout_s"])
-        reports = one.read_back(settings["start_timeout_s"], with_kernel=each.with_kernel)
+        one.wait_started(slots, settings.start_timeout_s)
+        reports = one.read_back(settings.start_timeout_s, with_kernel=each.with_kernel)
         if len(reports) < len(slots):
-            return str(one.events[-1]["reason"]) if one.events else "a member did not start"
+            return one.events[-1].reason if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}
         checks = axis_table.checks(axes, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
-        one.warm_up(settings["warmup_steps"], WARM_UP_LONGEST_S)
-        return {"kind": "readback", "cohort": each.name, "checks": checks, "members": reports}
+        one.warm_up(settings.warmup_steps, WARM_UP_LONGEST_S)
+        return Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
 
     # ---- records
 
-    def _heading(self, resolved: resolve.Resolved | None) -> Json:
-        """Return the first record; ``resolved`` is None where the launch cannot be."""
+    def _heading(self, resolved: resolve.Resolved | None) -> Heading:
+        """Return what the first record of every kind holds."""
         plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
-        return {
-            "kind": self._kind,
-            "schema_version": self._version,
-            "study": plan["study"],
-            "launch": launch["id"],
-            **{key: launch[key] for key in ("label", "role", "axes")},
-            "replicate": self._job.replicate,
-            "effort": self._effort_name,
-            "n": self._n,
-            "seed": self._seed,
-            "machine_hash": self._machine["hash"],
-            "machine": self._machine,
-            "measured_hash": measured_digest(plan["workload"], python) if python else "",
-            "harness_hash": harness_digest(*MODULES),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            **self._more_head(resolved),
-        }
+        return Heading(
+            study=plan.study,
+            launch=launch.id,
+            label=launch.label,
+            role=launch.role,
+            axes=dict(self._axes),
+            replicate=self._job.replicate,
+            effort=cast("EffortName", self._effort_name),  # an experiment that is off has no job
+            n=self._n,
+            seed=self._seed,
+            machine_hash=self._machine["hash"],
+            machine=self._machine,
+            measured_hash=measured_digest(plan.workload, python) if python else "",
+            harness_hash=harness_digest(*MODULES),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
     def _begin(self) -> None:
         """Write the first record, and those that had to wait for it, if it is not there yet."""
@@ -327,7 +335,7 @@ class Experiment:
                 self._journal.write(record)
             self._before_head.clear()
 
-    def _write(self, record: Json) -> None:
+    def _write(self, record: Record) -> None:
         """Append a record, in any case after the first one."""
         if self._begun:
             self._journal.write(record)
@@ -337,26 +345,26 @@ class Experiment:
     def _write_events(self, name: str, one: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""
         for event in one.events:
-            self._log.warning("%s, member %s: %s", name, event["slot"], event["reason"])
-            self._write({"kind": "event", "cohort": name, **event})
+            self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
+            self._write(Event(cohort=name, **event._asdict()))
         one.events.clear()
 
     def _close(
-        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
+        self, status: Status, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
     ) -> None:
         """Write the last record, and give the file its name."""
         self._begin()
         level = logging.WARNING if reason else logging.INFO
         self._log.log(level, "%s%s", status, f": {reason}" if reason else "")
-        end = {"kind": "end", "status": status, "reason": reason, "remedy": remedy}
-        self._journal.write({**end, "wall_s": wall_s, **self._end()})
+        end = End(status=status, reason=reason, remedy=remedy, wall_s=wall_s, left_out=self._left)
+        self._journal.write(end)
         self._journal.finish()
 
 
-def unchanged(change: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> str:
+def unchanged(change: Sequence[str], reports: Sequence[Readback]) -> str:
     """Say why changes inside members do not hold; empty where all of them do."""
-    reasons = [report["impossible"].get(name) for name in change for report in reports]
+    reasons = [report.impossible.get(name) for name in change for report in reports]
     if impossible := next(filter(None, reasons), ""):
         return Impossible(impossible)
-    failed = [name for name in change if not all(report["changes"][name] for report in reports)]
+    failed = [name for name in change if not all(report.changes[name] for report in reports)]
     return f"{', '.join(failed)} did not take effect" if failed else ""

@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.host import probe
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_ways
 from scaling_study.member.loader_ways import Ask
+from scaling_study.records.experiment import LeftOut
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from scaling_study.common.topology import Topology
     from scaling_study.host.limits import Quota
+    from scaling_study.launch.axes.axis import Axes
+    from scaling_study.records.readback import Loader, Readback
+    from scaling_study.records.window import Member, Taken
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
 # more. Where all of them take less than this part of the step, and the kernel no more than that of
@@ -69,11 +73,11 @@ class Reference:
         quota: of the cgroup, if it has one.
     """
 
-    axes: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    readback: Mapping[str, Any]
+    axes: Axes
+    machine: Mapping[str, object]
+    readback: Readback
     n: int
-    windows: Sequence[Mapping[str, Any]]
+    windows: Sequence[Taken]
     quota: Quota | None = None
 
     @property
@@ -82,14 +86,13 @@ class Reference:
         return probe.usable_topology(self.machine)
 
     @property
-    def loaders(self) -> Sequence[Mapping[str, Any]]:
-        """What its first member reported of the script's loaders (see ``loaders``)."""
-        seen: Sequence[Mapping[str, Any]] = self.readback.get("loaders", ())
-        return seen
+    def loaders(self) -> Sequence[Loader]:
+        """What its first member reported of the script's loaders."""
+        return self.readback.loaders or ()
 
-    def most(self, share: Callable[[Mapping[str, Any]], float]) -> float:
+    def most(self, share: Callable[[Member], float]) -> float:
         """Return the largest share that any member had in any window."""
-        return max(share(member) for window in self.windows for member in window["members"])
+        return max(share(member) for window in self.windows for member in window.members)
 
 
 def _nothing(_: Reference) -> Reason:
@@ -119,7 +122,7 @@ class Intervention:
     name: str
     title: str
     excluded: Callable[[Reference], Reason] = _nothing
-    axes: Mapping[str, Any] = field(default_factory=dict)
+    axes: Axes = field(default_factory=dict)
     change: str | None = None
     quick: bool = True
     alone: bool = False
@@ -127,7 +130,7 @@ class Intervention:
     asked: int | None = None
     of: str = ""
     restless: bool = False
-    derived: Callable[[Reference], Mapping[str, Any]] | None = None
+    derived: Callable[[Reference], Axes] | None = None
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; n is the reference's."""
@@ -136,6 +139,10 @@ class Intervention:
     def options(self) -> dict[str, bool]:
         """Return the change as records hold it."""
         return {} if self.change is None else {self.change: True}
+
+    def left_out(self, reason: str) -> LeftOut:
+        """Return the record that says why it is not tried."""
+        return LeftOut(intervention=self.name, title=self.title, reason=reason)
 
     def why_not(self, reference: Reference, effort: str) -> Reason:
         """Say why it is not tried; None where it is."""
@@ -151,17 +158,16 @@ def quota_bursts(reference: Reference) -> WindowSettings | str:
     quota = reference.quota
     if quota is None:
         return "no quota is set"
-    if not any(window["machine"]["throttled_s"] for window in reference.windows):
+    if not any(window.machine.throttled_s for window in reference.windows):
         return f"the quota of {quota.cpus:g} CPUs held nobody back, as far as the kernel counts it"
     # Loader workers and the like want CPUs too.
-    wanted_cpus = reference.n * max(reference.readback["intra_op"], reference.most(_runnable))
+    wanted_cpus = reference.n * max(reference.readback.intra_op, reference.most(_runnable))
     busy_cpus = min(wanted_cpus, len(reference.topology.cpus))
     lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
     # A step with as many members as possible, less waiting for a CPU.
-    members = max(reference.windows, key=lambda window: len(window["members"]))["members"]
+    members = max((window.members for window in reference.windows), key=len)
     step_s = (wanted_cpus / busy_cpus) * statistics.fmean(
-        (one["active_s"] - one["trainer_runqueue_s"]) / max(1, one["steps_active"])
-        for one in members
+        (one.active_s - one.trainer_runqueue_s) / max(1, one.steps_active) for one in members
     )
     steps = math.floor(lasts_s / step_s)
     if steps < 1:
@@ -181,10 +187,10 @@ def quota_bursts(reference: Reference) -> WindowSettings | str:
     )
 
 
-def _runnable(member: Mapping[str, Any]) -> float:
+def _runnable(member: Member) -> float:
     """Return how many threads of a member run or wait for a CPU."""
-    wanted_s = member["cpu_user_s"] + member["cpu_system_s"] + member["runqueue_s"]
-    return float(wanted_s / member["active_s"])
+    wanted_s = member.cpu_user_s + member.cpu_system_s + member.runqueue_s
+    return wanted_s / member.active_s
 
 
 def _held_back(reference: Reference) -> Reason:
@@ -197,9 +203,7 @@ def _where(test: Callable[[Reference], bool], reason: str) -> Callable[[Referenc
     return lambda reference: reason if test(reference) else None
 
 
-def _without(
-    reason: str, test: Callable[[Mapping[str, Any]], Any]
-) -> Callable[[Reference], Reason]:
+def _without(reason: str, test: Callable[[Loader], object]) -> Callable[[Reference], Reason]:
     """Exclude where a test holds for no loader."""
     return _where(lambda reference: not any(map(test, reference.loaders)), reason)
 
@@ -225,8 +229,8 @@ def _one_group(*domains: str) -> Callable[[Reference], Reason]:
 
 def _faults(reference: Reference) -> Reason:
     """No allocator helps where pages are hardly ever touched for the first time."""
-    share = reference.most(lambda one: one["minor_faults"] * FAULT_S / one["active_s"])
-    in_kernel = reference.most(lambda one: one["trainer_system_s"] / one["active_s"])
+    share = reference.most(lambda one: one.minor_faults * FAULT_S / one.active_s)
+    in_kernel = reference.most(lambda one: one.trainer_system_s / one.active_s)
     if share >= FAULTS_SHARE or in_kernel >= SYSTEM_SHARE:
         return None
     return (
@@ -234,12 +238,17 @@ def _faults(reference: Reference) -> Reason:
     )
 
 
+def _spent_s(member: Member, name: str) -> float:
+    """Return what its counted steps spent in a part that a hook may time."""
+    return getattr(member, name) or 0.0
+
+
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     """Exclude what a part of a step takes hardly any time for."""
 
-    def part(member: Mapping[str, Any]) -> float:
-        counted_s = sum(member["step_us"]) / 1e6
-        return member.get(name, 0.0) / counted_s if counted_s else 0.0
+    def part(member: Member) -> float:
+        counted_s = sum(member.step_us) / 1e6
+        return _spent_s(member, name) / counted_s if counted_s else 0.0
 
     def excluded(reference: Reference) -> Reason:
         share = reference.most(part)
@@ -250,12 +259,10 @@ def _short(name: str, title: str) -> Callable[[Reference], Reason]:
 
 _loads = _short("load_s", "the loader")
 _one_thread = _where(
-    lambda reference: reference.readback["intra_op"] == 1, "an operator has one thread already"
+    lambda reference: reference.readback.intra_op == 1, "an operator has one thread already"
 )
-_no_workers = _without(
-    "no loader with workers or threads of its own", lambda one: one["workers"] != 0
-)
-_no_processes = _without("no loader with worker processes of torch's", lambda one: one["workers"])
+_no_workers = _without("no loader with workers or threads of its own", lambda one: one.workers != 0)
+_no_processes = _without("no loader with worker processes of torch's", lambda one: one.workers)
 
 
 def _waits_for_none(reference: Reference) -> Reason:
@@ -265,20 +272,21 @@ def _waits_for_none(reference: Reference) -> Reason:
 
 def _workers(reference: Reference) -> int | None:
     """Return how many workers the loader has, where that can be set and is one number."""
-    found = {one["workers"] for one in reference.loaders if one["settable"]}
-    settable = all(one["settable"] for one in reference.loaders)
+    found = {one.workers for one in reference.loaders if one.settable}
+    settable = all(one.settable for one in reference.loaders)
     return found.pop() if len(found) == 1 and settable else None
 
 
-def _more_workers(reference: Reference) -> dict[str, Any]:
+def _more_workers(reference: Reference) -> Axes:
     """Return as many workers as keep up with training, as far as there are CPUs; one more at least.
 
     What it takes to make a batch, and to train on it, is that of the first window's first member.
     """
     more = (_workers(reference) or 0) + 1
-    member = reference.windows[0]["members"][0]
-    training_s = sum(member["step_us"]) / 1e6 - member["load_s"]
-    needed = math.ceil(member.get("loader_made_s", 0.0) / training_s) if training_s > 0 else 0
+    member = reference.windows[0].members[0]
+    training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
+    made_s = _spent_s(member, "loader_made_s")
+    needed = math.ceil(made_s / training_s) if training_s > 0 else 0
     return {"loader_workers": max(more, min(needed, _loader_cpus(reference)))}
 
 
@@ -287,26 +295,26 @@ def _loader_cpus(reference: Reference) -> int:
 
     Their own ones, those that the member is bound to, or the member's part of the machine.
     """
-    if apart := reference.readback.get("switches", {}).get("loader_cpus"):
-        return len(parse_cpu_list(apart))
+    if apart := (reference.readback.switches or {}).get("loader_cpus"):
+        return len(parse_cpu_list(str(apart)))
     if reference.axes["placement"] != "none":
-        return len(reference.readback["cpus"])
+        return len(reference.readback.cpus or ())
     return len(reference.topology.cpus) // reference.n
 
 
 def _not_apart(reference: Reference) -> Reason:
-    threads = reference.readback["intra_op"] * ranks.processes(reference.axes)
+    threads = reference.readback.intra_op * ranks.processes(reference.axes)
     cpus = len(reference.topology.cpus) // reference.n
     if cpus <= threads:
         return f"training on {threads} of {cpus} CPUs leaves none for a loader"
     return None
 
 
-def _apart(reference: Reference) -> dict[str, Any]:
+def _apart(reference: Reference) -> Axes:
     """Return what gives loader workers CPUs of their own: those of members have to be known."""
     bound = reference.axes["placement"] != "none"
     return {
-        "intra_op": reference.readback["intra_op"],
+        "intra_op": reference.readback.intra_op,
         "placement": reference.axes["placement"] if bound else "cores",
         "loader_cpus": "rest",
     }
@@ -344,22 +352,22 @@ INTERVENTIONS: tuple[Intervention, ...] = (
            of="cached_batches", restless=True),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
            _without("no StatefulDataLoader with workers",
-                    lambda one: "StatefulDataLoader" in one["kinds"] and one["workers"]),
+                    lambda one: "StatefulDataLoader" in one.kinds and one.workers),
            change="no_snapshots"),
     Intervention("kept_workers", "loader workers that live on between epochs",
            _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
     Intervention("whole_batches", "all rows of a batch read at once",
            _any(_loads, _without("no loader that makes its batches row by row",
-                                 lambda one: one.get("by_row"))),
+                                 lambda one: one.by_row)),
            change="whole_batches", alone=True),
     Intervention("no_copies", "loader workers that send no data", _no_processes, change="no_copies",
            alone=True),
     Intervention("quick_switches", "threads that give the interpreter to others at once",
-           _without("no loader with threads in this process", lambda one: one.get("threads")),
+           _without("no loader with threads in this process", lambda one: one.threads),
            change="quick_switches", alone=True),
     Intervention("pipeline_elsewhere", "SPDL's threads in a process of their own",
            _without("no pipeline of SPDL's with threads in this process",
-                    lambda one: one["threads"] and "Pipeline" in one["kinds"]),
+                    lambda one: one.threads and "Pipeline" in one.kinds),
            change="pipeline_elsewhere", alone=True),
     Intervention("more_workers", "more loader workers",
            _any(_loads, _where(lambda reference: _workers(reference) is None,
@@ -372,7 +380,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
                   "no ranks that exchange anything"),
            change="one_element"),
     Intervention("flush_denormals", "denormal numbers flushed to zero",
-           _where(lambda reference: reference.readback["changes"]["flush_denormals"],
+           _where(lambda reference: (reference.readback.changes or {})["flush_denormals"],
                   "denormals are flushed already"),
            change="flush_denormals", alone=True),
     Intervention("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
@@ -387,7 +395,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
 )  # fmt: skip
 
 
-def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[dict[str, str]]]:
+def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[LeftOut]]:
     """Choose the interventions to try.
 
     Args:
@@ -395,12 +403,12 @@ def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[
         effort: ``quick`` or ``full``.
 
     Returns:
-        Them, and those that are left out as records hold them, with the reason.
+        Them, and those that are left out, with the reason.
     """
     chosen, left = [], []
     for one in INTERVENTIONS:
         if (reason := one.why_not(reference, effort)) is not None:
-            left.append({"intervention": one.name, "title": one.title, "reason": reason})
+            left.append(one.left_out(reason))
         elif one.derived is None:
             chosen.append(one)
         else:

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scaling_study.experiments.blocks import Condition, window_of
+from scaling_study.experiments.blocks import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import kernels
-from scaling_study.records.codec import plain
-from scaling_study.runner import cohort, environment, windows
+from scaling_study.runner import cohort, environment, member_processes, windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort
+    from scaling_study.records.window import Taken
 
 # All kernels together may take this part of the memory that is free.
 MEMORY_SHARE = 0.5
@@ -40,7 +40,7 @@ def make(
     folder: Path,
     slots: Sequence[tuple[str | None, str]],
     machine: Mapping[str, Any],
-    host: cohort.Host,
+    host: member_processes.Host,
 ) -> cohort.Cohort:
     """Return a cohort of kernels, not started yet.
 
@@ -71,11 +71,11 @@ def start(one: cohort.Cohort) -> bool:
     return len(one.alive) == one.size
 
 
-def rates(record: Mapping[str, Any]) -> list[float]:
+def rates(window: Taken) -> list[float]:
     """Return the batches per second of each member in a window."""
     return [
-        len(member["step_us"]) / (sum(member["step_us"]) / 1e6) if any(member["step_us"]) else 0.0
-        for member in record["members"]
+        len(member.step_us) / (sum(member.step_us) / 1e6) if any(member.step_us) else 0.0
+        for member in window.members
     ]
 
 
@@ -107,13 +107,13 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
         one.tell(one.alive, kernels.encode(kernel))
-        alone = sum(rates(plain(one.take(windows.Window(0, 0, one.size), settings))))
+        alone = sum(rates(one.take(windows.Window(0, 0, one.size), settings)))
         for dose in effort.doses:
             asked = kernels.encode(kernel, dose)
 
             @contextmanager
-            def beside(asked: int = asked, full: float = dose * alone) -> Iterator[dict[str, Any]]:
-                added: dict[str, Any] = {}
+            def beside(asked: int = asked, full: float = dose * alone) -> Iterator[Added]:
+                added: Added = {}
                 with one.training(one.size, asked) as done:
                     yield added
                 rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)

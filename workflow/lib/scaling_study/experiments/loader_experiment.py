@@ -15,9 +15,11 @@ import itertools
 import random
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
@@ -30,24 +32,32 @@ from scaling_study.config.efforts import (
     SETTLE_S,
 )
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.blocks import Condition, mean_step_s
+from scaling_study.experiments.blocks import Added, Condition, mean_step_s
 from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes, loader_ways, synthetic_load
 from scaling_study.member.loader_ways import Ask
-from scaling_study.records.codec import plain
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.records.experiment import (
+    Heading,
+    VariantLeftOut,
+    Way,
+    Ways,
+    Window,
+)
+from scaling_study.records.experiment import LoaderExperiment as Head
+from scaling_study.runner import cohort, member_processes, resolve, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scaling_study.config.efforts import LoaderEffort
+    from scaling_study.records.experiment import Record
+    from scaling_study.records.readback import Loader, Readback
+    from scaling_study.records.window import Taken
     from scaling_study.runner.cohort import WindowSettings
     from scaling_study.runner.measure import Job
-
-SCHEMA_VERSION = 3
 
 MOSTLY = 0.5
 """Files of which this part was in memory are put back there."""
@@ -59,7 +69,6 @@ FEWEST_COLD = 8
 """Steps of such a window, after those on batches that were made before."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +127,18 @@ VARIANTS = (
 NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 
-def alone(way: loader_model.Way) -> Variant:
+def alone(way: Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
-    ask = way.asked._replace(gives=loader_ways.NOTHING)
+    ask = loader_model.asked(way)._replace(gives=loader_ways.NOTHING)
     title = f"the loader alone, {way.title}"
-    if way.elsewhere:
+    if loader_model.elsewhere(way):
         return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
     return Variant(way.alone, title, of=AS_IS.name, asked=ask.code)
 
 
-def trains(way: loader_model.Way) -> Variant:
+def trains(way: Way) -> Variant:
     """Return the variant in which the script trains, and loads in another way."""
-    title, code = f"as it is, {way.title}", way.asked.code
+    title, code = f"as it is, {way.title}", loader_model.asked(way).code
     return replace(alone(way), name=way.trains, title=title, asked=code)
 
 
@@ -139,44 +148,34 @@ class LoaderExperiment(Experiment):
     _effort: LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
-        name = job.plan["data_loader"]
+        name = job.plan.data_loader
         effort = name, LOADER_EFFORTS[name]
-        super().__init__(
-            "data_loader", SCHEMA_VERSION, job, "data_loader", path, builds=builds, effort=effort
-        )
+        super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
-        self._left: list[Json] = []
-        self._windows: list[Json] = []
+        self._windows: list[Window] = []
         self._ended: set[str] = set()
-
-    def leave_out(self, reason: str) -> None:
-        """Leave a file that says why nothing was measured."""
-        self._leave_out(reason)
 
     def run(self, n: int) -> None:
         """Measure all variants at a process count, and leave a whole record file."""
         self._n = n
         self._run(*AS_IS.changes, beside=LIVING)
 
-    def _more_head(self, _: resolve.Resolved | None) -> Json:
-        return {"blocks": self._effort.blocks}
+    def _first(self, heading: Heading, _: resolve.Resolved | None) -> Head:
+        return Head(**structs.asdict(heading), schema_version=3, blocks=self._effort.blocks)
 
-    def _end(self) -> Json:
-        return {"left_out": self._left}
-
-    def _write(self, record: Json) -> None:
+    def _write(self, record: Record) -> None:
         super()._write(record)
-        if record["kind"] == "window":
+        if isinstance(record, Window):
             self._windows.append(record)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
     ) -> Outcome:
         self._left.clear()
         self._begin()
-        self._windows = [record for record in before if record["kind"] == "window"]
+        self._windows = [record for record in before if isinstance(record, Window)]
         one, report = self._reference(AS_IS.name, resolved, folder, stack)
-        seen = report["loaders"]
+        seen = report.loaders
         if not seen:
             return "skipped", (
                 "the script has taken no batch from a loader that is known here: name its class"
@@ -189,7 +188,7 @@ class LoaderExperiment(Experiment):
         self._settle(one, SETTLE_S, NEW, FROM_MEMORY, SWAPPED)
         beside = replace(BESIDE, asked=round(1e9 * step_s))
         cohorts = {AS_IS.name: one}
-        if all(each["workers"] == 0 for each in seen):
+        if all(each.workers == 0 for each in seen):
             self._leave_variant(
                 BESIDE, "the loader has no workers or threads that could go on beside"
             )
@@ -227,19 +226,19 @@ class LoaderExperiment(Experiment):
 
     def _leave_variant(self, variant: Variant, reason: str) -> None:
         self._log.info("%s is left out: %s", variant.title, reason)
-        self._left.append({"variant": variant.name, "title": variant.title, "reason": reason})
+        self._left.append(VariantLeftOut(variant=variant.name, title=variant.title, reason=reason))
 
-    def _cold(self, seen: Sequence[Mapping[str, Any]], step_s: float) -> WindowSettings | None:
+    def _cold(self, seen: Sequence[Loader], step_s: float) -> WindowSettings | None:
         """Return a window that ends before files come back; None where a pass is too short for one.
 
         Where no loader says how long a pass is, it lasts as long as others, and what comes back is
         looked at (``resident_after``).
         """
         timing = self._blocks.timing
-        passes = [one["batches"] for one in seen if one["batches"] is not None]
+        passes = [one.batches for one in seen if one.batches is not None]
         if not passes:
             return timing
-        ready = max(one["ready"] for one in seen)
+        ready = max(one.ready for one in seen)
         most = COLD_PART * min(passes) / self._n
         if most < ready + FEWEST_COLD:
             return None
@@ -259,11 +258,11 @@ class LoaderExperiment(Experiment):
                 return
             self._untold(one, code)
 
-    def _untold(self, one: cohort.Cohort, code: int) -> Json:
+    def _untold(self, one: cohort.Cohort, code: int) -> Taken:
         """Take a window of stopped members of which no record is left."""
         one.tell(one.alive, code)
         one.thaw()
-        record = plain(one.take(windows.Window(0, 0, self._n), self._blocks.timing))
+        record = one.take(windows.Window(0, 0, self._n), self._blocks.timing)
         one.freeze()
         return record
 
@@ -295,7 +294,7 @@ class LoaderExperiment(Experiment):
             ]
         opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
-        named = map(Path, self._job.plan["workload"].get("inputs", ()))
+        named = map(Path, self._job.plan.workload.inputs)
         found = {
             *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
@@ -314,13 +313,13 @@ class LoaderExperiment(Experiment):
     # ---- other ways to load
 
     def _sweep(
-        self, one: cohort.Cohort, report: Json, resolved: resolve.Resolved, folder: Path
+        self, one: cohort.Cohort, report: Readback, resolved: resolve.Resolved, folder: Path
     ) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
-        bound = resolved.slots[0]["cpus"]
+        bound = resolved.slots[0].cpus
         usable = len(self._topology.cpus) / self._n  # a process's part of the machine
         cpus = usable if bound is None else len(parse_cpu_list(bound))
-        (loader,) = report["loaders"]
+        loader = (report.loaders or [])[0]
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
         with ExitStack() as own:
             tried = {way.name: self._can(way, one, report, folder, own) for way in others}
@@ -337,8 +336,7 @@ class LoaderExperiment(Experiment):
                 for way in (now, *others)
                 if (step_s := loader_model.predicted_s(way, now, cpus, self._seen)) is not None
             }
-            ways = [asdict(way) for way, _ in steps_s.values()]
-            self._write({"kind": "ways", "cpus": cpus, "ways": ways})
+            self._write(Ways(cpus=cpus, ways=[way for way, _ in steps_s.values()]))
             best = [steps_s[name] for name in there if name in steps_s]
             best.sort(key=lambda each: each[1])
             for way, _ in best[: self._effort.ways]:  # in turns with the script as it is
@@ -349,17 +347,17 @@ class LoaderExperiment(Experiment):
 
     def _can(
         self,
-        way: loader_model.Way,
+        way: Way,
         one: cohort.Cohort,
-        report: Json,
+        report: Readback,
         folder: Path,
         stack: ExitStack,
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
-        reason = report["impossible"].get(way.change or "")
+        reason = (report.impossible or {}).get(way.change or "")
         if way.name in self._ended:
             reason = "a member ended when it was asked to load so"
-        elif way.elsewhere:
+        elif loader_model.elsewhere(way):
             return self._started(alone(way), folder, stack)
         else:
             try:
@@ -370,9 +368,7 @@ class LoaderExperiment(Experiment):
             self._leave_variant(alone(way), reason)
         return one if reason is None else None
 
-    def _begin_way(
-        self, way: loader_model.Way, one: cohort.Cohort, for_s: float, variant: Variant
-    ) -> None:
+    def _begin_way(self, way: Way, one: cohort.Cohort, for_s: float, variant: Variant) -> None:
         """Let members begin to load in another way; note where they end of it.
 
         Raises:
@@ -380,7 +376,7 @@ class LoaderExperiment(Experiment):
         """
         try:
             self._settle(one, for_s, variant.asked or 0)
-        except cohort.MemberEndedError:
+        except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
 
@@ -405,15 +401,15 @@ class LoaderExperiment(Experiment):
 
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return what a step of a variant takes, as far as it was measured."""
-        taken = [one for one in self._windows if one["name"] == name and one["valid"]]
+        taken = [one for one in self._windows if one.name == name and one.valid]
         if (step_s := mean_step_s(taken)) is None:
             return None
-        members = [member for window in taken for member in window["members"]]
-        counted = sum(len(member["step_us"]) for member in members)
-        active = sum(member["steps_active"] for member in members)
+        members = [member for window in taken for member in window.members]
+        counted = sum(len(member.step_us) for member in members)
+        active = sum(member.steps_active for member in members)
 
         def total(*names: str) -> float:
-            return sum(float(member[name]) for member in members for name in names)
+            return sum(getattr(member, name) or 0.0 for member in members for name in names)
 
         return loader_model.Seen(
             step_s=step_s,
@@ -428,7 +424,7 @@ def _condition(variant: Variant, one: cohort.Cohort, files: Sequence[Path] = ())
     """Return a variant as the blocks take it; its files are put where they belong."""
 
     @contextmanager
-    def prepared() -> Iterator[Json]:
+    def prepared() -> Iterator[Added]:
         there = page_cache.resident_share(files) if variant.files == "dropped" else None
         if variant.files == "loaded":
             page_cache.load(files)

@@ -9,13 +9,17 @@ CPUs share cores and caches, which was measured too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from scaling_study.common.quantities import format_count
 from scaling_study.member.loader_ways import Ask
+from scaling_study.records.experiment import Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from scaling_study.records.readback import Loader
 
 
 TITLES = {
@@ -45,84 +49,61 @@ FURTHER_AHEAD = 4
 """So many times the batches that a worker prepares ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to load batches.
-
-    Attributes:
-        name: after the variants' own; empty for the script as it is.
-        title: for a person.
-        workers: of the loader; None where it has threads or processes of its own.
-        axes: of a launch that loads so.
-        change: the change inside members that does it.
-        as_fast: whether the loader alone is as fast as it is now.
-    """
-
-    name: str
-    title: str
-    workers: int | None
-    axes: Mapping[str, Any] = field(default_factory=dict)
-    change: str | None = None
-    as_fast: bool = False
-
-    @property
-    def alone(self) -> str:
-        """The name of the variant in which the loader is alone."""
-        return "only" if self.as_fast else f"only@{self.name}"
-
-    @property
-    def trains(self) -> str:
-        """The name of the variant in which the script trains."""
-        return f"as_is@{self.name}" if self.name else "as_is"
-
-    @property
-    def asked(self) -> Ask:
-        """What members are asked for, to load in this way."""
-        return Ask(
-            workers=self.axes.get("loader_workers"),
-            ahead=self.axes.get("prefetch"),
-            whole=self.change == WHOLE,
-        )
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether members load so from their start on, or not at all."""
-        return self.change not in {None, WHOLE}
+def asked(way: Way) -> Ask:
+    """Return what members are asked for, to load in a way."""
+    return Ask(
+        workers=way.axes.get("loader_workers"),
+        ahead=way.axes.get("prefetch"),
+        whole=way.change == WHOLE,
+    )
 
 
-def now(loader: Mapping[str, Any]) -> Way:
+def elsewhere(way: Way) -> bool:
+    """Return whether members load so from their start on, or not at all."""
+    return way.change not in {None, WHOLE}
+
+
+def now(loader: Loader) -> Way:
     """Return the way in which the script loads as it is.
 
     Args:
-        loader: what a member reports of it (see ``loaders``).
+        loader: what a member reports of it.
     """
-    return Way("", TITLES["as_is"], loader["workers"], as_fast=True)
+    return Way(name="", title=TITLES["as_is"], workers=loader.workers, as_fast=True)
 
 
-def ways(loader: Mapping[str, Any], cpus: float) -> list[Way]:
+def ways(loader: Loader, cpus: float) -> list[Way]:
     """Return other ways to load.
 
     Args:
-        loader: what a member reports of it (see ``loaders``).
+        loader: what a member reports of it.
         cpus: that a process has.
     """
-    workers = loader["workers"]
-    if loader["threads"] and "Pipeline" in loader["kinds"]:
+    workers = loader.workers
+    if loader.threads and "Pipeline" in loader.kinds:
         title = "its threads in a process of their own"
-        return [Way("elsewhere", title, None, change="pipeline_elsewhere")]
-    if not loader["settable"]:
+        return [Way(name="elsewhere", title=title, workers=None, change="pipeline_elsewhere")]
+    if not loader.settable:
         return []
     found = [
-        Way(f"workers-{each}", f"{each} worker{'s' * (each != 1)}", each, {"loader_workers": each})
+        Way(
+            name=f"workers-{each}",
+            title=format_count(each, "worker"),
+            workers=each,
+            axes={"loader_workers": each},
+        )
         for each in WORKERS
-        if each <= cpus + 1 and each != workers and (each <= 1 or loader["shares_out"])
+        if each <= cpus + 1 and each != workers and (each <= 1 or loader.shares_out)
     ]
-    if loader["by_row"]:
-        found.append(Way("whole", "all rows of a batch read at once", workers, change=WHOLE))
+    if loader.by_row:
+        title = "all rows of a batch read at once"
+        found.append(Way(name="whole", title=title, workers=workers, change=WHOLE))
     if workers:
-        ahead = FURTHER_AHEAD * loader["ready"] // workers
+        ahead = FURTHER_AHEAD * loader.ready // workers
         title = f"{ahead} batches of each worker ahead"
-        found.append(Way("ahead", title, workers, {"prefetch": ahead}, as_fast=True))
+        found.append(
+            Way(name="ahead", title=title, workers=workers, axes={"prefetch": ahead}, as_fast=True)
+        )
     return found
 
 

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from scaling_study.common import private, storage
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
@@ -20,13 +22,14 @@ from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.member import kernels
+from scaling_study.records.codec import plain
+from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
 from scaling_study.runner import cohort, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+    from scaling_study.records.experiment import Window
 
 SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 
@@ -67,7 +70,7 @@ def placements(machine: dict[str, Any]) -> list[str]:
     return ["cores", "spread"] if apart else ["cores"]
 
 
-def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
+def measure(machine: dict[str, Any], folder: Path) -> Microbenchmarks:
     """Run every kernel at every count; return the content of microbenchmarks.json.
 
     Args:
@@ -75,34 +78,34 @@ def measure(machine: dict[str, Any], folder: Path) -> dict[str, Any]:
         folder: on the disk that is measured.
     """
     rows = [row for name in placements(machine) for row in _process_counts(name, machine)]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "machine": machine["hash"],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kernels": [{"kernel": name, **asdict(kernel)} for name, kernel in kernels.KERNELS.items()],
-        "rows": rows,
-        "ceilings": ceilings.measure(folder),
-    }
+    return Microbenchmarks(
+        schema_version=1,
+        machine=machine["hash"],
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        kernels=[Kernel(kernel=name, **asdict(each)) for name, each in kernels.KERNELS.items()],
+        rows=rows,
+        ceilings=ceilings.measure(folder),
+    )
 
 
-def _process_counts(name: str, machine: dict[str, Any]) -> list[dict[str, Any]]:
+def _process_counts(name: str, machine: dict[str, Any]) -> list[KernelRates]:
     """Measure one placement, all kernels and counts in randomised blocks."""
     ns = counts(machine)
     slots = placement.slots(name, probe.usable_topology(machine), max(ns), 1)
     where = [(format_cpu_list(slot.cpus or ()), "default") for slot in slots]
     log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
-    last: dict[tuple[str, int, int], dict[str, Any]] = {}
+    last: dict[tuple[str, int, int], KernelRates] = {}
 
-    def write(record: dict[str, Any]) -> None:
-        last[record["name"], record["n"], record["block"]] = {
-            "kernel": record["name"],
-            "placement": name,
-            "n": record["n"],
-            "block": record["block"],
-            "rates": kernel_cohort.rates(record),
-            "valid": record["valid"],
-            "flags": list(record["flags"]),
-        }
+    def write(window: Window) -> None:
+        last[window.name, window.n, window.block] = KernelRates(
+            kernel=window.name,
+            placement=name,
+            n=window.n,
+            block=window.block,
+            rates=kernel_cohort.rates(window),
+            valid=window.valid,
+            flags=window.flags,
+        )
 
     with (
         private.folder() as own,
@@ -132,10 +135,14 @@ def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
     return folder / f"{machine['hash']}-{code}.json"
 
 
-def quiet(found: Mapping[str, Any]) -> bool:
+def read(path: Path) -> Microbenchmarks:
+    """Read microbenchmarks.json."""
+    return convert(storage.read_json(path), Microbenchmarks)
+
+
+def quiet(found: Microbenchmarks) -> bool:
     """Say whether most windows were undisturbed, so that the microbenchmarks may be kept."""
-    valid = sum(bool(row["valid"]) for row in found["rows"])
-    return valid > QUIET_SHARE * len(found["rows"])
+    return sum(row.valid for row in found.rows) > QUIET_SHARE * len(found.rows)
 
 
 def take(folder: Path, code: str, output: Path) -> None:
@@ -147,8 +154,8 @@ def take(folder: Path, code: str, output: Path) -> None:
         storage.write_json(output, storage.read_json(known))
         return
     found = measure(machine, output.parent)
-    storage.write_json(output, found)
+    storage.write_json(output, plain(found))
     if quiet(found):
-        storage.write_json(known, found)
+        storage.write_json(known, plain(found))
     else:
         log.info("other programs took CPU: it is used here, and not kept for later")

@@ -12,10 +12,18 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.experiments.blocks import read_vmstat
 from scaling_study.host import kernel_counters, machine_counters
+from scaling_study.records.experiment import (
+    Look,
+    SampledLock,
+    SampledMember,
+    Samples,
+    Use,
+    Wait,
+)
 from scaling_study.runner import headroom
 
 if TYPE_CHECKING:
@@ -220,8 +228,8 @@ class Sampler:
         return +waits
 
     def record(
-        self, n: int, interval_s: float, step_s: float, alone: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+        self, n: int, interval_s: float, step_s: float, alone: Samples | None = None
+    ) -> Samples:
         """Return what was counted, as a record.
 
         Args:
@@ -232,37 +240,30 @@ class Sampler:
                 pause for no lock.
         """
         own_share = _pauses_s(alone) / step_s if alone else 0.0
-        return {
-            "kind": "samples",
-            "n": n,
-            "interval_s": interval_s,
-            "step_s": step_s,
-            "members": [
-                {
-                    "slot": slot,
-                    "samples": states.total(),
-                    "states": dict(states),
-                    "waits": [
-                        {"syscall": name, "on": on, "count": count}
-                        for (name, on), count in self._waits(slot, own_share).most_common()
-                    ],
-                }
-                for slot, states in self.states.items()
-            ],
-            "locks": [
-                {"path": path, "waiters_mean": count / self.looks, "samples": self.looks}
-                for path, count in self.locks.most_common()
-            ],
-        }
+        members = [
+            SampledMember(
+                slot=slot,
+                samples=states.total(),
+                states=dict(states),
+                waits=[
+                    Wait(syscall=name, on=on, count=count)
+                    for (name, on), count in self._waits(slot, own_share).most_common()
+                ],
+            )
+            for slot, states in self.states.items()
+        ]
+        locks = [
+            SampledLock(path=path, waiters_mean=count / self.looks, samples=self.looks)
+            for path, count in self.locks.most_common()
+        ]
+        return Samples(n=n, interval_s=interval_s, step_s=step_s, members=members, locks=locks)
 
 
-def _pauses_s(record: Mapping[str, Any]) -> float:
+def _pauses_s(record: Samples) -> float:
     """Return how long a member pauses in a step."""
-    members = record["members"]
-    paused = sum(
-        wait["count"] for one in members for wait in one["waits"] if wait["syscall"] in PAUSES
-    )
-    return float(record["step_s"] * paused / max(1, sum(one["samples"] for one in members)))
+    waits = [wait for one in record.members for wait in one.waits if wait.syscall in PAUSES]
+    samples = sum(one.samples for one in record.members)
+    return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
 @dataclass(slots=True)
@@ -277,7 +278,7 @@ class MachineUse:
     """
 
     cpus: frozenset[int]
-    looks: list[dict[str, Any]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
 
     def look(self, threads: Mapping[int, tuple[int, int]]) -> None:
         """Look once.
@@ -297,34 +298,25 @@ class MachineUse:
             threads_s += own.cpu_s - trainer_s
             workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s
         machine = machine_counters.read_machine(self.cpus)
-        self.looks.append(
-            {
-                "at_s": time.perf_counter(),
-                "trainers_s": trainers_s,
-                "threads_s": threads_s,
-                "workers_s": workers_s,
-                "busy_s": machine.busy_cpu_s,
-                "stalled_cpu_s": machine.psi_cpu_some_s,
-                "stalled_io_s": machine.psi_io_some_s,
-                "disk_bytes": 1024 * read_vmstat().get("pgpgin", 0),
-                "network_bytes": _network_bytes(Path("/proc/net/dev").read_text()),
-                "memory_left_bytes": headroom.read_free_memory().free,
-                "shared_left_bytes": headroom.read_free_shared().free,
-            }
+        look = Look(
+            at_s=time.perf_counter(),
+            trainers_s=trainers_s,
+            threads_s=threads_s,
+            workers_s=workers_s,
+            busy_s=machine.busy_cpu_s,
+            stalled_cpu_s=machine.psi_cpu_some_s,
+            stalled_io_s=machine.psi_io_some_s,
+            disk_bytes=1024 * read_vmstat().get("pgpgin", 0),
+            network_bytes=_network_bytes(Path("/proc/net/dev").read_text()),
+            memory_left_bytes=headroom.read_free_memory().free,
+            shared_left_bytes=headroom.read_free_shared().free,
         )
+        self.looks.append(look)
 
-    def record(self) -> dict[str, Any]:
-        """Return what was seen as a record holds it.
-
-        Times are CPU seconds since processes began: of training threads, of their processes' other
-        threads, of processes below those, and of the CPUs in all. Bytes are those read from disks
-        and received by network devices since the machine started, and those of memory and of
-        /dev/shm that are left.
-        """
-        return {
-            "kind": "use", "cpus": len(self.cpus), "shared_bytes": headroom.read_shared_bytes(),
-            "looks": self.looks,
-        }  # fmt: skip
+    def record(self) -> Use:
+        """Return what was seen."""
+        shared_bytes = headroom.read_shared_bytes()
+        return Use(cpus=len(self.cpus), shared_bytes=shared_bytes, looks=self.looks)
 
 
 def _network_bytes(text: str) -> int:

@@ -13,7 +13,9 @@ import random
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import convert, structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
@@ -24,7 +26,16 @@ from scaling_study.experiments.experiment import Experiment, Impossible, Outcome
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.records.codec import plain
+from scaling_study.records.experiment import (
+    Change,
+    ChangeFailed,
+    ChangeLeftOut,
+    Heading,
+    LeftOut,
+    Samples,
+)
+from scaling_study.records.experiment import Why as Head
+from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 
 if TYPE_CHECKING:
@@ -33,9 +44,10 @@ if TYPE_CHECKING:
 
     from scaling_study.config.efforts import Effort
     from scaling_study.experiments.interventions import Intervention
+    from scaling_study.records.experiment import Record
+    from scaling_study.records.readback import Readback
+    from scaling_study.records.window import Status
     from scaling_study.runner.measure import Job
-
-SCHEMA_VERSION = 2
 
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
 # (cpu.max).
@@ -53,7 +65,6 @@ LOOK_EVERY_S = 0.02
 
 REFERENCE = "reference"
 
-Json = dict[str, Any]
 Tried = tuple[interventions.Intervention, Planned]
 
 
@@ -67,21 +78,22 @@ class Why(Experiment):
     """The experiments on one target."""
 
     _effort: Effort
+    _head: Head
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
-        name = job.plan["why"]["effort"]
-        super().__init__(
-            "why", SCHEMA_VERSION, job, target, path, builds=builds, effort=(name, EFFORTS[name])
-        )
+        name = job.plan.why.effort
+        super().__init__("why", job, target, path, builds=builds, effort=(name, EFFORTS[name]))
         self._target = target
+        self._same_as: str | None = None
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
         self._timings: dict[str, cohort.WindowSettings] = {}
         self._failed: list[str] = []
         self._cpu_times = foreign.cpu_times()
 
-    def leave_out(self, same_as: str | None, reason: str) -> None:
-        """Leave a file that says why there are no experiments on this target."""
-        self._leave_out(reason, same_as=same_as)
+    def leave_to(self, target: str) -> None:
+        """Leave a file that says which target's experiments stand for this one's."""
+        self._same_as = target
+        self.leave_out("it is explained under its own name")
 
     def run(self, knee: float | None) -> None:
         """Do all experiments and leave a whole record file.
@@ -92,46 +104,49 @@ class Why(Experiment):
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         self._run()
 
-    def _more_head(self, resolved: resolve.Resolved | None) -> Json:
-        """Return the rest of the first record, without the interventions, chosen later."""
-        return {
-            "target": self._target,
-            "same_as": None,
-            "slots": list(resolved.slots) if resolved else [],
-            "shortest_s": self._effort.shortest_s,
-            "blocks": self._effort.blocks,
-            "interventions": [],
-            "not_applicable": [],
-        }
+    def _first(self, heading: Heading, resolved: resolve.Resolved | None) -> Head:
+        """Return the first record, without the interventions, chosen later."""
+        return Head(
+            **structs.asdict(heading),
+            schema_version=2,
+            target=self._target,
+            same_as=self._same_as,
+            slots=convert(resolved.slots if resolved else [], list[Slot]),
+            shortest_s=self._effort.shortest_s,
+            blocks=self._effort.blocks,
+            interventions=[],
+            not_applicable=[],
+        )
 
     def _close(
-        self, status: str, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
+        self, status: Status, reason: str | None, remedy: str | None = None, wall_s: float = 0.0
     ) -> None:
         if wall_s:
             self._write(foreign.record(self._cpu_times, foreign.cpu_times(), wall_s))
         super()._close(status, reason, remedy, wall_s)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Json], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
         one, report = self._reference(REFERENCE, resolved, folder, stack)
-        threads = report["intra_op"] * ranks.processes(self._axes)
-        if before:
-            tried = self._chosen_before(before)
+        threads = report.intra_op * ranks.processes(self._axes)
+        if before and isinstance(before[0], Head):
+            tried = self._chosen_before(before[0])
         else:
             tried, left = self._choose(one, report)
-            self._head |= {
-                "interventions": [self._entry(intervention) for intervention, _ in tried],
-                "not_applicable": left,
-                "shortest_s": self._effort.shortest_s,
-                "blocks": self._effort.blocks,
-            }
+            self._head = structs.replace(
+                self._head,
+                interventions=[self._entry(intervention) for intervention, _ in tried],
+                not_applicable=left,
+                shortest_s=self._effort.shortest_s,
+                blocks=self._effort.blocks,
+            )
             self._begin()
         for wave in self._waves(one, [each for each in tried if not each[0].of]):
             self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads, folder)
         self._stress(one, resolved, threads, folder)
-        self._look(one, {record["n"]: record for record in before if record["kind"] == "samples"})
+        self._look(one, {record.n: record for record in before if isinstance(record, Samples)})
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None
@@ -143,35 +158,37 @@ class Why(Experiment):
         self._effort = effort
         self._blocks.timing = window_of(effort)
 
-    def _entry(self, intervention: Intervention) -> Json:
+    def _entry(self, intervention: Intervention) -> Change:
         """Return an intervention as the first record holds it."""
         timing = self._timings.get(intervention.name)
-        own: Json = {} if timing is None else {"timing": asdict(timing)}
-        own |= {"of": intervention.of} if intervention.of else {}
-        return {
-            "intervention": intervention.name,
-            "title": intervention.title,
-            "axes": dict(intervention.axes),
-            "options": intervention.options() | own,
-        }
+        options: dict[str, object] = {**intervention.options()}
+        if timing is not None:
+            options["timing"] = asdict(timing)
+        if intervention.of:
+            options["of"] = intervention.of
+        return Change(
+            intervention=intervention.name,
+            title=intervention.title,
+            axes=dict(intervention.axes),
+            options=options,
+        )
 
-    def _chosen_before(self, records: Sequence[Json]) -> list[Tried]:
+    def _chosen_before(self, head: Head) -> list[Tried]:
         """Return what an interrupted run has chosen; go on with windows like its own."""
-        head = records[0]
-        effort = self._effort.over_periods(head["shortest_s"])
-        self._use(replace(effort, blocks=head["blocks"]))
-        entries = {entry["intervention"]: entry for entry in head["interventions"]}
+        effort = self._effort.over_periods(head.shortest_s or 0.0)
+        self._use(replace(effort, blocks=head.blocks or effort.blocks))
+        entries = {entry.intervention: entry for entry in head.interventions}
         for name, entry in entries.items():
-            if "timing" in entry["options"]:
-                self._timings[name] = cohort.WindowSettings(**entry["options"]["timing"])
+            if "timing" in entry.options:
+                self._timings[name] = convert(entry.options["timing"], cohort.WindowSettings)
         chosen = [
-            replace(intervention, axes=entries[intervention.name]["axes"])
+            replace(intervention, axes=entries[intervention.name].axes)
             for intervention in interventions.INTERVENTIONS
             if intervention.name in entries
         ]
         return self._plan(chosen)[0]
 
-    def _choose(self, one: cohort.Cohort, report: Json) -> tuple[list[Tried], list[dict[str, str]]]:
+    def _choose(self, one: cohort.Cohort, report: Readback) -> tuple[list[Tried], list[LeftOut]]:
         """Choose interventions, and windows' length and number, by one window at each count.
 
         Returns:
@@ -180,7 +197,7 @@ class Why(Experiment):
         quota = limits.read_quota()
         first = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         counts = sorted({1, self._n})
-        shown = [plain(one.take(windows.Window(0, 0, n), window_of(first))) for n in counts]
+        shown = [one.take(windows.Window(0, 0, n), window_of(first)) for n in counts]
         reference = interventions.Reference(
             self._axes, self._machine, report, self._n, shown, quota
         )
@@ -191,10 +208,10 @@ class Why(Experiment):
         # Threads that spin make steps irregular for seconds on end: many windows show more of that
         # than long ones.
         spins = any(intervention.name == "passive" for intervention in chosen)
-        held_back = any(window["machine"]["throttled_s"] for window in shown)
+        held_back = any(window.machine.throttled_s for window in shown)
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
-        takes_s = {n: each["window_s"] + EDGE_S for n, each in zip(counts, shown, strict=True)}
+        takes_s = {n: each.window_s + EDGE_S for n, each in zip(counts, shown, strict=True)}
         taken = [*counts, *(n for intervention in chosen for n in self._counts(intervention))]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
         tried, impossible = self._plan(chosen)
@@ -203,7 +220,7 @@ class Why(Experiment):
     def _counts(self, intervention: Intervention) -> list[int]:
         return intervention.counts(self._n, self._effort_name)
 
-    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[dict[str, str]]]:
+    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[LeftOut]]:
         """Return the cohorts of interventions, and those that this machine cannot do."""
         tried, impossible = [], []
         for intervention in chosen:
@@ -211,13 +228,7 @@ class Why(Experiment):
                 resolved = self._resolve(intervention.axes, *intervention.options())
             except UnavailableError as error:
                 reason = f"{error.reason} ({error.remedy})"
-                impossible.append(
-                    {
-                        "intervention": intervention.name,
-                        "title": intervention.title,
-                        "reason": reason,
-                    }
-                )
+                impossible.append(intervention.left_out(reason))
             else:
                 n = max(self._counts(intervention))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
@@ -250,7 +261,7 @@ class Why(Experiment):
             threads: of a member.
             folder: gets a part for each.
         """
-        rests = LAUNCHERS[self._axes["launcher"]].rests
+        rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
             own = [
@@ -276,7 +287,7 @@ class Why(Experiment):
             fit = len(self._topology.cpus) // threads
             counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
             conditions = [
-                Condition(REFERENCE, REFERENCE, one, n, frozen=not rests, rotates=True)
+                Condition("reference", REFERENCE, one, n, frozen=not rests, rotates=True)
                 for n in sorted(counts)
             ]
             for intervention, _ in tried:
@@ -313,13 +324,12 @@ class Why(Experiment):
     def _give_up(self, name: str, reason: str) -> None:
         """Write down that a condition has no result: it failed, or cannot be made here."""
         if isinstance(reason, Impossible):
-            kind = "intervention_left_out"
             self._log.info("%s is left out: %s", name, reason)
+            self._write(ChangeLeftOut(intervention=name, reason=str(reason)))
         else:
-            kind = "intervention_failed"
             self._failed.append(name)
             self._log.warning("%s failed: %s", name, reason)
-        self._write({"kind": kind, "intervention": name, "reason": reason})
+            self._write(ChangeFailed(intervention=name, reason=reason))
 
     # ---- stressors and looks
 
@@ -342,7 +352,7 @@ class Why(Experiment):
             plan = self._job.plan
             wider = resolve.resolve(plan, self._axes, self._machine, self._builds, [count + 1])
             slots = wider.slots
-        where = [(slot["cpus"], slot["policy"]) for slot in slots[1 : count + 1]]
+        where = [(slot.cpus, slot.policy) for slot in slots[1 : count + 1]]
         host = resolve.host(self._machine)
         with (
             private.part(folder, "kernels") as own,
@@ -355,7 +365,7 @@ class Why(Experiment):
                 self._write_events("kernels", beside)
                 self._give_up("kernels", "the kernels did not start")
 
-    def _look(self, one: cohort.Cohort, done: dict[int, Json]) -> None:
+    def _look(self, one: cohort.Cohort, done: dict[int, Samples]) -> None:
         """Look at what the reference's training threads do, with one member and with all.
 
         Args:

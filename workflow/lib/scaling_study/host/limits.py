@@ -8,6 +8,7 @@ takes the root of the file system.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -106,7 +107,8 @@ def read_quota_cpus(root: Path = ROOT) -> float | None:
 
 def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit on the way up the hierarchy; None without one."""
-    readers = {1: _memory_limit_v1, 2: _memory_limit_v2}
+    names = {1: "memory.limit_in_bytes", 2: "memory.max"}
+    readers = {version: partial(read_limit, name=name) for version, name in names.items()}
     return _tightest(read_hierarchy("memory", root), readers)
 
 
@@ -175,14 +177,10 @@ def _quota(quota_us: int, period_us: int) -> Quota:
     return Quota(quota_us / period_us, period_us / 1e6)
 
 
-def _memory_limit_v1(folder: Path) -> int | None:
-    limit = int(read_text(folder / "memory.limit_in_bytes") or UNLIMITED_BYTES)
-    return None if limit >= UNLIMITED_BYTES else limit
-
-
-def _memory_limit_v2(folder: Path) -> int | None:
-    limit = read_text(folder / "memory.max") or "max"
-    return None if limit == "max" else int(limit)
+def read_limit(folder: Path, name: str) -> int | None:
+    """Return a limit of a cgroup from its file, such as ``memory.max``; None where it has none."""
+    limit = read_text(folder / name) or "max"
+    return None if limit == "max" or int(limit) >= UNLIMITED_BYTES else int(limit)
 
 
 def _effective_cpuset(root: Path) -> str | None:

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.host.system import PERF_EVENT_OPEN
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
+"""System call numbers (the kernel's syscall tables); glibc has no wrapper."""
 
 _HARDWARE = 0
 _ATTRIBUTE_BYTES = 64  # PERF_ATTR_SIZE_VER0, which every kernel knows
@@ -170,6 +171,11 @@ def _affordable(members: int, beside: int) -> int:
     spare = SPARE_DESCRIPTORS + SPARE_DESCRIPTORS_PER_MEMBER * (members + beside)
     free = limit - used - spare
     return max(0, free // members)
+
+
+def has_hardware_counters() -> bool:
+    """Whether this process may count its own instructions."""
+    return _countable(EVENTS[0])
 
 
 def _countable(event: Event) -> bool:

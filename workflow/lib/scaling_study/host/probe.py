@@ -13,7 +13,7 @@ from typing import Any
 
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
-from scaling_study.host import limits, system
+from scaling_study.host import limits, perf_events, system
 from scaling_study.host.libraries import find_library, library_folders
 from scaling_study.launch.axes.axis_table import LIBRARIES
 
@@ -126,7 +126,7 @@ def _read_machine(root: Path) -> Machine:
         governor=system.read_governor(root),
         thp=system.read_thp(root),
         numa_balancing=system.read_numa_balancing(root),
-        perf_counters=system.has_hardware_counters(),
+        perf_counters=perf_events.has_hardware_counters(),
         libraries={name: find_library(name, folders) for name in LIBRARIES},
         versions={"python": platform.python_version(), **dict(_versions())},
         commit=read_commit(PROJECT),

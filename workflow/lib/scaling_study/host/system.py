@@ -5,9 +5,7 @@ the kernel does not have reads as None; a text that is not in the kernel's forma
 """
 
 import contextlib
-import ctypes
 import os
-import platform
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -204,30 +202,3 @@ def read_kernel(root: Path = ROOT) -> str:
 def read_hostname(root: Path = ROOT) -> str:
     """The host's name."""
     return read_text(root / "proc/sys/kernel/hostname") or "unknown"
-
-
-PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
-"""System call numbers (the kernel's syscall tables); glibc has no wrapper."""
-
-COUNT_INSTRUCTIONS = (0, 64, 1, 0, 0, 0, 0, 0, 0, 0, 0b110_0001, 0, 0, 0, 0, 0)
-"""perf_event_attr (perf_event_open(2)) as 32-bit words, little endian: type hardware, 64 bytes long
-(PERF_ATTR_SIZE_VER0), config instructions; flags disabled, exclude_kernel and exclude_hv, which an
-unprivileged process may ask for."""
-
-
-def has_hardware_counters() -> bool:
-    """Whether this process may count its own instructions; no file tells, so it is tried."""
-    number = PERF_EVENT_OPEN.get(platform.machine())
-    if number is None:
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    attributes = (ctypes.c_uint32 * len(COUNT_INSTRUCTIONS))(*COUNT_INSTRUCTIONS)
-    this_process, any_cpu, no_group, close_on_exec = map(ctypes.c_long, (0, -1, -1, 8))
-    libc.syscall.restype = ctypes.c_long
-    counter: int = libc.syscall(
-        ctypes.c_long(number), attributes, this_process, any_cpu, no_group, close_on_exec
-    )
-    if counter < 0:
-        return False
-    os.close(counter)
-    return True

@@ -24,9 +24,16 @@ from scaling_study.member import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeVar
+
+    from torch import Tensor
+    from torch.distributed import GradBucket
+    from torch.futures import Future
 
     from scaling_study.member.loaders import Trainer
+
+    T = TypeVar("T")
 
 _apart = 0
 _without_snapshots = 0
@@ -61,12 +68,12 @@ def _exchange_one_number() -> None:
 
     make = DistributedDataParallel.__init__
 
-    def one_number(_: object, bucket: Any) -> Any:
+    def one_number(_: object, bucket: GradBucket) -> Future[Tensor]:
         gradients = bucket.buffer()
         work = distributed.all_reduce(gradients[:1].clone(), async_op=True)
         return work.get_future().then(lambda _: gradients)
 
-    def __init__(model: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
+    def __init__(model: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         global _apart  # noqa: PLW0603
         make(model, *args, **kwargs)
         hook(model, None, one_number)
@@ -88,7 +95,7 @@ def _replace_snapshots() -> None:
     loader = sys.modules[loaders.STATEFUL].StatefulDataLoader
     make = loader.__init__
 
-    def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (as above)
+    def __init__(one: Any, *args: object, **kwargs: object) -> None:  # noqa: N807
         global _without_snapshots  # noqa: PLW0603
         make(one, *args, **kwargs)
         one.snapshot_every_n_steps = NEVER
@@ -143,7 +150,7 @@ def _replace_pipelines() -> None:
     builder_kind: Any = pipeline.PipelineBuilder
     build, build_pipeline = builder_kind.build, pipeline.build_pipeline
 
-    def builds(builder: Any, **options: Any) -> Any:
+    def builds(builder: Any, **options: Any) -> object:
         return _built(builder, builder.get_config(), options, lambda: build(builder, **options))
 
     def builds_pipeline(config: Any, /, **options: Any) -> Any:
@@ -153,7 +160,9 @@ def _replace_pipelines() -> None:
     pipeline.build_pipeline = builds_pipeline
 
 
-def _built(what: Any, config: Any, options: dict[str, Any], here: Callable[[], Any]) -> Any:
+def _built(
+    what: object, config: Any, options: dict[str, Any], here: Callable[[], T]
+) -> T | _Pipeline:
     """Return a pipeline elsewhere; one process for all that are built of the same thing."""
     global _elsewhere  # noqa: PLW0603
     from spdl.pipeline import run_pipeline_in_subprocess  # noqa: PLC0415 (as above)
@@ -173,28 +182,28 @@ def _built(what: Any, config: Any, options: dict[str, Any], here: Callable[[], A
 class _Pipeline:
     """Stands for a pipeline that was built here."""
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: Iterable[object]) -> None:
         self._batches = batches
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[object] | None = None
 
-    def start(self, **_: Any) -> None:
+    def start(self, **_: object) -> None:
         """Do nothing: the other process starts what is asked for."""
 
-    def stop(self, **_: Any) -> None:
+    def stop(self, **_: object) -> None:
         """Do nothing: the other process ends with this one."""
 
     @contextlib.contextmanager
-    def auto_stop(self, **_: Any) -> Iterator[_Pipeline]:
+    def auto_stop(self, **_: object) -> Iterator[_Pipeline]:
         """Return itself in a context, as a pipeline does."""
         yield self
 
-    def get_iterator(self, **_: Any) -> Iterator[Any]:
+    def get_iterator(self, **_: object) -> Iterator[object]:
         """Return an iterator over one pass."""
         return iter(self._batches)
 
     __iter__ = get_iterator
 
-    def get_item(self, **_: Any) -> Any:
+    def get_item(self, **_: object) -> object:
         """Return the next batch; raise EOFError after the last one, as a pipeline does."""
         if self._iterator is None:
             self._iterator = self.get_iterator()
@@ -207,12 +216,12 @@ class _Pipeline:
 # ---- all changes
 
 
-def _once(make: Callable[[], None]) -> Callable[[Trainer | None, Sequence[str]], None]:
+def _once(make: Callable[[], None]) -> Callable[[object, object], None]:
     """Return a change that needs neither the member nor its loaders."""
     return lambda *_: make()
 
 
-CHANGES: dict[str, tuple[Callable[[Any, Sequence[str]], None], Callable[[], bool]]] = {
+CHANGES: dict[str, tuple[Callable[[Trainer, Sequence[str]], None], Callable[[], bool]]] = {
     "flush_denormals": (_once(_flush_denormals), _flushes_denormals),
     **{
         name: (functools.partial(of.change, name), functools.partial(of.holds, name))
@@ -244,7 +253,7 @@ IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
 """By name: what tells why a change cannot be made in this script, though it was tried."""
 
 
-def apply(name: str, member: Trainer | None = None, further: Sequence[str] = ()) -> None:
+def apply(name: str, member: Trainer, further: Sequence[str] = ()) -> None:
     """Make a change in this process.
 
     Args:

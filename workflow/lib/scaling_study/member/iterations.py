@@ -28,6 +28,7 @@ import statistics
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,8 @@ from scaling_study.member import after_torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
+
+    Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 MARK = "mark"
 """In a config: what the script says by calling ``scaling_study.mark``."""
@@ -69,6 +72,14 @@ ENDS = STARTS + MOST_STARTS * FIELDS
 WORDS = ENDS + KEPT
 
 
+@dataclass
+class Seen:
+    """An optimizer: its class's name, and its steps."""
+
+    name: str
+    steps: int = 0
+
+
 class Iterations:
     """Counts the steps of a script's optimizers and tells which of them end an iteration.
 
@@ -88,8 +99,8 @@ class Iterations:
         """Forget all optimizers: the script starts anew, and makes others."""
         self._steps = 0
         self._frame: FrameType | None = None
-        # By identity, each with its class's name and its steps.
-        self._seen: dict[int, list[Any]] = {}
+        # By identity.
+        self._seen: dict[int, Seen] = {}
         self._last = 0
         self._in_a_row = 0
 
@@ -114,18 +125,18 @@ class Iterations:
         self._frame = None
         return True
 
-    def ends(self, optimizer: Any) -> bool:
+    def ends(self, optimizer: object) -> bool:
         """Count a step of an optimizer; return whether an iteration ends with it."""
         self._steps += 1
         seen = self._seen.get(id(optimizer))
         new = seen is None
         if seen is None:
-            seen = self._seen[id(optimizer)] = [type(optimizer).__name__, 0]
-        seen[1] += 1
+            seen = self._seen[id(optimizer)] = Seen(type(optimizer).__name__)
+        seen.steps += 1
         if self._every:
             return self._steps % self._every == 0
         if self._only:
-            return bool(seen[0] == self._only)
+            return seen.name == self._only
         if id(optimizer) == self._last:
             self._in_a_row += 1
         elif new or self._in_a_row > 1:
@@ -135,7 +146,7 @@ class Iterations:
             return False
         return True
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, object]:
         """Return, as JSON data, what has ended iterations so far.
 
         Returns:
@@ -146,20 +157,20 @@ class Iterations:
             "how": self.how,
             "optimizers": [
                 {
-                    "name": name,
-                    "steps": steps,
-                    "ends": bool(self._every) or self._only == name or identity == self._last,
+                    "name": one.name,
+                    "steps": one.steps,
+                    "ends": bool(self._every) or self._only == one.name or identity == self._last,
                 }
-                for identity, (name, steps) in self._seen.items()
+                for identity, one in self._seen.items()
             ],
         }
 
 
-def encode(step: Any) -> str:
+def encode(step: str | Mapping[str, object]) -> str:
     """Return the config's ``workload.step`` as one word: ``mark``, or what Iterations takes."""
     if isinstance(step, str):
         return step
-    ((kind, value),) = dict(step).items()
+    ((kind, value),) = step.items()
     return f"every:{value}" if kind == "every" else f"only:{value}"
 
 
@@ -174,8 +185,8 @@ def _runs(frame: FrameType) -> bool:
 def replace_closure(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    wrap: Callable[[Callable[[], Any]], Callable[[], Any]],
-) -> Any:
+    wrap: Callable[[Callable[[], object]], Callable[[], object]],
+) -> Arguments | None:
     """Wrap the closure among the arguments of an optimizer's step.
 
     Returns:
@@ -287,7 +298,7 @@ class Counter:
     """
 
     def __init__(
-        self, folder: str, step: str, read_back: Callable[[str, Any], None] | None = None
+        self, folder: str, step: str, read_back: Callable[[str, object], None] | None = None
     ) -> None:
         self._folder, self._read_back = folder, read_back
         self._iterations = Iterations(step)
@@ -339,10 +350,10 @@ class Counter:
         self._words = words
         return words
 
-    def _before(self, *_: Any) -> None:
+    def _before(self, *_: object) -> None:
         self._iterations.enter(sys._getframe(1))  # noqa: SLF001 (CPython's, as documented)
 
-    def _after(self, optimizer: Any, *_: Any) -> None:
+    def _after(self, optimizer: object, *_: object) -> None:
         if self._iterations.leave(sys._getframe(1)) and self._iterations.ends(optimizer):  # noqa: SLF001
             self.count()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.member.after_torch import call_back
 
@@ -19,7 +19,7 @@ LOADERS = (
 )
 
 
-def change_arguments(change: Callable[[dict[str, Any]], None]) -> None:
+def change_arguments(change: Callable[[dict[str, object]], None]) -> None:
     """Have a function change the arguments of every DataLoader that is made, by their names.
 
     What is put there last sees them first.
@@ -28,7 +28,7 @@ def change_arguments(change: Callable[[dict[str, Any]], None]) -> None:
         call_back(functools.partial(_change_in, module, name, change), module)
 
 
-def shares_out(dataset: Any, worker_init_fn: Any) -> bool:
+def shares_out(dataset: object, worker_init_fn: object) -> bool:
     """Whether several workers give each of its batches once.
 
     An iterable data set gives all of them in each worker, unless it shards itself: that is taken to
@@ -49,13 +49,13 @@ def _asks_for_worker(module: str) -> bool:
         return False
 
 
-def _change_in(module: str, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+def _change_in(module: str, name: str, change: Callable[[dict[str, object]], None]) -> None:
     kind = getattr(sys.modules[module], name)
     make = kind.__init__
     signature = inspect.signature(make)
 
     @functools.wraps(make)
-    def init(*args: Any, **kwargs: Any) -> None:
+    def init(*args: object, **kwargs: object) -> None:
         given = signature.bind(*args, **kwargs).arguments
         change(given)
         make(**given)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,11 @@ from scaling_study.member.loader_ways import AS_IT_IS, FROM_MEMORY, NEW, NOTHING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scaling_study.member.loaders import Fetch, Trainer
+    from torch import Tensor
 
-    Gives = Callable[[Callable[..., Iterator[Any]], Trainer, Any], Iterator[Any]]
+    from scaling_study.member.loaders import Fetch, Fetcher, Makes, Trainer
+
+    Gives = Callable[[Makes, Trainer, object], Iterator[object]]
 
 # Files that are opened are named in one of this name and the slot's.
 OPENED = "opened-"
@@ -41,7 +44,7 @@ CACHED_BATCHES = 8
 LOOK_S = 0.01
 
 _held: Counter[str] = Counter()
-_facts: dict[str, Any] = {}
+_facts: dict[str, object] = {}
 _filling = threading.local()
 
 
@@ -79,7 +82,7 @@ def holds(name: str) -> bool:
     return _held[name] > 0
 
 
-def facts() -> dict[str, Any]:
+def facts() -> dict[str, object]:
     """Return, as JSON data, what the readback says of batches from memory."""
     return dict(_facts)
 
@@ -88,32 +91,32 @@ def _around(
     gives: Gives,
     member: Trainer,
     trainer: tuple[int, int],
-    inner: Callable[..., Iterator[Any]],
-) -> Callable[..., Iterator[Any]]:
-    def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    inner: Makes,
+) -> Makes:
+    def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
         # A loader inside of a loader, or in a thread or process of another one, is a part of it.
         if _here() != trainer or getattr(_filling, "on", False):
             return inner(loader, *args, **kwargs)
 
-        def make(one: Any = loader) -> Iterator[Any]:
-            return _whole(inner, one, args, kwargs)
+        def make(one: object = loader) -> Iterator[object]:
+            return _whole(lambda: inner(one, *args, **kwargs))
 
         return gives(make, member, loader)
 
     return makes
 
 
-def _whole(inner: Callable[..., Any], loader: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """Make what the loader itself gives, with all that is inside of it as it is."""
+def _whole(make: Callable[[], Iterator[object]]) -> Iterator[object]:
+    """Give what the loader itself gives, with all that is inside of it as it is."""
     _filling.on = True
     try:
-        iterator = inner(loader, *args, **kwargs)
+        iterator = make()
     finally:
         _filling.on = False
     return _untouched(iterator)
 
 
-def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
+def _untouched(iterator: Iterator[object]) -> Iterator[object]:
     while True:
         _filling.on = True
         try:
@@ -128,23 +131,23 @@ def _untouched(iterator: Iterator[Any]) -> Iterator[Any]:
 # ---- batches from memory
 
 
-def _cached(make: Callable[..., Iterator[Any]], _: Trainer, loader: Any) -> Iterator[Any]:
+def _cached(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
     batches = _batches(make, loader)
     _held["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
-def _beside(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) -> Iterator[Any]:
+def _beside(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
     """Train from memory, while the loader goes on at the rate that the coordinator tells.
 
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
     loader without workers makes its batches in the training thread, and has nothing to go on.
     """
     again = _again(_batches(make, loader), loader)
-    if loaders.facts(loader)["workers"] == 0:
+    if loaders.facts(loader).workers == 0:
         yield from again
         return
-    taker = loader.__dict__.get("_study_taker")
+    taker: _Taker | None = loader.__dict__.get("_study_taker")
     for batch in again:
         if taker is None:
             taker = loader.__dict__["_study_taker"] = _Taker(member)
@@ -164,11 +167,11 @@ class _Taker:
 
     def __init__(self, member: Trainer) -> None:
         self._asked = member.asked
-        self._epochs: queue.SimpleQueue[Iterator[Any]] = queue.SimpleQueue()
+        self._epochs: queue.SimpleQueue[Iterator[object]] = queue.SimpleQueue()
         self._wants, self._over = True, False
         threading.Thread(target=self._take, daemon=True).start()
 
-    def goes_on(self, make: Callable[..., Iterator[Any]]) -> bool:
+    def goes_on(self, make: Makes) -> bool:
         """Begin the next epoch if the last one is over; return whether there was anything in it."""
         if self._wants and not self._over:
             self._wants = False
@@ -189,7 +192,7 @@ class _Taker:
             self._wants = True
 
 
-def _switched(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) -> Iterator[Any]:
+def _switched(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
     """Give in each step what the coordinator asks for: see ``asked``.
 
     A batch from memory has the place of a new one that was waited for and thrown away, or of none.
@@ -197,8 +200,8 @@ def _switched(make: Callable[..., Iterator[Any]], member: Trainer, loader: Any) 
     """
     again = itertools.cycle(_batches(make, loader))
     facts, sources = loaders.facts(loader), Sources(make, loader, member.holds_ready)
-    asks = _asks(member, settable=facts["settable"])
-    if facts["by_row"]:
+    asks = _asks(member, settable=facts.settable)
+    if facts.by_row:
         loader_ways.whole_possible(loader)  # which the readback tells
     for _ in _epoch(loader):
         gives, way = asks()
@@ -254,27 +257,27 @@ def _takes_one(sources: Sources, way: Ask) -> bool:
     return False
 
 
-def _batches(make: Callable[..., Iterator[Any]], loader: Any) -> list[Batch]:
+def _batches(make: Makes, loader: object) -> list[Batch]:
     """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
     kind = type(loader)
     keeper = loader if hasattr(kind, "__len__") else kind
     batches: list[Batch] | None = keeper.__dict__.get("_study_batches")
     if batches is None:
         batches = [Batch(one) for one in itertools.islice(make(), CACHED_BATCHES)]
-        keeper._study_batches = batches  # noqa: SLF001 (ours, wherever it lies)
+        setattr(keeper, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
         _facts["cached_batches"] = len(batches)
         _facts["cached_bytes"] = sum(batch.bytes for batch in batches)
         _facts.setdefault("copied", False)
     return batches
 
 
-def _again(batches: Sequence[Batch], loader: Any) -> Iterator[Any]:
+def _again(batches: Sequence[Batch], loader: object) -> Iterator[object]:
     """Give them again and again, in epochs of the loader's length where it has one."""
     pairs = zip(itertools.cycle(batches), _epoch(loader))
     return (batch.take() for batch, _ in pairs)
 
 
-def _epoch(loader: Any) -> Iterable[Any]:
+def _epoch(loader: object) -> Iterable[object]:
     """Return as many of something as an epoch of the loader has batches, if it knows that."""
     batches = loaders.length(loader)
     return itertools.repeat(None) if batches is None else range(batches)
@@ -287,7 +290,7 @@ class Batch:
     given. Arrays of other kinds are always copied.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._value = value
         self._tensors = _tensors(value)
         self._others = _has_arrays(value)
@@ -298,14 +301,14 @@ class Batch:
     def _seen(self) -> list[int]:
         return [tensor._version for tensor in self._tensors]  # noqa: SLF001 (autograd's own count)
 
-    def take(self) -> Any:
+    def take(self) -> object:
         """Return it."""
         if self._others or self._seen() != self._versions:
             _facts["copied"] = True
         return _copy(self._kept) if _facts.get("copied") else self._value
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     """Return a batch's tensors and arrays: collate functions make tuples, lists and dicts."""
     if isinstance(value, dict):
         value = list(value.values())
@@ -316,7 +319,7 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _tensors(value: Any) -> list[Any]:
+def _tensors(value: object) -> list[Tensor]:
     import torch  # noqa: PLC0415 (the script's to import first)
 
     # Inference tensors count nothing, and cannot be changed where they are trained on.
@@ -325,22 +328,22 @@ def _tensors(value: Any) -> list[Any]:
     ]
 
 
-def _has_arrays(value: Any) -> bool:
+def _has_arrays(value: object) -> bool:
     return any(hasattr(one, "__array_interface__") for one in _parts(value))
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> object:
     import torch  # noqa: PLC0415 (as above)
 
     if isinstance(value, dict):
         return type(value)({key: _copy(one) for key, one in value.items()})
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_copy, value))
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(map(_copy, value))
     if isinstance(value, (list, tuple)):
         return type(value)(map(_copy, value))
     if isinstance(value, torch.Tensor):
         return value.clone()
-    return value.copy() if hasattr(value, "__array_interface__") else value
+    return methodcaller("copy")(value) if hasattr(value, "__array_interface__") else value
 
 
 # ---- workers that make their batches and do not send them
@@ -357,14 +360,14 @@ def send_nothing(member: Trainer, further: Sequence[str]) -> None:
     """
     owner = os.getpid()
 
-    def kept(fetcher: Any, fetch: Fetch) -> Fetch:
+    def kept(fetcher: Fetcher, fetch: Fetch) -> Fetch:
         if os.getpid() == owner:
             return fetch
         # What the training process holds already, it held when this worker was forked.
-        held = "batches" in loaders.notes(fetcher.dataset)
+        held = len(loaders.notes(fetcher.dataset).batches) == CACHED_BATCHES
         left = itertools.count(0 if held else CACHED_BATCHES, -1)
 
-        def keep(indices: Any) -> Any:
+        def keep(indices: object) -> object:
             batch = fetch(indices)
             return batch if next(left) > 0 else _Token()
 
@@ -374,11 +377,10 @@ def send_nothing(member: Trainer, further: Sequence[str]) -> None:
     put(_from_tokens, member, further)
 
 
-def _from_tokens(make: Callable[..., Iterator[Any]], _: Trainer, loader: Any) -> Iterator[Any]:
+def _from_tokens(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
     """Give a batch from memory for each that a worker has made."""
-    _held["no_copies"] += bool(loaders.facts(loader)["workers"])
-    notes = loaders.notes(loader.dataset)
-    batches: list[Batch] = notes.get("batches", [])
+    _held["no_copies"] += bool(loaders.facts(loader).workers)
+    batches = loaders.notes(getattr(loader, "dataset", None)).batches
     again = itertools.cycle(range(CACHED_BATCHES))
     for batch in make():
         if isinstance(batch, _Token):
@@ -386,8 +388,6 @@ def _from_tokens(make: Callable[..., Iterator[Any]], _: Trainer, loader: Any) ->
             continue
         if len(batches) < CACHED_BATCHES:
             batches.append(Batch(batch))
-        if len(batches) == CACHED_BATCHES:
-            notes["batches"] = batches
         yield batch
 
 

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member import loaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
 
-    from scaling_study.member.loaders import Fetch, Trainer
+    from torch.utils.data import DataLoader
+
+    from scaling_study.member.loaders import Fetch, Fetcher, Makes, Trainer
+
+    T = TypeVar("T")
 
 # What the script gets: new batches, ones from memory, those in the place of new ones; or nothing,
 # while batches are taken as fast as they come.
@@ -85,14 +90,14 @@ class Sources:
 
     def __init__(
         self,
-        make: Callable[..., Iterator[Any]],
-        loader: Any,
+        make: Makes,
+        loader: object,
         holds: Callable[[int], None],
     ) -> None:
         self._make, self._loader, self._holds = make, loader, holds
-        self._iterators: dict[Ask, Iterator[Any]] = {}
+        self._iterators: dict[Ask, Iterator[object]] = {}
 
-    def next(self, way: Ask) -> Any:
+    def next(self, way: Ask) -> object:
         """Return the next batch.
 
         Raises:
@@ -107,24 +112,27 @@ class Sources:
         """Begin that way's next epoch, whatever the others'."""
         self._iterators.pop(way, None)
 
-    def _made(self, way: Ask) -> Iterator[Any]:
-        if way == AS_IT_IS:
+    def _made(self, way: Ask) -> Iterator[object]:
+        from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
+
+        # Another one than torch's is asked for no other way.
+        if way == AS_IT_IS or not isinstance(self._loader, DataLoader):
             return self._make(self._loader)
         other = _changed(self._loader, way)
-        self._holds(loaders.facts(other)["ready"])
+        self._holds(loaders.facts(other).ready)
         with whole_asked(other) if way.whole else contextlib.nullcontext():
             return self._make(other)
 
 
-def _changed(loader: Any, way: Ask) -> Any:
+def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     """Return a loader of torch's that is like another one, with other workers.
 
     One that keeps its workers is the same one in every epoch.
     """
     workers = loader.num_workers if way.workers is None else way.workers
-    kept: dict[Ask, Any] = loader.__dict__.setdefault("_study_others", {})
+    kept: dict[Ask, DataLoader[object]] = loader.__dict__.setdefault("_study_others", {})
     other = kept.get(way) or object.__new__(type(loader))
-    own = {
+    own: dict[str, object] = {
         "num_workers": workers,
         "prefetch_factor": (way.ahead or loader.prefetch_factor or 2) if workers else None,
         "persistent_workers": loader.persistent_workers and workers > 0,
@@ -141,7 +149,7 @@ def _changed(loader: Any, way: Ask) -> Any:
     return other
 
 
-def _copied(dataset: Any) -> Any:
+def _copied(dataset: T) -> T:
     try:
         return copy.copy(dataset)
     except Exception:  # noqa: BLE001 (the script's own: whatever it raises, there is no copy)
@@ -174,55 +182,53 @@ def allow_whole() -> None:
     """Let what is noted of a data set decide how its next batches are read."""
     from torch.utils.data import default_convert  # noqa: PLC0415 (the script's to import first)
 
-    def at_once(fetcher: Any, fetch: Fetch) -> Fetch:
-        dataset = fetcher.dataset
-        if not loaders.notes(dataset).get("whole"):
+    def at_once(fetcher: Fetcher, fetch: Fetch) -> Fetch:
+        if not loaders.notes(fetcher.dataset).whole:
             return fetch
-        return lambda indices: default_convert(dataset[list(indices)])
+        return lambda indices: default_convert(fetcher.dataset[list(indices)])  # type: ignore[index, call-overload]
 
     loaders.around_fetch(at_once)
 
 
-def whole_possible(loader: Any) -> bool:
+def whole_possible(loader: object) -> bool:
     """Whether a list of indices gives what its rows give one by one; looked at once."""
     notes = loaders.notes(getattr(loader, "dataset", None))
-    if "gives_whole" not in notes:
-        notes["gives_whole"] = _gives_whole(loader)
-        _looked_at.append(notes["gives_whole"])
-    return bool(notes["gives_whole"])
+    if notes.gives_whole is None:
+        notes.gives_whole = _gives_whole(loader)
+        _looked_at.append(notes.gives_whole)
+    return notes.gives_whole
 
 
 @contextlib.contextmanager
-def whole_asked(loader: Any) -> Iterator[None]:
+def whole_asked(loader: DataLoader[object]) -> Iterator[None]:
     """Have the iterators that are made meanwhile read whole batches, where that is possible."""
     notes = loaders.notes(loader.dataset)
-    before = notes.get("whole", False)
-    notes["whole"] = whole_possible(loader)
+    before, notes.whole = notes.whole, whole_possible(loader)
     try:
         yield
     finally:
-        notes["whole"] = before
+        notes.whole = before
 
 
-def _ask_everywhere(inner: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    def makes(loader: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+def _ask_everywhere(inner: Makes) -> Makes:
+    def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
         global _asked  # noqa: PLW0603
         can = whole_possible(loader)
         _asked += can
-        loaders.notes(getattr(loader, "dataset", None))["whole"] = can
+        loaders.notes(getattr(loader, "dataset", None)).whole = can
         return inner(loader, *args, **kwargs)
 
     return makes
 
 
-def _gives_whole(loader: Any) -> bool:
+def _gives_whole(loader: object) -> bool:
     from torch.utils.data import default_collate, default_convert  # noqa: PLC0415 (as above)
 
-    if not loaders.facts(loader)["by_row"]:
+    if not loaders.facts(loader).by_row:
         return False
     try:
         # Whatever it opens to read a row is not to be there when workers are forked.
-        dataset = copy.copy(loader.dataset)
+        dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
         indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
         whole = default_convert(dataset[indices])
         return _equal(whole, default_collate([dataset[index] for index in indices]))
@@ -230,7 +236,7 @@ def _gives_whole(loader: Any) -> bool:
         return False
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     import torch  # noqa: PLC0415 (as above)
 
     if isinstance(one, torch.Tensor):

@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scaling_study.member import after_torch
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    Fetch = Callable[[Any], Any]
+    from torch.utils.data import DataLoader
+
+    Makes = Callable[..., Iterator[object]]
+    Takes = Callable[..., object]
+    Fetch = Callable[[object], object]
 
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
@@ -49,6 +54,13 @@ class Trainer(Protocol):
 
     def holds_ready(self, ready: int) -> None:
         """Note how many batches a loader may hold ready that is taken from."""
+
+
+class Taken(Protocol):
+    """A batch in memory."""
+
+    def take(self) -> object:
+        """Return it, as it was."""
 
 
 class Kind(NamedTuple):
@@ -83,9 +95,7 @@ def named(text: str) -> Kind:
     return Kind(module, name)
 
 
-def wrap(
-    around: Callable[[Callable[..., Any]], Callable[..., Any]], further: Sequence[str]
-) -> None:
+def wrap(around: Callable[[Makes], Makes], further: Sequence[str]) -> None:
     """Put something around every loader's method that makes an iterator.
 
     What is put there last is outermost, in modules that are yet to be imported, too.
@@ -101,16 +111,14 @@ def wrap(
             after_torch.call_back(functools.partial(_replace, around, kind), kind.module)
 
 
-def _replace(around: Callable[[Callable[..., Any]], Callable[..., Any]], kind: Kind) -> None:
+def _replace(around: Callable[[Makes], Makes], kind: Kind) -> None:
     owner = getattr(sys.modules[kind.module], kind.name, None)
     method = getattr(owner, kind.method, None)  # another release may have neither
     if method is not None:
         setattr(owner, kind.method, around(method))
 
 
-def _replace_in_script(
-    around: Callable[[Callable[..., Any]], Callable[..., Any]], kind: Kind
-) -> None:
+def _replace_in_script(around: Callable[[Makes], Makes], kind: Kind) -> None:
     """Replace the method of a class of the script itself, whenever that is run and makes it."""
     build = builtins.__build_class__
 
@@ -123,52 +131,68 @@ def _replace_in_script(
     builtins.__build_class__ = builds
 
 
-def facts(loader: Any) -> dict[str, Any]:
-    """Return, as JSON data, what is known of a loader.
+class Facts(NamedTuple):
+    """What is known of a loader; one that a config names has no workers, unless it says how many.
 
-    Returns:
-        Its ``kind``; ``kinds``, the names of that and of what it is derived from; how many
-        ``workers`` it has (None: threads or processes of its own); whether those are ``threads`` of
-        this process; whether the number is ``settable``, and whether it ``shares_out`` its batches
-        among several; whether it makes a batch row ``by_row``, as torch does from a data set
-        without ``__getitems__``; how many ``batches`` a pass has (None: it does not say); and how
-        many may be ``ready`` while nobody takes any. One that a config names is taken to have no
-        workers, unless it says how many.
+    Attributes:
+        kind: its class, with the module.
+        kinds: the names of that and of what it is derived from.
+        workers: how many it has; None for threads or processes of its own.
+        threads: whether those are threads of this process.
+        settable: whether the number of workers can be set.
+        shares_out: whether several of them give each batch once.
+        by_row: whether it makes a batch row by row, as torch does from a data set without
+            ``__getitems__``.
+        batches: of a pass; None where it does not say.
+        ready: how many batches may be ready while nobody takes any.
     """
-    kind = type(loader)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    own = kind.__module__.startswith("spdl.")
-    workers = getattr(loader, "num_workers", None if own else 0)
-    if workers is None or not hasattr(loader, "prefetch_factor"):
-        ready = UNKNOWN_READY + getattr(loader, "_buffer_size", 0)
-    else:
-        ready = workers * (loader.prefetch_factor or 0)
+
+    kind: str
+    kinds: list[str]
+    workers: int | None
+    threads: bool
+    settable: bool
+    shares_out: bool
+    by_row: bool
+    batches: int | None
+    ready: int
+
+
+def facts(loader: object) -> Facts:
+    """Return what is known of a loader."""
     from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
 
-    settable = isinstance(loader, DataLoader) and workers is not None
-    kinds = [one.__name__ for one in kind.__mro__[:-1]]
-    return {
-        "kind": name,
-        "kinds": kinds,
-        "workers": workers,
-        "threads": workers is None and "Subprocess" not in kind.__name__,
-        "settable": settable,
-        "shares_out": settable and shares_out(loader.dataset, loader.worker_init_fn),
-        "by_row": isinstance(loader, DataLoader) and _by_row(loader),
-        "batches": length(loader),
-        "ready": ready,
-    }
+    kind = type(loader)
+    own = kind.__module__.startswith("spdl.")
+    workers = getattr(loader, "num_workers", None if own else 0)
+    ahead = getattr(loader, "prefetch_factor", ...)
+    if workers is None or ahead is ...:
+        ready = UNKNOWN_READY + getattr(loader, "_buffer_size", 0)
+    else:
+        ready = workers * (ahead or 0)
+    torchs = loader if isinstance(loader, DataLoader) and workers is not None else None
+    return Facts(
+        kind=f"{kind.__module__}.{kind.__qualname__}",
+        kinds=[one.__name__ for one in kind.__mro__[:-1]],
+        workers=workers,
+        threads=workers is None and "Subprocess" not in kind.__name__,
+        settable=torchs is not None,
+        shares_out=torchs is not None and shares_out(torchs.dataset, torchs.worker_init_fn),
+        by_row=isinstance(loader, DataLoader) and _by_row(loader),
+        batches=length(loader),
+        ready=ready,
+    )
 
 
-def length(loader: Any) -> int | None:
+def length(loader: object) -> int | None:
     """Return how many batches a pass has; None where the loader does not say."""
     try:
-        return len(loader)
+        return len(loader)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 (the script's own: no length, or whatever it raises)
         return None
 
 
-def _by_row(loader: Any) -> bool:
+def _by_row(loader: DataLoader[object]) -> bool:
     """Whether torch asks the data set for one row after the other, and puts them together."""
     from torch.utils.data import IterableDataset, default_collate  # noqa: PLC0415 (as above)
 
@@ -180,7 +204,7 @@ def _by_row(loader: Any) -> bool:
     )
 
 
-def time_next(iterator: Iterator[Any], around: Callable[..., Any]) -> Iterator[Any]:
+def time_next(iterator: Iterator[object], around: Callable[[Takes], Takes]) -> Iterator[object]:
     """Return an iterator whose every ``__next__`` has something around it.
 
     Args:
@@ -199,18 +223,18 @@ def time_next(iterator: Iterator[Any], around: Callable[..., Any]) -> Iterator[A
 class Proxy:
     """Stands for an iterator whose class cannot be changed."""
 
-    def __init__(self, iterator: Iterator[Any], takes: Callable[[Iterator[Any]], Any]) -> None:
+    def __init__(self, iterator: Iterator[object], takes: Takes) -> None:
         self._iterator, self._takes = iterator, takes
 
     def __iter__(self) -> Proxy:
         """Return itself, as iterators do."""
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         """Return what the iterator gives next."""
         return self._takes(self._iterator)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         """Return what else the iterator has."""
         return getattr(self._iterator, name)
 
@@ -218,7 +242,14 @@ class Proxy:
 # ---- the fetching of batches
 
 
-def around_fetch(wrap: Callable[[Any, Fetch], Fetch]) -> None:
+class Fetcher(Protocol):
+    """What makes a batch of a data set's rows."""
+
+    dataset: object
+    fetch: Fetch
+
+
+def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
     """Put something around the fetching of every batch, here and in processes forked from here.
 
     Args:
@@ -228,17 +259,32 @@ def around_fetch(wrap: Callable[[Any, Fetch], Fetch]) -> None:
 
     create = _DatasetKind.create_fetcher
 
-    def created(*args: Any, **kwargs: Any) -> Any:
-        fetcher = create(*args, **kwargs)
+    def created(*args: Any, **kwargs: Any) -> Fetcher:
+        fetcher: Fetcher = create(*args, **kwargs)
         fetcher.fetch = wrap(fetcher, fetcher.fetch)
         return fetcher
 
     _DatasetKind.create_fetcher = staticmethod(created)
 
 
-def notes(dataset: Any) -> dict[str, Any]:
+@dataclass
+class Notes:
+    """What is noted of a data set.
+
+    Attributes:
+        gives_whole: whether it takes a list of indices in place of one; None before that was tried.
+        whole: whether its next batches are read so.
+        batches: its first batches, in memory.
+    """
+
+    gives_whole: bool | None = None
+    whole: bool = False
+    batches: list[Taken] = field(default_factory=list)
+
+
+def notes(dataset: object) -> Notes:
     """Return what is noted of a data set, to be read and written: workers get what is there now."""
-    found: dict[str, Any] = getattr(dataset, "__dict__", {}).setdefault("_study", {})
+    found: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
     return found
 
 
@@ -284,13 +330,13 @@ class _Watched:
             STATEFUL,
         )
 
-    def _timed(self, _: Any, fetch: Fetch) -> Fetch:
+    def _timed(self, _: Fetcher, fetch: Fetch) -> Fetch:
         worker = os.getpid() != self._owner
         at = os.getpid() % PLACES * FIELDS if worker else None
         now, thread = time.perf_counter_ns, threading.get_ident  # may be used after this module
         used = time.process_time_ns  # threads of the data set's own compute for it, too
 
-        def timed(indices: Any) -> Any:
+        def timed(indices: object) -> object:
             began, used_ns = now(), used()
             try:
                 return fetch(indices)
@@ -310,7 +356,7 @@ class _Watched:
         """Tell what workers needed whenever their batches are waited for."""
         inner = kind._next_data  # noqa: SLF001 (what waits)
 
-        def next_data(iterator: Any) -> Any:
+        def next_data(iterator: Any) -> object:
             try:
                 return inner(iterator)
             finally:
@@ -320,7 +366,7 @@ class _Watched:
         kind._next_data = next_data  # noqa: SLF001
 
     def _tell(self, at: int) -> None:
-        for field in (MADE, COMPUTED):
-            took_ns = self._took_ns[at + field]
-            _add[field](took_ns - self._told_ns[at + field])
-            self._told_ns[at + field] = took_ns
+        for which in (MADE, COMPUTED):
+            took_ns = self._took_ns[at + which]
+            _add[which](took_ns - self._told_ns[at + which])
+            self._told_ns[at + which] = took_ns

@@ -15,9 +15,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scaling_study.member import after_torch, bind, program, runtime_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Generator, Tensor
 
 
 class Losses:
@@ -36,14 +41,14 @@ class Losses:
         backward, manual_seed = torch.autograd.backward, torch.manual_seed
 
         @functools.wraps(backward)
-        def note(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        def note(tensors: Tensor | Sequence[Tensor], *args: Any, **kwargs: Any) -> None:
             one = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
             if one.numel() == 1:
                 self._values.append(float(one.detach()))
             backward(tensors, *args, **kwargs)
 
         @functools.wraps(manual_seed)
-        def moved(given: int) -> Any:
+        def moved(given: int) -> Generator:
             return manual_seed(int(given) + seed)
 
         torch.autograd.backward = note

@@ -13,42 +13,58 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaling_study.member import channel, loaders, runtime_settings
 from scaling_study.member.iterations import Iterations, replace_closure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from typing import TypeVar
 
     from scaling_study.member import profiled
+    from scaling_study.member.iterations import Arguments
+    from scaling_study.member.loaders import Makes
+
+    T = TypeVar("T")
 
 _now = time.perf_counter_ns
+
+
+class Options(NamedTuple):
+    """How a member runs its script.
+
+    Attributes:
+        step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
+            ``Iterations`` takes it.
+        launcher: how this process was started, for the readback.
+        switches: values of axes that are made true in this process (see ``runtime_settings``).
+        change: names of single changes to make in this process (see ``changes``).
+        loader: a loader that the config names, as ``module:Class``; empty for none.
+        ranks: of the group that this process is one of; None where it is none.
+        once: the script can run only once in a process.
+    """
+
+    step: str = "optimizer"
+    launcher: str = "exec"
+    switches: Sequence[str] = ()
+    change: Sequence[str] = ()
+    loader: str = ""
+    ranks: int | None = None
+    once: bool = False
 
 
 class Member:
     """A member's side of the channel, and the state of its current step."""
 
-    def __init__(
-        self,
-        folder: Path,
-        slot: int,
-        launcher: str,
-        step: str = "optimizer",
-        switches: Sequence[str] = (),
-        *,
-        ranks: int = 1,
-        rank: int = 0,
-        once: bool = False,
-    ) -> None:
+    def __init__(self, folder: Path, slot: int, options: Options, rank: int = 0) -> None:
         self.slot = slot
-        self._once = once
         self.folder = folder
-        self._launcher = launcher
-        self._switches = switches
-        self._iterations = Iterations(step)
-        self._words = channel.Page(channel.open_words(folder), slot * ranks + rank).words
+        self._options = options
+        self._iterations = Iterations(options.step)
+        page = slot * (options.ranks or 1) + rank
+        self._words = channel.Page(channel.open_words(folder), page).words
         self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
         self._pid = os.getpid()
@@ -61,7 +77,7 @@ class Member:
         self._profile: profiled.Profile | None = None
         self._passed = False
         self._trainer = threading.get_ident()
-        self._loaders: dict[str, dict[str, Any]] = {}
+        self._loaders: dict[str, loaders.Facts] = {}
         self.fresh = 1
 
     def step_end(self) -> None:
@@ -168,12 +184,16 @@ class Member:
     def _read_back(self, *, with_kernel: bool) -> None:
         from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
 
-        report = {"slot": self.slot, "launcher": self._launcher, "once": self._once}
-        report["counted"] = self._iterations.report()
-        report["ended"] = self._ended()
-        report |= readback.report(with_kernel=with_kernel)
-        report["switches"] = runtime_settings.observed(self._switches)
-        report["loaders"] = list(self._loaders.values())
+        report = {
+            "slot": self.slot,
+            "launcher": self._options.launcher,
+            "once": self._options.once,
+            "counted": self._iterations.report(),
+            "ended": self._ended(),
+            **readback.report(with_kernel=with_kernel),
+            "switches": runtime_settings.observed(self._options.switches),
+            "loaders": [facts._asdict() for facts in self._loaders.values()],
+        }
         (self.folder / f"readback-{self.slot}.json").write_text(json.dumps(report))
 
     def _ended(self) -> dict[str, float] | None:
@@ -228,7 +248,7 @@ class Member:
         if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
-    def wrap_iter(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_iter(self, inner: Makes) -> Makes:
         """Time the making of an iterator, and all that it gives; note what it may hold ready.
 
         A loader's workers fill their queue while this member rests, and a window must not count
@@ -236,13 +256,13 @@ class Member:
         """
         times, thread = self.wrap_loader(inner), threading.get_ident
 
-        def makes(loader: Any, *args: Any, **kwargs: Any) -> Any:
+        def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
             iterator = times(loader, *args, **kwargs)
             if thread() != self._trainer:
                 return iterator
             facts = loaders.facts(loader)
-            self._loaders[facts["kind"]] = facts
-            self.holds_ready(facts["ready"])
+            self._loaders[facts.kind] = facts
+            self.holds_ready(facts.ready)
             return loaders.time_next(iterator, self.wrap_loader)
 
         return makes
@@ -253,11 +273,11 @@ class Member:
             # One more is in the loop's hands, and one may be on its way.
             self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
 
-    def wrap_loader(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_loader(self, inner: Callable[..., T]) -> Callable[..., T]:
         """Time ``inner``, a method of a loader or of its iterator, as load."""
         now, thread = _now, threading.get_ident  # an iterator may end after this module
 
-        def loads(loader: Any, *args: Any, **kwargs: Any) -> Any:
+        def loads(loader: object, *args: object, **kwargs: object) -> T:
             if thread() != self._trainer:
                 return inner(loader, *args, **kwargs)
             # A loader inside a loader is in the outer one's time already; so below.
@@ -279,10 +299,10 @@ class Member:
 
         return add
 
-    def wrap_backward(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_backward(self, inner: Callable[..., T]) -> Callable[..., T]:
         """Time ``inner``, torch.autograd.backward, as backward."""
 
-        def backward(*args: Any, **kwargs: Any) -> Any:
+        def backward(*args: object, **kwargs: object) -> T:
             began, before_ns = _now(), self._backward_ns
             try:
                 return inner(*args, **kwargs)
@@ -291,7 +311,9 @@ class Member:
 
         return backward
 
-    def before_optimizer(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def before_optimizer(
+        self, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments | None:
         """Start the optimizer's time, and keep a closure's time out of it."""
         if not self._iterations.enter(sys._getframe(1)):  # noqa: SLF001 (CPython's, as documented)
             return None
@@ -299,8 +321,8 @@ class Member:
         self._optimizer_began_ns = _now()
         return replace_closure(args, kwargs, self._timed)
 
-    def _timed(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def timed() -> Any:
+    def _timed(self, closure: Callable[[], T]) -> Callable[[], T]:
+        def timed() -> T:
             began = _now()
             try:
                 return closure()
@@ -309,7 +331,7 @@ class Member:
 
         return timed
 
-    def after_optimizer(self, optimizer: Any, *_: Any) -> None:
+    def after_optimizer(self, optimizer: object, *_: object) -> None:
         """End the optimizer's time and, where it is the last one of a round, the step."""
         if not self._iterations.leave(sys._getframe(1)):  # noqa: SLF001
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import cProfile
 import ctypes
 import json
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scaling_study.member import channel
@@ -18,6 +19,11 @@ from scaling_study.member.iterations import replace_closure
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from torch.autograd.profiler_util import FunctionEvent
+    from torch.utils.hooks import RemovableHandle
+
+    from scaling_study.member.iterations import Arguments
 
 PR_SET_PTRACER = 0x59616D61
 PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
@@ -113,7 +119,19 @@ class Operators:
         self._profiler.export_chrome_trace(str(folder / "trace.json.gz"))
 
 
-def operator_rows(events: Iterable[Any]) -> list[dict[str, Any]]:
+@dataclass
+class Row:
+    """The events of an operator in a phase."""
+
+    operator: str
+    phase: str
+    calls: int = 0
+    self_s: float = 0.0
+    total_s: float = 0.0
+    flops: int | None = None
+
+
+def operator_rows(events: Iterable[FunctionEvent]) -> list[dict[str, object]]:
     """Sum a profiler's events by operator and phase.
 
     Args:
@@ -123,23 +141,19 @@ def operator_rows(events: Iterable[Any]) -> list[dict[str, Any]]:
         Rows with operator, phase, calls, self_s, total_s (an operator inside one of its own name
         counts in both) and flops (None where torch knows none).
     """
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], Row] = {}
     for event in events:
         key = (event.name, _phase(event))
-        row = rows.setdefault(
-            key,
-            {"operator": key[0], "phase": key[1], "calls": 0, "self_s": 0.0, "total_s": 0.0,
-             "flops": None},
-        )  # fmt: skip
-        row["calls"] += 1
-        row["self_s"] += event.self_cpu_time_total / 1e6
-        row["total_s"] += event.cpu_time_total / 1e6
+        row = rows.setdefault(key, Row(*key))
+        row.calls += 1
+        row.self_s += event.self_cpu_time_total / 1e6
+        row.total_s += event.cpu_time_total / 1e6
         if event.flops:
-            row["flops"] = (row["flops"] or 0) + event.flops
-    return list(rows.values())
+            row.flops = (row.flops or 0) + event.flops
+    return [asdict(row) for row in rows.values()]
 
 
-def _phase(event: Any) -> str:
+def _phase(event: FunctionEvent | None) -> str:
     """Return an operator's phase, as windows divide a step: forward is what is nothing else."""
     while event is not None:
         for start_of_name, phase in PHASES:
@@ -149,12 +163,12 @@ def _phase(event: Any) -> str:
     return "forward"
 
 
-def _mark_closures() -> Any:
+def _mark_closures() -> RemovableHandle:
     """Put a range around every closure that an optimizer's step gets; return what undoes it."""
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
 
-    def mark(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def mark(_: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
         return replace_closure(args, kwargs, record_function(CLOSURE))
 
     return optimizer.register_optimizer_step_pre_hook(mark)

@@ -15,13 +15,12 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.member import channel
-from scaling_study.member.member import Member
+from scaling_study.member.member import Member, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 # Far longer than ranks take to come to rest one after the other, and far shorter than gloo's own
@@ -40,18 +39,9 @@ def rests(words: memoryview) -> bool:
 class Rank(Member):
     """This process's part of a group; all of its ranks count their steps alike."""
 
-    def __init__(
-        self,
-        folder: Path,
-        slot: int,
-        launcher: str,
-        step: str,
-        switches: Sequence[str],
-        *,
-        ranks: int,
-        rank: int,
-    ) -> None:
-        super().__init__(folder, slot, launcher, step, switches, ranks=ranks, rank=rank, once=True)
+    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
+        super().__init__(folder, slot, options, rank)
+        ranks = options.ranks or 1
         page = channel.open_words(folder)
         self._group = [channel.Page(page, slot * ranks + each).words for each in range(ranks)]
         self._total = 0
@@ -65,13 +55,13 @@ class Rank(Member):
 class Lead(Rank):
     """Rank 0, which rests and goes on as the coordinator says, and the others with it."""
 
-    def __init__(self, folder: Path, slot: int, *args: Any, ranks: int, rank: int) -> None:
-        super().__init__(folder, slot, *args, ranks=ranks, rank=rank)
+    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
+        super().__init__(folder, slot, options, rank)
         self._words[channel.REST_AT] = 0  # of the group that was here before
         # Opened for reading, too, so that a rank that does not come here yet is no error.
         self._gates = [
             os.open(channel.gate(folder, slot, each), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            for each in range(1, ranks)
+            for each in range(1, len(self._group))
         ]
 
     def _may_rest(self) -> bool:
@@ -120,10 +110,7 @@ class Follower(Rank):
         self._go_on()
 
 
-def member(
-    folder: Path, slot: int, launcher: str, step: str, switches: Sequence[str], *, ranks: int
-) -> Member:
+def member(folder: Path, slot: int, options: Options) -> Member:
     """Return this process's part of a group; its rank is in its environment."""
     rank = int(os.environ["RANK"])
-    kind = Follower if rank else Lead
-    return kind(folder, slot, launcher, step, switches, ranks=ranks, rank=rank)
+    return (Follower if rank else Lead)(folder, slot, options, rank)

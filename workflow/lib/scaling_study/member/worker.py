@@ -1,6 +1,6 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.member.worker FOLDER SLOT [--step HOW] [options] -- PROGRAM``
+``python -m scaling_study.member.worker FOLDER SLOT OPTIONS PROGRAM``, with the options as JSON
 
 The script runs in this process as ``__main__`` (see ``program``). The end of a step is also the
 gate at which a member outside the current window sleeps (see ``member``).
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import sys
 from pathlib import Path
@@ -23,14 +24,13 @@ import scaling_study
 from scaling_study.common.counter import COUNTERS
 from scaling_study.member import (
     after_torch,
-    bind,
     iterations,
     loaders,
     program,
     runtime_settings,
     written,
 )
-from scaling_study.member.member import Member
+from scaling_study.member.member import Member, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,18 +117,7 @@ def run(
 
 
 def serve(
-    folder: Path,
-    slot: int,
-    command: list[str],
-    *,
-    step: str = "optimizer",
-    switches: Sequence[str] = (),
-    launcher: str = "exec",
-    change: Sequence[str] = (),
-    loader: str = "",
-    ranks: int | None = None,
-    once: bool = False,
-    replaceable: bool = True,
+    folder: Path, slot: int, command: list[str], options: Options, *, replaceable: bool = True
 ) -> None:
     """Be a member: attach, then run the script until the cohort is over.
 
@@ -136,39 +125,27 @@ def serve(
         folder: the cohort's private folder.
         slot: this member's slot.
         command: the program (see ``program``).
-        step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
-            ``Iterations`` takes it.
-        switches: values of axes that are made true in this process (see ``switching``).
-        launcher: how this process was started, for the readback.
-        change: names of single changes to make in this process (see ``changes``).
-        loader: a loader that the config names, as ``module:Class``.
-        ranks: of the group that this process is one of; None where it is none.
-        once: the script can run only once in a process.
+        options: how to run it.
         replaceable: a fresh process may take this one's place.
     """
     begin_anew: Callable[[], None] | None = None
-    if ranks is not None:
+    if options.ranks is not None:
         from scaling_study.member import ranked  # noqa: PLC0415 (needed by few launches)
 
-        member = ranked.member(folder, slot, launcher, step, switches, ranks=ranks)
         # The parent of all ranks starts the next group, on a port of its own.
-        once, begin_anew = True, functools.partial(sys.exit, 0)
+        options, begin_anew = options._replace(once=True), functools.partial(sys.exit, 0)
+        member = ranked.member(folder, slot, options)
     else:
-        member = Member(folder, slot, launcher, step, switches, once=once)
+        member = Member(folder, slot, options)
         if replaceable:
-            options = ["--step", step, "--launcher", launcher, "--once"]
-            options += runtime_settings.options(switches)
-            options += [word for name in change for word in ("--change", name)]
-            options += ["--loader", loader] if loader else []
-            module = program.harness(sys.executable, "scaling_study.member.worker")
-            anew = [*module, str(folder), str(slot), *options, "--", *command]
+            anew = command_line(sys.executable, folder, slot, command, options._replace(once=True))
             begin_anew = functools.partial(_become, anew, dict(os.environ))
     elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
-    os.environ.update(iterations.environment(elsewhere, step, os.environ))
+    os.environ.update(iterations.environment(elsewhere, options.step, os.environ))
 
     def leave() -> None:
-        counter = iterations.Counter(str(elsewhere), step)
+        counter = iterations.Counter(str(elsewhere), options.step)
         member.leave(counter.count if counter.leads else lambda: None)
 
     os.register_at_fork(after_in_child=leave)
@@ -179,18 +156,18 @@ def serve(
     def prepare() -> None:
         # Before the gate's own hook: what a switch does at the end of the first step is done when
         # the member rests there, and tells what it has.
-        runtime_settings.apply(switches)
-        further = [loader] if loader else []
-        if change:
+        runtime_settings.apply(options.switches)
+        further = [options.loader] if options.loader else []
+        if options.change:
             from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
 
             # What takes a loader's place is timed as the loader is.
-            for name in change:
+            for name in options.change:
                 changes.apply(name, member, further)
-        attach(member, by_mark=step == iterations.MARK, further=further)
+        attach(member, by_mark=options.step == iterations.MARK, further=further)
 
     after_torch.call_back(prepare)
-    run(member, command, begin_anew, once=once)
+    run(member, command, begin_anew, once=options.once)
 
 
 def _become(command: list[str], environment: dict[str, str]) -> None:
@@ -204,35 +181,18 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     os.execve(command[0], command, environment)  # noqa: S606 (no shell is wanted)
 
 
-def main(argv: list[str]) -> None:
-    """Parse ``FOLDER SLOT [options] -- PROGRAM`` and serve."""
-    import argparse  # noqa: PLC0415
+def command_line(
+    python: str, folder: Path, slot: int, command: Sequence[str], options: Options
+) -> list[str]:
+    """Return the command line of a member; the arguments are those of ``serve``."""
+    words = [str(folder), str(slot), json.dumps(options._asdict()), *command]
+    return [*program.harness(python, "scaling_study.member.worker"), *words]
 
-    parser = argparse.ArgumentParser(description="Run a training script as a member of a cohort.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("slot", type=int)
-    parser.add_argument("--step", default="optimizer", help="what ends a step")
-    parser.add_argument("--launcher", default="exec", help="how this process was started")
-    parser.add_argument("--once", action="store_true", help="each run needs a process of its own")
-    parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
-    parser.add_argument("--change", action="append", default=[], help="a change to make")
-    parser.add_argument("--loader", default="", help="a loader's class, as module:Class")
-    parser.add_argument("--ranks", type=int, help="this is one of so many ranks")
-    arguments, command = bind.split_command(argv)
-    options = parser.parse_args(arguments)
-    serve(
-        options.folder,
-        options.slot,
-        command,
-        step=options.step,
-        launcher=options.launcher,
-        once=options.once,
-        ranks=options.ranks,
-        switches=options.switch,
-        change=options.change,
-        loader=options.loader,
-    )
+
+def main(folder: str, slot: str, options: str, *command: str) -> None:
+    """Serve, as ``command_line`` says."""
+    serve(Path(folder), int(slot), list(command), Options(**json.loads(options)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

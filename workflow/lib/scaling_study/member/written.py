@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    File = str | bytes | os.PathLike[str]
+    Add = Callable[[File], None]
+
 # Paths are in a file of this name and the slot's, a line for each.
 WRITTEN = "written-"
 MOST_FILES = 10_000
@@ -41,7 +44,7 @@ class _Noting:
     """
 
     def __init__(
-        self, inner: Callable[..., Any], path: Callable[..., Any], add: Callable[[Any], None]
+        self, inner: Callable[..., object], path: Callable[..., File | None], add: Add
     ) -> None:
         self._inner, self._path, self._add = inner, path, add
         functools.update_wrapper(self, inner)
@@ -55,7 +58,9 @@ class _Noting:
         return self._inner(*args, **kwargs)
 
 
-def _opened(file: Any, mode: str = "r", *_: Any, opener: Any = None, **__: Any) -> Any:
+def _opened(
+    file: File, mode: str = "r", *_: object, opener: object = None, **__: object
+) -> File | None:
     reads = mode in {"r", "rb"} or {"w", "a", "x", "+"}.isdisjoint(mode)
     return None if reads or opener else file  # an opener chooses the file: tempfile's, in a folder
 
@@ -72,7 +77,7 @@ def note(folder: Path, slot: int) -> None:
     known: set[str] = set()
     opens = io.open
 
-    def add(file: Any) -> None:
+    def add(file: File) -> None:
         path = os.path.abspath(os.fsdecode(file))  # noqa: PTH100 (takes a fifth of Path's time)
         if path in known or len(known) == MOST_FILES:
             return

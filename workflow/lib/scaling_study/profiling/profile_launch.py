@@ -17,7 +17,7 @@ import sys
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_changed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -31,13 +31,15 @@ from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
-from scaling_study.runner import cohort, resolve, windows
+from scaling_study.runner import cohort, member_processes, resolve, windows
 from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from scaling_study.config.launches import Launch
+    from scaling_study.records.window import Slot
     from scaling_study.runner.measure import Job
 
 OPERATORS_LONGEST_S = 60.0
@@ -50,8 +52,6 @@ SPY_START_LONGEST_S = 120.0
 """py-spy reads the symbols of all libraries first; those of torch take it one to three seconds."""
 
 KINDS: tuple[Kind, ...] = ("operators", "calls", "stacks")
-NAMES = {"launch": "id", "label": "label", "role": "role"}
-"""Keys of a launch, by what a profile calls them."""
 OWN = {
     "operators": (channel.PROFILE_OPERATORS, ("operators.json", "operators.txt", "trace.json.gz")),
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
@@ -89,27 +89,33 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
     content = _of(job.launch, machine=machine["hash"], target=target)
     try:
         process_counts = resolve.counts(job.plan, machine)
-        resolved = resolve.resolve(job.plan, job.launch["axes"], machine, builds, process_counts)
+        resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
     except UnavailableError as error:
         content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
     else:
         with private.folder() as own, private.part(own, "profile") as part:
             launch = with_changed(resolved.launch, folder=part)
-            counts = chosen_counts(job.plan["profile"]["processes"], resolved.counts)
+            counts = chosen_counts(job.plan.profile.processes, resolved.counts)
             specs = resolved.members[: max(counts)]
             with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
                 content = _Profiling(job, one, part, folder).run(content, counts, resolved.slots)
     codec.write_file(folder / "profile.json", content)
 
 
-def _of(launch: Mapping[str, Any] | None, machine: str, target: str) -> Profiled:
+def _of(launch: Launch | None, machine: str, target: str) -> Profiled:
     """Return a profile of a launch, as if it were complete, without points."""
-    names = {key: launch[name] for key, name in NAMES.items()} if launch else {}
-    content = Profiled(schema_version=3, status="complete", machine=machine, target=target)
-    return replace(content, **names)
+    return Profiled(
+        schema_version=3,
+        status="complete",
+        machine=machine,
+        target=target,
+        launch=launch.id if launch else None,
+        label=launch.label if launch else None,
+        role=launch.role if launch else None,
+    )
 
 
-def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Profiled:
+def without_profile(launch: Launch | None, machine: str) -> Profiled:
     """Return profile.json for a recommended launch that needs no profile of its own.
 
     Args:
@@ -118,7 +124,7 @@ def without_profile(launch: Mapping[str, Any] | None, machine: str) -> Profiled:
     """
     content = _of(launch, machine=machine, target=RECOMMENDED)
     if launch:
-        return replace(content, same_as=launch["id"])
+        return replace(content, same_as=launch.id)
     return replace(content, status="skipped", reason="no launch is recommended on this machine")
 
 
@@ -127,41 +133,39 @@ class _Profiling:
 
     def __init__(self, job: Job, one: cohort.Cohort, private_folder: Path, output: Path) -> None:
         self._job = job
-        self._settings = job.plan["profile"]
+        self._settings = job.plan.profile
         self._cohort = one
         self._private = private_folder
         self._output = output
 
-    def run(
-        self, content: Profiled, counts: Sequence[int], slots: Sequence[Mapping[str, Any]]
-    ) -> Profiled:
+    def run(self, content: Profiled, counts: Sequence[int], slots: Sequence[Slot]) -> Profiled:
         """Start the cohort and profile each count; return the content with status and points."""
-        measure = self._job.plan["measure"]
+        measure = self._job.plan.measure
         one = self._cohort
         if not counts:
             reason = "no process count is among those in profile.processes"
             return replace(content, status="skipped", reason=reason)
-        one.start([slot["slot"] for slot in slots[: one.size]], measure["start_timeout_s"])
-        reports = one.read_back(measure["start_timeout_s"])
+        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
+        reports = one.read_back(measure.start_timeout_s)
         if len(reports) < max(counts):
             reason = self._last_event() or "a member did not come to its gate"
             return replace(content, status="failed", reason=reason)
-        wrong = axis_table.failed(axis_table.checks(self._job.launch["axes"], slots, reports))
+        wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
             return replace(content, status="failed", reason=wrong)
-        one.warm_up(measure["warmup_steps"], WARM_UP_LONGEST_S)
+        one.warm_up(measure.warmup_steps, WARM_UP_LONGEST_S)
         points: list[ProfiledPoint] = []
         try:
             for n in counts:
                 log.info("n = %d", n)
                 points.append(self._point(n))
-        except cohort.MemberEndedError:
+        except member_processes.MemberEndedError:
             reason = self._last_event() or "a member ended"
             return replace(content, status="failed", reason=reason, points=tuple(points))
         return replace(content, points=tuple(points))
 
     def _last_event(self) -> str | None:
-        return self._cohort.events[-1]["reason"] if self._cohort.events else None
+        return self._cohort.events[-1].reason if self._cohort.events else None
 
     def _point(self, n: int) -> ProfiledPoint:
         """Take all profiles of one count, with windows without a profiler around each."""
@@ -171,7 +175,7 @@ class _Profiling:
         bare_s = [before[0]]
         kinds = []
         for kind in KINDS:
-            if not self._settings[kind]:
+            if not getattr(self._settings, kind):
                 continue
             found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
             after = self._unprofiled(n)
@@ -192,13 +196,13 @@ class _Profiling:
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""
-        measure = self._job.plan["measure"]
-        shortest_s = self._settings["unprofiled_s"]
+        measure = self._job.plan.measure
+        shortest_s = self._settings.unprofiled_s
         settings = cohort.WindowSettings(
             steps=windows.FEWEST_STEPS,
             shortest_s=shortest_s,
-            longest_s=max(shortest_s, measure["longest_s"]),
-            settle_s=min(measure["settle_s"], shortest_s / 2),
+            longest_s=max(shortest_s, measure.longest_s),
+            settle_s=min(measure.settle_s, shortest_s / 2),
         )
         record = self._cohort.take(windows.Window(0, 0, n), settings)
         return [
@@ -209,11 +213,11 @@ class _Profiling:
     def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
         order, names = OWN[kind]
-        asked = self._settings["steps"]
+        asked = self._settings.steps
         activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
         slot = activities[0].slot
         if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
-            raise cohort.MemberEndedError([slot])
+            raise member_processes.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
             reason = f"no whole step within {OPERATORS_LONGEST_S:g} s"
@@ -231,7 +235,7 @@ class _Profiling:
         if spy is None:
             reason, remedy = "py-spy is not installed", "pip install py-spy"
             return Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy), []
-        asked, rate_hz = self._settings["samples"], self._settings["rate_hz"]
+        asked, rate_hz = self._settings.samples, self._settings.rate_hz
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
             self._cohort.ask(slot, channel.ALLOW_TRACING)
@@ -293,7 +297,7 @@ class _Profiling:
         command = [
             *(spy[0], "record", "--pid", str(pid)),
             *("--format", "raw", "--output", str(raw)),
-            *("--rate", str(self._settings["rate_hz"]), "--duration", str(seconds)),
+            *("--rate", str(self._settings.rate_hz), "--duration", str(seconds)),
             *("--threads", "--idle", "--subprocesses", "--full-filenames", *spy[1:]),
         ]
         done, ended_ns, activities = self._cohort.run_beside(

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
-from scaling_study.records.cohorts import Counted, ModelLength, Setting
+from scaling_study.records.cohorts import Counted, Setting
 from scaling_study.records.confirmation import Losses
 from scaling_study.records.field import Json
+from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Check
 from scaling_study.records.window import Slot
 from scaling_study.stats.interval import Interval

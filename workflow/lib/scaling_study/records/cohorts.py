@@ -8,21 +8,9 @@ from typing import Literal
 from msgspec import Struct
 
 from scaling_study.records.field import Index, Json
+from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Check
 from scaling_study.records.window import End, Event, Settled, Slot
-
-
-class ModelLength(Struct, frozen=True, omit_defaults=True):
-    """How many steps a model has, as the script's own ends showed."""
-
-    starts: int = 0
-    """Starts of the script that have ended."""
-    steps: float | None = None
-    """Mean, in steps of the default launch."""
-    shortest: float | None = None
-    """Fewest."""
-    longest: float | None = None
-    """Most."""
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -166,19 +154,14 @@ class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.windows_valid or self.windows_invalid)
 
 
-class Learnt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What only measuring tells of the workload."""
-
-    samples: dict[str, float] = {}
-    """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
-    model_length: ModelLength = ModelLength()
-    """After how many steps scripts end."""
-
-
-class Cohorts(Learnt, frozen=True, kw_only=True):
+class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of cohorts.json."""
 
     schema_version: Literal[1]
+    samples: dict[str, float] = {}
+    """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
+    model_length: ModelLength = ModelLength()
+    """After how many steps scripts end, in steps of the default launch."""
     machines: dict[str, Json]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]

@@ -20,6 +20,8 @@ from scaling_study.records.field import (
 from scaling_study.records.readback import Check, Readback
 from scaling_study.records.window import Slot, Status, Taken
 
+EffortName = Literal["quick", "full"]
+
 
 class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first record of every kind of experiment: of which launch and machine."""
@@ -36,7 +38,7 @@ class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All values of the launch."""
     replicate: Index
     """Fresh start of the whole experiment, from 0."""
-    effort: Literal["quick", "full"]
+    effort: EffortName
     """How much is tried."""
     n: Processes
     """Members that train."""
@@ -102,9 +104,11 @@ class Readbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readba
     """What each member reported."""
 
 
-class Timed(Taken, frozen=True, kw_only=True):
-    """A window of some experiment."""
+class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+    """A window of an experiment."""
 
+    experiment: Literal["reference", "intervention", "stressor", "data_loader", "kernel"]
+    """`reference`, `intervention`, `stressor` or `data_loader`."""
     name: str
     """`reference`, the change, the kernel beside, or the variant."""
     dose: Share | None
@@ -117,13 +121,10 @@ class Timed(Taken, frozen=True, kw_only=True):
     """0 for the first attempt, above for a retry."""
     vmstat: dict[str, int]
     """Changes of counters. Source: /proc/vmstat."""
-
-
-class Window(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
-    """A window of an experiment on causes."""
-
-    experiment: Literal["reference", "intervention", "stressor"]
-    """`reference`, `intervention` or `stressor`."""
+    resident_before: Share | None = None
+    """Part of the loader's files that was in memory before it. Source: mincore(2)."""
+    resident_after: Share | None = None
+    """The same after it. Source: mincore(2)."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
@@ -211,72 +212,16 @@ class ChangeLeftOut(
 class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """A member ends before its time."""
 
-
-class Ending(Struct, frozen=True, kw_only=True):
-    """What the last record of every job holds."""
-
-    status: Status
-    """`complete`, `partial`, `failed` or `skipped`."""
-    reason: str | None
-    """Why it is not complete."""
-    remedy: str | None
-    """What to do about it."""
-    wall_s: Seconds
-    """How long it took."""
-
-
-class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
-    """Experiments on one launch end."""
-
-
-class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
-    """One start of all variants of the recommended launch begins."""
-
-    schema_version: Literal[3]
-    blocks: Positive
-    """Randomised blocks."""
-
-
-class Loader(Struct, frozen=True, kw_only=True):
-    """A kind of loader that the script has iterated over, as far as its variants need it."""
-
-    kind: str
-    workers: Count | None
-    threads: bool
-    settable: bool
-    by_row: bool
-    ready: Count
-
-
-class LoaderMember(Readback, frozen=True, kw_only=True):
-    """What one member of a variant reports about itself."""
-
-    loaders: list[Loader]  # type: ignore[assignment]  # a part of what it reports
-    """Kinds of loaders that were iterated over."""
-    cached: Json
-    """Batches from memory: how many, their bytes, whether the script changes them."""
-
-
-class LoaderReadbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
-    """What the members of one variant reported before their first window."""
-
     cohort: str
-    """The variant."""
-    checks: list[Check]
-    """For each axis what was asked for, what was found, whether it holds."""
-    members: list[LoaderMember]
-    """What each member reported."""
-
-
-class LoaderWindow(Timed, frozen=True, kw_only=True, tag_field="kind", tag="window"):
-    """A window of a variant."""
-
-    experiment: Literal["data_loader"]
-    """`data_loader`."""
-    resident_before: Share | None = None
-    """Part of the loader's files that was in memory before it. Source: mincore(2)."""
-    resident_after: Share | None = None
-    """The same after it. Source: mincore(2)."""
+    """Its cohort."""
+    slot: Index | None
+    """The member."""
+    what: str
+    """What happened."""
+    reason: str
+    """Why; of a script that failed, the exception's last line."""
+    log: str
+    """The ends of its standard output and standard error."""
 
 
 class VariantLeftOut(Struct, frozen=True, kw_only=True):
@@ -287,15 +232,54 @@ class VariantLeftOut(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"):
+    """An experiment ends."""
+
+    status: Status
+    """`complete`, `partial`, `failed` or `skipped`."""
+    reason: str | None
+    """Why it is not complete."""
+    remedy: str | None
+    """What to do about it."""
+    wall_s: Seconds
+    """How long it took."""
+    left_out: list[VariantLeftOut] = []
+    """Variants of a data loader that were left out, and why."""
+
+
+class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
+    """One start of all variants of the recommended launch begins."""
+
+    schema_version: Literal[3]
+    blocks: Positive
+    """Randomised blocks."""
+
+
 class Way(Struct, frozen=True, kw_only=True):
-    """A way to load: see `experiments.loader_model`."""
+    """A way to load batches."""
 
     name: str
+    """After the variants' own; empty for the script as it is."""
     title: str
+    """For a person."""
     workers: Count | None
-    axes: Json
-    change: str | None
-    as_fast: bool
+    """Of the loader; null where it has threads or processes of its own."""
+    axes: dict[str, int] = {}
+    """Of a launch that loads so."""
+    change: str | None = None
+    """The change inside members that does it."""
+    as_fast: bool = False
+    """Whether the loader alone is as fast as it is now."""
+
+    @property
+    def alone(self) -> str:
+        """The name of the variant in which the loader is alone."""
+        return "only" if self.as_fast else f"only@{self.name}"
+
+    @property
+    def trains(self) -> str:
+        """The name of the variant in which the script trains."""
+        return f"as_is@{self.name}" if self.name else "as_is"
 
 
 class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
@@ -308,19 +292,30 @@ class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What was seen at one time: see `experiments.sampling`."""
+    """What the machine had been used for at one time, since processes or the machine started."""
 
     at_s: float
+    """The clock."""
     trainers_s: float
+    """CPU time of training threads."""
     threads_s: float
+    """CPU time of their processes' other threads."""
     workers_s: float
+    """CPU time of processes below those."""
     busy_s: float
+    """CPU time of all programs."""
     stalled_cpu_s: float | None
+    """Time in which something waited for a CPU."""
     stalled_io_s: float | None
+    """Time in which something waited for a disk."""
     disk_bytes: Count
+    """Bytes read from disks."""
     network_bytes: Count
+    """Bytes received by network devices."""
     memory_left_bytes: Count
+    """Memory that is left."""
     shared_left_bytes: Count
+    """What is left of /dev/shm."""
 
 
 class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
@@ -334,16 +329,60 @@ class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
     """Counters, read eight times a second for some seconds; nothing is measured then."""
 
 
-class LoaderEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
-    """All variants end."""
+class KernelRates(Struct, frozen=True, kw_only=True):
+    """Rates of a kernel's processes in one window of the microbenchmarks (batches a second)."""
 
-    left_out: list[VariantLeftOut]
-    """Variants that were left out, and why."""
+    kernel: str
+    placement: str
+    n: Processes
+    block: Index
+    rates: list[float]
+    valid: bool
+    flags: list[str]
+
+
+class Kernel(Struct, frozen=True, kw_only=True):
+    """A kernel of the microbenchmarks, which one part of the machine bounds."""
+
+    kernel: str
+    title: str
+    bound_by: str
+
+
+class Ceiling(Struct, frozen=True, kw_only=True):
+    """A rate that the machine could give to a data loader."""
+
+    name: str
+    """Which."""
+    title: str
+    """For a person."""
+    per_s: float | None
+    """Bytes or files a second; null where it could not be measured."""
+    unit: str
+    """`B` or `files`."""
+    note: str = ""
+    """How it was measured, or why it was not."""
+
+
+class Microbenchmarks(Struct, frozen=True, kw_only=True):
+    """The content of microbenchmarks.json."""
+
+    schema_version: Literal[1]
+    machine: str
+    """Hash of the machine."""
+    started: str
+    """Time of the start."""
+    kernels: list[Kernel]
+    """What ran."""
+    rows: list[KernelRates]
+    """A row for each window."""
+    ceilings: list[Ceiling] = []
+    """What the machine could give to a data loader."""
 
 
 WhyRecord = (
     Why | Readbacks | Window | Samples | Foreign | ChangeFailed | ChangeLeftOut | Event | End
 )
-LoaderRecord = LoaderExperiment | LoaderReadbacks | LoaderWindow | Ways | Use | Event | LoaderEnd
-WHY: json.Decoder[WhyRecord] = json.Decoder(WhyRecord)
-DATA_LOADER: json.Decoder[LoaderRecord] = json.Decoder(LoaderRecord)
+LoaderRecord = LoaderExperiment | Readbacks | Window | Ways | Use | Event | End
+Record = WhyRecord | LoaderRecord
+DECODER: json.Decoder[Record] = json.Decoder(Record)

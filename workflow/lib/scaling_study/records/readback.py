@@ -1,6 +1,6 @@
 """What the members of a cohort report about themselves, and what of their launch holds."""
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from scaling_study.records.field import Amount, Count, Index, Json, Positive, Seconds, StepCount
 
@@ -27,90 +27,114 @@ class Ended(Struct, frozen=True):
     """Most."""
 
 
+class Loader(Struct, frozen=True, kw_only=True):
+    """A kind of loader that the script has iterated over."""
+
+    kind: str
+    """Its class."""
+    kinds: list[str] = []
+    """Names of that and of what it is derived from."""
+    workers: Count | None
+    """Its workers; null: threads or processes of its own."""
+    threads: bool = False
+    """Whether those are threads of this process."""
+    settable: bool = False
+    """Whether their number can be set."""
+    shares_out: bool = False
+    """Whether it shares its batches out among several workers."""
+    by_row: bool = False
+    """Whether torch makes its batches row by row."""
+    batches: Count | None = None
+    """Batches in a pass; null where it does not say."""
+    ready: Count = 0
+    """Batches that may be ready while nobody takes any."""
+
+
 class Readback(Struct, frozen=True, kw_only=True):
-    """What one member reports about itself; a field that it does not report is left out."""
+    """What one member reports about itself."""
 
     slot: Index
     """The member."""
-    launcher: str | UnsetType = UNSET
+    launcher: str
     """How it was started."""
-    once: bool | UnsetType = UNSET
+    once: bool
     """Whether each run of the script needs a process of its own."""
-    counted: Json | UnsetType = UNSET
+    counted: Json
     """What ended iterations: the optimizers, their steps, and which one ends a round."""
-    ended: Ended | UnsetType | None = UNSET
+    ended: Ended | None = None
     """How many starts of the script have ended since the process began, and after how many
     steps: mean, `shortest`, `longest`; null where none has."""
-    pid: Count | UnsetType = UNSET
+    pid: Count
     """Process id."""
-    cpus: list[Index] | UnsetType = UNSET
+    cpus: list[Index]
     """CPUs of the training thread and of bound OpenMP threads. Source: sched_getaffinity(2)."""
-    thread_cpus: list[list[Index]] | UnsetType | None = UNSET
+    thread_cpus: list[list[Index]] | None
     """CPUs of each OpenMP thread; null where no variable binds them. Source:
     sched_getaffinity(2) of each thread, by itself in a parallel region."""
-    policy: str | UnsetType = UNSET
+    policy: str
     """Memory policy of the heap. Source: /proc/self/numa_maps."""
-    pages_by_node: dict[str, Count] | UnsetType = UNSET
+    pages_by_node: dict[str, Count]
     """Resident pages by NUMA node. Source: /proc/self/numa_maps."""
-    os_threads: Count | UnsetType = UNSET
+    os_threads: Count
     """Threads. Source: /proc/self/task."""
     intra_op: Positive
     """Threads of an operator. Source: torch."""
-    inter_op: Count | UnsetType = UNSET
+    inter_op: Count
     """Threads between operators. Source: torch."""
-    openmp: list[str] | UnsetType = UNSET
+    openmp: list[str]
     """OpenMP runtimes among the mapped libraries."""
-    parallel: str | UnsetType | None = UNSET
+    parallel: str | None
     """The OpenMP runtime whose threads run torch's operators. Source: dladdr(3) on
     `GOMP_parallel`, or else `__kmpc_fork_call`."""
-    sgemm: str | UnsetType | None = UNSET
+    sgemm: str | None
     """Library that multiplies matrices. Source: dladdr(3) on `sgemm_`."""
-    sgemm_kernel: str | UnsetType | None = UNSET
+    sgemm_kernel: str | None
     """The kernel that it selected; first member only. Source: OpenBLAS and BLIS by a
     function, MKL by its verbose mode."""
-    sgemm_gflops: float | UnsetType = UNSET
+    sgemm_gflops: float
     """A 512 by 512 multiply, best of six, while all other members sleep; on a machine of 16
     CPUs and more, all but a few."""
-    intel_path: str | UnsetType | None = UNSET
+    intel_path: str | None
     """Library whose answer makes MKL take its Intel path. Source: dladdr(3) on
     `mkl_serv_intel_cpu_true`."""
-    allocator: str | UnsetType | None = UNSET
+    allocator: str | None
     """Library that allocates memory. Source: dladdr(3) on `malloc`."""
-    jemalloc_decay_ms: int | UnsetType | None = UNSET
+    jemalloc_decay_ms: int | None
     """`opt.dirty_decay_ms`; null for other allocators. Source: jemalloc's mallctl."""
-    huge_page_bytes: Count | UnsetType | None = UNSET
+    huge_page_bytes: Count | None
     """AnonHugePages. Source: /proc/self/smaps_rollup."""
-    isa: str | UnsetType = UNSET
+    isa: str
     """The vector set that ATen chose. Source: torch."""
-    default_dtype: str | UnsetType = UNSET
+    default_dtype: str
     """Default type of numbers. Source: torch."""
-    spin_s: float | UnsetType | None = UNSET
+    spin_s: float | None
     """CPU time in 20 ms of sleep after parallel work: waiting threads that spin; null with
     one thread."""
-    changes: Json | UnsetType = UNSET
+    changes: dict[str, bool]
     """Which single changes of experiments hold inside the member."""
-    impossible: Json | UnsetType = UNSET
+    impossible: dict[str, str]
     """Why a change cannot be made in this script."""
-    cached: Json | UnsetType = UNSET
+    cached: Json
     """Batches from memory: how many, their bytes, whether the script changes them."""
-    compiled: Json | UnsetType = UNSET
+    compiled: Json
     """torch.compile: `times` (compiled functions, of which torch keeps the last 64),
     `seconds`, and of its kernels those `anew` and those `cached` on the disk."""
-    torch: str | UnsetType = UNSET
+    torch: str
     """Version of torch."""
-    python: str | UnsetType = UNSET
+    python: str
     """The interpreter."""
-    env: dict[str, str] | UnsetType = UNSET
+    env: dict[str, str]
     """Variables that can change a measurement (`OMP_*`, `MKL_*`, `OPENBLAS_*`, `MALLOC_*`,
     `LD_*`, `PYTHON*`, `TORCH_*`, `ATEN_*` and their kin), no others."""
-    switches: Json | UnsetType = UNSET
+    switches: Json
     """For each switch of the launch, what its axis finds to hold in the process: live
     optimizers, loaders, modules, settings of torch."""
-    loaders: list[Json] | UnsetType = UNSET
+    loaders: list[Loader]
     """Kinds of loaders that were iterated over: class, workers (null: threads or processes
     of its own; `threads` says which), whether their number can be set, whether torch makes
     its batches row by row (`by_row`), batches that may be ready."""
-    start_s: Seconds | UnsetType = UNSET
-    """From the process's start to the end of its first step, while all of its cohort started."""
-    warm_up_compile_s: Seconds | UnsetType = UNSET
-    """Time in torch.compile after the first step and before the first window."""
+    start_s: Seconds | None = None
+    """From the process's start to the end of its first step, while all of its cohort started;
+    null in a pool."""
+    warm_up_compile_s: Seconds | None = None
+    """Time in torch.compile after the first step and before the first window; null in a pool."""

@@ -3,10 +3,10 @@
 The format has version 2: version 1 had other names.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta, Struct, convert, defstruct, json, structs
+from msgspec import Meta, Struct, defstruct, json, structs
 
 from scaling_study.common.counter import READ, TIMED, Counter
 from scaling_study.records.field import (
@@ -103,31 +103,6 @@ class Readbacks(
     """What each member reported."""
     shared_files: dict[str, Processes] | None = None
     """How many members wrote each file that several wrote."""
-
-
-def readback(
-    cohort: int,
-    when: Literal["before", "after"],
-    checks: Sequence[Mapping[str, object]],
-    reports: Sequence[Mapping[str, object]],
-    shared_files: dict[str, int] | None = None,
-) -> Readbacks:
-    """Return the record of what members reported.
-
-    Args:
-        cohort: Theirs.
-        when: Before the first window or after the last one.
-        checks: As `axis_table.checks` returns them.
-        reports: As members write them.
-        shared_files: How many members wrote each file that several wrote.
-    """
-    return Readbacks(
-        cohort=cohort,
-        when=when,
-        checks=convert(checks, list[Check]),
-        members=convert(reports, list[Readback]),
-        shared_files=shared_files or None,
-    )
 
 
 class WindowMachine(Struct, frozen=True, kw_only=True, gc=False):

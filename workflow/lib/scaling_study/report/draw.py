@@ -7,23 +7,24 @@ other on a desk. Colours are names of ``svg.THEME`` and follow the reader's them
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import textwrap
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from scaling_study.common.quantities import format_number, format_percent, format_seconds
 from scaling_study.report import svg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 WIDTH_IN = 5.9
 """At 72 units an inch; a phone of 390 px shows it at about 0.8 of its size."""
 PLOT_IN, SMALL_IN, PANEL_IN, ROW_IN, LEGEND_ROW_IN = 3.5, 1.9, 2.3, 0.52, 0.27
-NAME_ROW_PT = 14
+NAME_ROW_PT, TITLE_PAD = 14, 12
 NAME_PART = 0.0185
 """Width of a character in the name of a boundary, as a part of the axis."""
 LABEL_CHARACTERS = 46
@@ -45,8 +46,8 @@ WIDE_RANGE = 8.0
 TICK_GAP = 0.055
 """Room for a character of a tick label, as a part of the axis."""
 HEADROOM = 1.15
-FEW_DECADES = 4
-"""Of a logarithmic axis, up to which there is room for three labels each."""
+FEW_DECADES = 1e3
+"""Up to this ratio of values a logarithmic axis has room for three labels a decade."""
 CROWDED_BARS = 9
 """More bars than these have no room for a number on each."""
 FEWEST_BARS = 4
@@ -55,13 +56,13 @@ LEAST_S = 1e-9
 """Differences below a nanosecond are those of rounding."""
 FARTHEST = 1.5
 """Shares beyond this stand at the edge: intervals may reach over thousands of percent."""
-STYLE: dict[str, Any] = {
+STYLE: dict[str, object] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 14,
     "axes.titlesize": 14,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    "axes.titlepad": 12,
+    "axes.titlepad": TITLE_PAD,
     "axes.labelsize": 13,
     "xtick.labelsize": 14,
     "ytick.labelsize": 14,
@@ -88,6 +89,32 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "scaling-study",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What stands around a figure.
+
+    Attributes:
+        name: file name without suffix, and prefix of the ids in the SVG.
+        title: above the plots.
+        alt: text for those who cannot see it.
+        caption: how to read it.
+    """
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A finished figure: an ``<svg>`` element (``svg.standalone`` makes a file of it)."""
+
+    name: str
+    caption: str
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +178,12 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bar of a waterfall: what it adds (s; below zero, saves)."""
+    """A bar of a waterfall: what it adds (s; below zero, saves), or a whole step from zero on."""
 
     title: str
     added_s: float
-    colour: str
+    colour: str = "ink"
+    whole: bool = False
 
 
 def shorten(text: str, characters: int) -> str:
@@ -186,24 +214,20 @@ def drawing() -> Iterator[None]:
 
 def lines(
     panels: Sequence[Panel],
-    *,
-    name: str,
-    title: str,
-    alt: str,
+    about: About,
     x_label: str,
+    *,
     counts: bool = True,
     marks: Mapping[int, Sequence[str]] | None = None,
     from_zero: bool = False,
     at_one: bool = False,
     unit: str = "",
-) -> str:
+) -> Figure:
     """Draw curves in one plot, or in small plots of equal axes.
 
     Args:
         panels: at least one.
-        name: of the figure, and prefix of its ids.
-        title: above the plot.
-        alt: text for those who cannot see it.
+        about: what stands around the figure.
         x_label: below the plot.
         counts: whether x is process counts: their ticks are the counts themselves.
         marks: process counts at which a part of the machine is full, as faint named lines.
@@ -238,30 +262,26 @@ def lines(
         known = [value.y for curve in curves if curve.marker for value in curve.points]
         logarithmic = _scale_y(grid[0], known, from_zero=from_zero, at_one=at_one, unit=unit)
         names = _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
-        head = f"{title} (logarithmic)" if logarithmic and not several else title
+        head = f"{about.title} (logarithmic)" if logarithmic and not several else about.title
         if several:
             _head(canvas, head)
         else:
-            grid[0].set_title(head, pad=STYLE["axes.titlepad"] + NAME_ROW_PT * names)
+            grid[0].set_title(head, pad=TITLE_PAD + NAME_ROW_PT * names)
         if labels:
             canvas.legend(
                 [handles[label] for label in labels],
                 [wrap(label, LABEL_CHARACTERS) for label in labels],
                 loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
             )  # fmt: skip
-        return svg.themed(canvas, name=name, alt=alt)
+        return _finish(canvas, about)
 
 
-def dots(
-    rows: Sequence[Row], *, name: str, title: str, alt: str, heads: Sequence[str] = ("",)
-) -> str:
+def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Figure:
     """Draw shares as dots with their intervals, a row each, in one column or two.
 
     Args:
         rows: from the top down.
-        name: of the figure.
-        title: above the plots.
-        alt: text for those who cannot see it.
+        about: what stands around the figure.
         heads: above each column.
     """
     values = [value for row in rows for column in row.columns for value in column]
@@ -286,31 +306,25 @@ def dots(
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_percent(round(x, 4))))
         for place, row in enumerate(rows):
             _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS), 0)
-        _head(canvas, title)
-        return svg.themed(canvas, name=name, alt=alt)
+        _head(canvas, about.title)
+        return _finish(canvas, about)
 
 
 def stacks(
     panels: Sequence[Stack],
-    labels: Sequence[str],
-    colours: Sequence[str],
+    parts: Iterable[tuple[str, str]],
+    about: About,
     *,
-    name: str,
-    title: str,
-    alt: str,
     x_label: str = "processes",
     seconds: bool = True,
     limit: float | None = None,
-) -> str:
+) -> Figure:
     """Draw stacked bars, one panel below the other, each with a scale of its own.
 
     Args:
         panels: at least one.
-        labels: of the parts, from the bottom up.
-        colours: of the parts.
-        name: of the figure.
-        title: above the panels.
-        alt: text for those who cannot see it.
+        parts: name and colour of each part, from the bottom up.
+        about: what stands around the figure.
         x_label: below the last panel.
         seconds: whether values are seconds; plain numbers otherwise.
         limit: a line across.
@@ -321,70 +335,50 @@ def stacks(
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
         grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
         for axes, panel in zip(grid, panels, strict=True):
-            _draw_stack(axes, panel, labels, colours, seconds=seconds, limit=limit)
-        _head(canvas, title)
+            _draw_stack(axes, panel, parts, seconds=seconds, limit=limit)
+        _head(canvas, about.title)
         grid[-1].set_xlabel(x_label)
-        handles, texts = grid[0].get_legend_handles_labels()
-        canvas.legend(handles, texts, loc="outside lower left", ncols=2, handlelength=1)
-        return svg.themed(canvas, name=name, alt=alt)
+        _legend(canvas, parts)
+        return _finish(canvas, about)
 
 
 def waterfall(
-    steps: Sequence[Step],
-    *,
-    name: str,
-    title: str,
-    alt: str,
-    ends: tuple[Sequence[tuple[str, float]], str, Sequence[tuple[str, float]], str] | None = None,
-    legend: Sequence[tuple[str, str]] = (),
-) -> str:
+    steps: Sequence[Step], about: About, legend: Iterable[tuple[str, str]] = ()
+) -> Figure:
     """Draw what each part adds to a step: each bar begins where the one above ended.
 
     Args:
-        steps: from the top down.
-        name: of the figure.
-        title: above the plot.
-        alt: text for those who cannot see it.
-        ends: colours and lengths (s) of the first whole bar, its name, and those of the last one;
-            without them the last bar is the sum of the steps.
-        legend: colours and texts.
+        steps: from the top down; whole ones begin at zero.
+        about: what stands around the figure.
+        legend: names and colours.
     """
+    names = list(legend)
     with drawing():
-        count = len(steps) + (2 if ends else 1)
-        rows_in = LEGEND_ROW_IN * -(-len(legend) // 2)
-        canvas = Canvas(figsize=(WIDTH_IN, ROW_IN * count + 0.9 + rows_in), layout="constrained")
+        rows_in = LEGEND_ROW_IN * -(-len(names) // 2)
+        size = (WIDTH_IN, ROW_IN * len(steps) + 0.9 + rows_in)
+        canvas = Canvas(figsize=size, layout="constrained")
         axes = canvas.subplots()
-        total_s = sum(step.added_s for step in steps)
-        begin_s = sum(length for _, length in ends[0]) if ends else 0.0
-        largest_s = max([abs(begin_s), abs(begin_s + total_s), *(abs(s.added_s) for s in steps)])
-        unit_s, unit = (1.0, "s") if largest_s >= 1 else (1e-3, "ms")
-        place = 0
-        if ends:
-            _draw_whole(axes, 0, ends[0], unit_s)
-            _write(axes, 0, ends[1], 0, right=format_seconds(begin_s), bold=True)
-            place = 1
-        for step in steps:
+        unit_s, unit = (1.0, "s") if max(abs(one.added_s) for one in steps) >= 1 else (1e-3, "ms")
+        end_s = 0.0
+        for place, step in enumerate(steps):
+            begin_s = 0.0 if step.whole else end_s
             axes.barh(place, step.added_s / unit_s, left=begin_s / unit_s, height=0.42,
                       color=svg.colour(step.colour), linewidth=0, zorder=2)  # fmt: skip
-            _write(axes, place, step.title, 0, right=added(step.added_s))
-            begin_s += step.added_s
-            axes.plot([begin_s / unit_s] * 2, [place, place + 1], color=svg.colour("rest"),
-                      linewidth=1, zorder=1)  # fmt: skip
-            place += 1
-        last, title_of = (ends[2], ends[3]) if ends else ([("ink", total_s)], "whole step")
-        _draw_whole(axes, place, last, unit_s)
-        text = format_seconds(begin_s) if ends else added(total_s)
-        _write(axes, place, title_of, 0, right=text, bold=True)
+            end_s = begin_s + step.added_s
+            absolute = step.whole and steps[0].whole
+            text = format_seconds(step.added_s) if absolute else added(step.added_s)
+            _write(axes, place, step.title, 0, right=text, bold=step.whole)
+            if place < len(steps) - 1:
+                axes.plot([end_s / unit_s] * 2, [place, place + 1], color=svg.colour("rest"),
+                          linewidth=1, zorder=1)  # fmt: skip
         axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
-        _rows_only(axes, count)
-        axes.set_title(title)
+        _rows_only(axes, len(steps))
+        axes.set_title(about.title)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g} {unit}"))
-        if legend:
-            patches = [Patch(color=svg.colour(colour), label=text) for colour, text in legend]
-            canvas.legend(handles=patches, loc="outside lower left", ncols=2, handlelength=1,
-                          columnspacing=1.2)  # fmt: skip
-        return svg.themed(canvas, name=name, alt=alt)
+        if names:
+            _legend(canvas, names)
+        return _finish(canvas, about)
 
 
 def added(seconds: float | None) -> str:
@@ -399,22 +393,22 @@ def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     for one in curve.points:
         if one.low is not None and one.high is not None:
             axes.vlines(one.x, one.low, one.high, color=hue, linewidth=5, alpha=0.35, zorder=2.5)
-    size = {"": 0, "o": 8, "s": 8}.get(curve.marker, 9)
-    stretch = [sum(one.x >= at for at in curve.breaks) for one in curve.points]
-    (handle,) = axes.plot(
-        [], [], color=hue, marker=curve.marker, markersize=size, markeredgewidth=0,
-        linewidth=curve.width if curve.joined else 0,
-        linestyle=(0, (4, 3)) if curve.dashed else "-",
-    )  # fmt: skip
-    for part in sorted(set(stretch)):
-        own = [one for one, at in zip(curve.points, stretch, strict=True) if at == part]
-        axes.plot(
-            [one.x for one in own], [one.y for one in own], color=hue,
-            marker=curve.marker or ("." if len(own) == 1 else ""), markersize=size or 4,
-            markeredgewidth=0, linewidth=curve.width if curve.joined else 0,
+    size = {"": 4, "o": 8, "s": 8}.get(curve.marker, 9)
+
+    def plot(points: Sequence[Value], marker: str) -> Artist:
+        (line,) = axes.plot(
+            [one.x for one in points], [one.y for one in points], color=hue, marker=marker,
+            markersize=size, markeredgewidth=0, linewidth=curve.width if curve.joined else 0,
             linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
         )  # fmt: skip
-    return handle
+        return line
+
+    # No line leads over a break: each stretch is a line of its own.
+    ends = [-math.inf, *curve.breaks, math.inf]
+    for first, end in itertools.pairwise(ends):
+        own = [one for one in curve.points if first <= one.x < end]
+        plot(own, curve.marker or ("." if len(own) == 1 else ""))
+    return plot([], curve.marker)
 
 
 def _places(curves: Sequence[Curve]) -> list[float]:
@@ -470,7 +464,8 @@ def _scale_y(
     if logarithmic:
         axes.set_yscale("log")
         axes.set_ylim(low / HEADROOM**2, high * HEADROOM**2)
-        axes.yaxis.set_major_locator(FixedLocator(powers(low, high)))
+        few = high / low < FEW_DECADES
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         axes.yaxis.set_minor_locator(NullLocator())
     elif at_one:
         axes.set_ylim(min(0.9, 0.97 * low), max(1.5, 1 + (high - 1) * HEADROOM))
@@ -478,13 +473,6 @@ def _scale_y(
         axes.set_ylim(0, HEADROOM * high or 1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}{unit}"))
     return logarithmic
-
-
-def powers(low: float, high: float) -> list[float]:
-    """Choose the labels of a logarithmic axis: 1, 2, 5, 10 … or powers of ten alone."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= FEW_DECADES else (1,)
-    return [step * 10.0**power for power in decades for step in steps]
 
 
 def _draw_marks(axes: Axes, marks: Mapping[int, Sequence[str]], largest: float) -> int:
@@ -521,7 +509,7 @@ def _draw_dot(axes: Axes, value: Value, place: int, hue: str, limits: tuple[floa
 
 
 def _draw_stack(
-    axes: Axes, panel: Stack, labels: Sequence[str], colours: Sequence[str], *, seconds: bool,
+    axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]], *, seconds: bool,
     limit: float | None,
 ) -> None:  # fmt: skip
     sums = [sum(heights) for heights in zip(*panel.parts, strict=True)]
@@ -530,9 +518,9 @@ def _draw_stack(
     places = list(range(len(sums)))
     bottom = [0.0] * len(sums)
     width = 0.78 if seconds else 1.0
-    for heights, label, colour in zip(panel.parts, labels, colours, strict=True):
+    for heights, (_, colour) in zip(panel.parts, parts, strict=True):
         axes.bar(places, [h / unit_s for h in heights], bottom=[b / unit_s for b in bottom],
-                 width=width, label=label, color=svg.colour(colour), linewidth=0)  # fmt: skip
+                 width=width, color=svg.colour(colour), linewidth=0)  # fmt: skip
         bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
     for place, total in zip(places, sums, strict=True) if seconds else ():
         if len(sums) <= CROWDED_BARS or place in {0, len(sums) - 1}:
@@ -551,15 +539,6 @@ def _draw_stack(
     axes.set_xticklabels([panel.ticks[place] for place in chosen])
     axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"),
                    weight="normal", pad=6)  # fmt: skip
-
-
-def _draw_whole(axes: Axes, place: int, parts: Sequence[tuple[str, float]], unit_s: float) -> None:
-    """Draw a whole step; parts below zero (a residual) lie to the left of zero."""
-    ends = {True: 0.0, False: 0.0}
-    for colour, length in parts:
-        axes.barh(place, length / unit_s, left=ends[length >= 0] / unit_s, height=0.42,
-                  color=svg.colour(colour), linewidth=0, zorder=2)  # fmt: skip
-        ends[length >= 0] += length
 
 
 def _write(
@@ -587,3 +566,14 @@ def _rows_only(axes: Axes, rows: int) -> None:
 
 def _head(canvas: Canvas, title: str) -> None:
     canvas.suptitle(title, x=0.012, ha="left", fontsize=14, weight="bold", color=svg.colour("ink"))
+
+
+def _legend(canvas: Canvas, parts: Iterable[tuple[str, str]]) -> None:
+    """Name colours below the plots, in two columns."""
+    patches = [Patch(color=svg.colour(colour), label=text) for text, colour in parts]
+    canvas.legend(handles=patches, loc="outside lower left", ncols=2, handlelength=1,
+                  columnspacing=1.2)  # fmt: skip
+
+
+def _finish(canvas: Canvas, about: About) -> Figure:
+    return Figure(about.name, about.caption, svg.themed(canvas, name=about.name, alt=about.alt))

@@ -9,36 +9,74 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
-from scaling_study.common.quantities import MINUS, format_count, format_percent, format_seconds
+from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.profiling import stacks
-from scaling_study.report import flame_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
     from scaling_study.profiling.stacks import Folded
-    from scaling_study.report.flame_tree import Node
 
+    Labels = tuple[str, str | None]
+
+LEAST_SHARE = 1 / 20_000
+"""Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
+MOST_NODES = 60_000
+"""Frames in a page's flamegraph: about 1.3 MB. The widest are kept."""
+PALE_SAMPLES = 4
+"""A frame of so few samples stays pale however different: chance alone would give that."""
 UNITS = 10_000_000
 """Times are whole numbers of this part of the whole: a frame of LEAST_SHARE has 500 of them."""
-TABLE_ROWS = 8
+TABLE_ROWS = 6
+PHASES = ("forward", "backward", "optimizer", "load", "other")
+FIRST = (
+    *(stacks.TRAINER, stacks.WORKERS, stacks.THREADS, stacks.IDLE),
+    *(f"phase: {phase}" for phase in PHASES),
+)
+"""Groups of threads and phases come in this order; frames by width."""
+ENOUGH_SAMPLES = 300
+"""With so many a frame of a tenth of the time may have 7 to 14% of it; with 35, 4 to 24%."""
+COARSE_SHARE = 0.10
+NORMAL = 1.96
+"""Two-sided 95% quantile of the normal distribution."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A frame below its callers.
+
+    Attributes:
+        name: the frame's text.
+        times: in the first and in the second profile (s per step), callees included.
+        children: its callees by name, the widest first.
+    """
+
+    name: str
+    times: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    children: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def width(self) -> float:
+        """The larger of both times: what decides whether the frame can be seen."""
+        return max(self.times)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A frame's own time, callees excluded, over all of the trainer's stacks."""
+    """A frame's own time (s per step), callees excluded, over all of the trainer's stacks."""
 
     frame: str
     a_s: float
-    b_s: float | None
-    difference_s: float | None
-    a: str
-    b: str
-    difference: str
+    b_s: float
+
+    @property
+    def difference_s(self) -> float:
+        """Return what the second profile's frame takes more (s)."""
+        return self.b_s - self.a_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +90,101 @@ class Flame:
         labels: of the first and the second profile; the second is None where there is one only.
         data: JSON for ``<script type="application/json">``, with nothing in it that HTML knows.
         rows: the frames with the largest own times, or the most different ones.
-        heads: heads of the table's columns.
     """
 
     name: str
     title: str
     caption: str
-    labels: tuple[str, str | None]
+    labels: Labels
     data: str
     rows: tuple[Row, ...]
-    heads: tuple[str, ...]
 
 
-def to_json(root: Node, *, labels: tuple[str, str | None], pale: float) -> str:
-    """The tree as compact JSON: columns, nodes in the order of a walk, names once.
+def view(
+    name: str, title: str, a: Folded, b: Folded | None = None, labels: Labels | None = None
+) -> Flame:
+    """Make what the report shows of one profile, or of the difference between two.
+
+    Args:
+        name: unique in the page; letters, digits, ``-`` and ``_``.
+        title: one line.
+        a: the profile, or the one that the other is compared with.
+        b: what is red where it costs more.
+        labels: what the profiles are called below the title; their own names by default.
+    """
+    root, hidden = merge(a, b)
+    called = labels or (a.label, b.label if b else None)
+    return Flame(
+        name=name,
+        title=title,
+        caption=_caption(a, b, called, hidden),
+        labels=called,
+        data=to_json(root, labels=called, pale=pale_seconds(a, b)),
+        rows=own_times(a, b),
+    )
+
+
+def merge(a: Folded, b: Folded | None = None) -> tuple[Node, float]:
+    """Merge profiles into one tree.
+
+    Returns:
+        The root, whose children are the trainer, other threads and so on; and the share of all
+        time in frames that are too narrow to be seen, which stays with their callers.
+    """
+    root = Node("all")
+    for place, folded in enumerate((a, b)):
+        for stack in folded.stacks if folded else ():
+            node = root
+            node.times[place] += stack.seconds
+            for name in stack.path:
+                node = node.children.setdefault(name, Node(name))
+                node.times[place] += stack.seconds
+    # Each group of threads is shown alone: a frame is narrow beside its group.
+    groups = root.children.values()
+    shares = [node.width / (group.width or 1.0) for group in groups for node in walk(group)]
+    least = max([LEAST_SHARE, *sorted(shares, reverse=True)[MOST_NODES : MOST_NODES + 1]])
+    hidden = 0.0
+    for group in groups:
+        for node in walk(group):
+            wide = [one for one in node.children.values() if one.width > least * group.width]
+            narrow = [one for one in node.children.values() if one.width <= least * group.width]
+            hidden += sum(sum(one.times) for one in narrow)
+            node.children = _in_order(wide)
+    root.children = _in_order(groups)
+    return root, hidden / (sum(root.times) or 1.0)
+
+
+def _in_order(nodes: Iterable[Node]) -> dict[str, Node]:
+    """Return groups and phases in their usual order, frames by width."""
+
+    def order(node: Node) -> tuple[int, float, str]:
+        place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
+        return place, -sum(node.times), node.name
+
+    return {node.name: node for node in sorted(nodes, key=order)}
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Yield a node and all below it, each before its children, which may change meanwhile."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children.values()))
+
+
+def pale_seconds(a: Folded, b: Folded | None) -> float:
+    """Return the time beside which a difference counts as small (``heat`` in flame.js)."""
+    return PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
+
+
+def to_json(root: Node, *, labels: Labels, pale: float) -> str:
+    """Write the tree as compact JSON: columns, nodes in the order of a walk, names once.
 
     Keys: ``labels``; ``unit``, in seconds; ``pale``, in units; ``names``; and per node ``name``,
     ``depth``, ``a`` and ``b``, in units.
     """
-    whole = max(root.a, root.b)
-    unit = whole / UNITS if whole else 1.0
+    unit = (root.width or UNITS) / UNITS
     names: dict[str, int] = {}
     columns: dict[str, list[int]] = {"name": [], "depth": [], "a": [], "b": []}
     waiting = [(root, 0)]
@@ -79,16 +192,12 @@ def to_json(root: Node, *, labels: tuple[str, str | None], pale: float) -> str:
         node, depth = waiting.pop()
         columns["name"].append(names.setdefault(node.name, len(names)))
         columns["depth"].append(depth)
-        columns["a"].append(round(node.a / unit))
-        columns["b"].append(round(node.b / unit))
-        waiting.extend((child, depth + 1) for child in reversed(node.children))
+        for column, seconds in zip("ab", node.times, strict=True):
+            columns[column].append(round(seconds / unit))
+        waiting.extend((child, depth + 1) for child in reversed(node.children.values()))
     content = {
-        "labels": list(labels),
-        "unit": unit,
-        "pale": round(pale / unit),
-        "names": list(names),
-        **columns,
-    }
+        "labels": labels, "unit": unit, "pale": round(pale / unit), "names": [*names], **columns
+    }  # fmt: skip
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for character in "<>&":  # "</script>" ends a script wherever it stands
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -126,69 +235,20 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
     return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
 
 
-def format_difference(seconds: float) -> str:
-    """Write a difference with its sign: ``+1.20 ms``."""
-    sign = "+" if seconds > 0 else MINUS if seconds < 0 else ""
-    return f"{sign}{format_seconds(abs(seconds))}"
-
-
 def own_times(a: Folded, b: Folded | None) -> tuple[Row, ...]:
-    """Frames by own time of the trainer: the most different ones, or those that take most."""
+    """Return frames by own time of the trainer: those that differ most, or that take most."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for place, folded in enumerate((a, b)):
         for stack in folded.stacks if folded else ():
             if stack.root == stacks.TRAINER:
                 times[stack.frames[-1]][place] += stack.seconds
-
-    def size(frame: str) -> tuple[float, str]:
-        one, other = times[frame]
-        return (-abs(other - one) if b else -one), frame
-
-    return tuple(
-        Row(
-            frame=frame,
-            a_s=times[frame][0],
-            b_s=times[frame][1] if b else None,
-            difference_s=times[frame][1] - times[frame][0] if b else None,
-            a=format_seconds(times[frame][0]),
-            b=format_seconds(times[frame][1]) if b else "",
-            difference=format_difference(times[frame][1] - times[frame][0]) if b else "",
-        )
-        for frame in sorted(times, key=size)[:TABLE_ROWS]
-    )
-
-
-def view(name: str, title: str, a: Folded, b: Folded | None = None) -> Flame:
-    """Make what the report shows of one profile, or of the difference between two.
-
-    Args:
-        name: unique in the page; letters, digits, ``-`` and ``_``.
-        title: one line.
-        a: the profile, or the one that the other is compared with.
-        b: what is red where it costs more.
-    """
-    root, hidden = flame_tree.merge(a, b)
-    labels = (a.label or "first", (b.label or "second") if b else None)
-    return Flame(
-        name=name,
-        title=title,
-        caption=_caption(a, b, labels, hidden),
-        labels=labels,
-        data=to_json(root, labels=labels, pale=flame_tree.pale_seconds(a, b)),
-        rows=own_times(a, b),
-        heads=("frame", *(label for label in labels if label), *(("difference",) if b else ())),
-    )
-
-
-ENOUGH_SAMPLES = 300
-"""With so many a frame of a tenth of the time may have 7 to 14% of it; with 35, 4 to 24%."""
-COARSE_SHARE = 0.10
-NORMAL = 1.96
-"""Two-sided 95% quantile of the normal distribution."""
+    rows = [Row(frame, *both) for frame, both in times.items()]
+    rows.sort(key=lambda row: (-abs(row.difference_s if b else row.a_s), row.frame))
+    return tuple(rows[:TABLE_ROWS])
 
 
 def say_coarse(samples: int) -> str:
-    """How far off a frame of a tenth of the time may be with so few samples; empty with enough.
+    """Say how far off a frame of a tenth of the time may be with so few samples; empty with enough.
 
     The interval is Wilson's (1927, Journal of the American Statistical Association 22:209).
     """
@@ -199,12 +259,12 @@ def say_coarse(samples: int) -> str:
     reach = (square * (COARSE_SHARE * (1 - COARSE_SHARE) + square / 4)) ** 0.5
     low, high = ((center + side * reach) / (1 + square) for side in (-1, 1))
     return (
-        f" Coarse: with {format_count(samples, 'sample')} a frame that shows "
-        f"{COARSE_SHARE:.0%} of the time may have {low:.0%} to {high:.0%} of it."
+        f" Coarse: with {format_count(samples, 'sample')}, {COARSE_SHARE:.0%} of the time may be "
+        f"{low:.0%} to {high:.0%}."
     )
 
 
-def _caption(a: Folded, b: Folded | None, labels: Sequence[str | None], hidden: float) -> str:
+def _caption(a: Folded, b: Folded | None, labels: Labels, hidden: float) -> str:
     """Say how many samples there are, and what weakens or limits what is seen."""
     parts = [
         f"{label}: {format_count(folded.samples, 'sample')}, a step "

@@ -67,14 +67,13 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
                 flames.kernels.append((title, kernel))
     compared = []
     for kind, a, b in choose_pairs(manifests, points):
-        counts = kind == "counts"
-        title = (
-            f"{a.label}: {a.n} against {_processes(b.n)}"
-            if counts
-            else f"{a.label} against {b.label}, with {_processes(b.n)}"
-        )
+        title = f"{a.label} against {b.label}, with {_processes(b.n)}"
+        labels = ("default", "recommended")
+        if kind == "counts":
+            title = f"{a.label}: {a.n} against {_processes(b.n)}"
+            labels = (f"n = {a.n}", f"n = {b.n}")
         name = _name(f"{a.key}-against-{b.key}", suffix)
-        compared.append(flamegraph.view(name, title, a.folded, b.folded))
+        compared.append(flamegraph.view(name, title, a.folded, b.folded, labels))
     flames.shown[:0] = compared
     return flames
 
@@ -107,8 +106,8 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
             allowed = ", ".join(known) or "none"
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
     titles = [f"{known[name].label}, {_processes(known[name].n)}" for name in asked]
-    folded = [known[name].folded for name in asked]
-    return flamegraph.view("points", " against ".join(titles), *folded)
+    second = known[other].folded if other is not None else None
+    return flamegraph.view("points", " against ".join(titles), known[point].folded, second)
 
 
 def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:

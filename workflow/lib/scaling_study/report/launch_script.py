@@ -19,20 +19,21 @@ from scaling_study.common.quantities import (
     format_count,
     format_estimate,
     format_number,
-    format_percent,
-    format_probability,
     known,
 )
-from scaling_study.config.work import marks, parameters_of, program
+from scaling_study.config.work import marks, program
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member.program import name
+from scaling_study.report.words import sureness
 from scaling_study.runner.environment import LIBRARY_FOLDER, activated
 from scaling_study.runner.switch_script import command, reused_command, switched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scaling_study.config.plan import Plan
+    from scaling_study.config.workload import Workload
     from scaling_study.records.analysis import Recommendation, Recommended
 
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -48,7 +49,7 @@ MARK_ENVIRONMENT = (
 
 def render_launch_script(
     recommendation: Recommendation,
-    plan: Mapping[str, object],
+    plan: Plan,
     *,
     python: str,
     binder: Sequence[str],
@@ -75,19 +76,19 @@ def render_launch_script(
     launch = recommendation.recommended
     if recommendation.status != "ok" or launch is None:
         message = f"nothing to recommend: {one_line(recommendation.reason)}"
-        return _template("nothing.sh.j2").render(study=plan["study"], message=message)
-    workload = dict(plan["workload"])  # type: ignore[call-overload]
-    slots = launch.slots[: 1 if workload.get("pool") else launch.n]
-    words, passed = program(workload), workload.get("pass_env", ())
+        return _template("nothing.sh.j2").render(study=plan.study, message=message)
+    workload = plan.workload
+    slots = launch.slots[: 1 if workload.pool else launch.n]
+    words, passed = program(workload), workload.pass_env
     switches = switches_file if switched(launch.axes) else None
     group = ranks.asked(launch.axes)
     return _template("launch.sh.j2").render(
         script=name(words),
-        study=plan["study"],
+        study=plan.study,
         label=launch.label,
         times=format_count(len(slots), "process", "processes"),
         measured=_measured(launch),
-        sureness=_sureness(recommendation),
+        sureness=sureness(recommendation),
         note=LAUNCHERS[str(launch.axes["launcher"])].note,
         at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",
         bind=binder,
@@ -121,12 +122,12 @@ def _template(file: str) -> jinja2.Template:
     return environment.get_template(file)
 
 
-def _arguments(workload: Mapping[str, object], launch: Recommended) -> Iterable[str]:
+def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
     """Return the script's arguments as words of bash; the member's number is a variable."""
-    own: dict[str, object] = {**parameters_of(workload, launch.axes)}
-    if workload.get("pool"):
+    own = {name: launch.axes[name] for name in workload.parameters}
+    if workload.pool:
         own[placeholders.N] = launch.n
-    for argument in workload["args"]:  # type: ignore[attr-defined]
+    for argument in workload.args:
         marked = placeholders.fill(str(argument), {**own, placeholders.MEMBER: MARK})
         pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
         yield '"$slot"'.join(pieces) or "''"
@@ -137,17 +138,6 @@ def _measured(launch: Recommended) -> str:
     text = f"{format_estimate(launch.steps_per_s, launch.low, launch.high)} steps/s"
     models = launch.models_per_hour
     return f"{text}, {format_number(models)} models/hour" if known(models) else text
-
-
-def _sureness(recommendation: Recommendation) -> str:
-    """Return how sure it is that there is nothing better in the study."""
-    launch = recommendation.recommended
-    if launch is None or not known(launch.probability_best):
-        return "unknown: one replicate"
-    return (
-        f"{format_probability(launch.probability_best)} probability that no launch is more than "
-        f"{format_percent(recommendation.tolerance)} faster"
-    )
 
 
 def _environment(

@@ -33,11 +33,11 @@ from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.records.verdict import Causes, DataLoader, Microbenchmarks, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
 
+    from scaling_study.config.plan import Plan
     from scaling_study.records.profile import Profiled
 
 E = TypeVar("E", bound=OfMachine)
@@ -135,9 +135,7 @@ class Machine:
         return None if rows.empty else rows.iloc[-1]
 
 
-def read_machines(
-    folder: Path, plan: Mapping[str, object], *, name: str = "", first: str = ""
-) -> list[Machine]:
+def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
     """Read all machines of a folder.
 
     Args:
@@ -162,18 +160,14 @@ def read_machines(
     readbacks, laws = entries("readback", EffectiveSettings), entries("scaling", Scaling)
     changes, fronts = entries("single_changes", SingleChanges), entries("pareto", Pareto)
     inflations, causes = entries("inflation", Inflation), entries("causes", Causes)
-    off = plan.get("data_loader", "off") == "off"
+    off = plan.data_loader == "off"
     loaders = {} if off else entries("data_loader", DataLoader)
     frames = {table: storage.read_table(folder / "tables", table) for table in (POINTS, BETWEEN)}
     points, between = frames[POINTS], frames[BETWEEN]
     points = points[points["role"] != "repeat"]
     members = compare_members(storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
-    asked = plan.get("profiled")  # profiles of an earlier config may lie there
-    folders = [
-        one
-        for one in profiles.profile_folders(folder)
-        if not isinstance(asked, dict) or one.name in asked
-    ]
+    asked = plan.profiled  # profiles of an earlier config may lie there
+    folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)
     alone = read_microbenchmarks(folder)
     machines: list[Machine] = []

@@ -1,8 +1,8 @@
 """One self-contained HTML page of a study: opens from disk, loads nothing.
 
-Templates (``workflow/report``) get typed objects (`model`), sentences (`words`) and the filters
-below. Jinja escapes whatever comes from a config or a record, and the page's policy allows no
-script but its own, which it knows by its hash.
+Templates (``workflow/report``) get typed objects (`model`), sentences (`words`, `sections`) and the
+filters below. Jinja escapes whatever comes from a config or a record, and the page's policy allows
+no script but its own, which it knows by its hash.
 """
 
 from __future__ import annotations
@@ -18,71 +18,79 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
+from scaling_study.common import quantities
 from scaling_study.common.objectives import OBJECTIVES
-from scaling_study.common.quantities import (
-    format_bytes,
-    format_count,
-    format_cpus,
-    format_interval,
-    format_number,
-    format_percent,
-    format_probability,
-    format_ratio,
-    format_seconds,
-    format_time,
-    known,
-)
+from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import program
-from scaling_study.member.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
-from scaling_study.records.cohorts import Learnt
-from scaling_study.report import draw, figures, rows, sections, svg, words
+from scaling_study.report import draw, figures, sections, svg, words
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
+from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from scaling_study.records.analysis import Compared
+    from scaling_study.config.plan import Plan
+    from scaling_study.records.analysis import Compared, Effective
     from scaling_study.records.verdict import Target
-    from scaling_study.records.window import Slot
-    from scaling_study.report.figures import Figure, Series
+    from scaling_study.report.draw import Figure
+    from scaling_study.report.figures import Series
     from scaling_study.report.flames import Flames
-    from scaling_study.report.model import Hardware, Machine
+    from scaling_study.report.model import Machine
 
-    Plan = Mapping[str, object]
 
 TEMPLATES = Path(__file__).parents[3] / "report"
-MOST_OPERATORS = 8
-"""Rows of a table of operators; all are in tables/operators."""
 
 
 def interval(found: Interval | None, unit: float = 1.0) -> str:
     """Write the interval of a value; empty without one."""
     if found is None or not found.sure:
         return ""
-    return format_interval(found.low, found.high, like=found.value, unit=unit)
+    return quantities.format_interval(found.low, found.high, like=found.value, unit=unit)
 
 
 def ratio(found: Interval | float | None) -> str:
     """Write a ratio, of a value with an interval or of a plain one."""
-    return format_ratio(found.value if isinstance(found, Interval) else found)
+    return quantities.format_ratio(found.value if isinstance(found, Interval) else found)
 
 
 def share(found: Interval | float | None) -> str:
     """Write a share: of an experiment in whole percent."""
-    return words.share_text(found) if isinstance(found, Interval) else format_percent(found)
+    if isinstance(found, Interval):
+        return words.share_text(found)
+    return quantities.format_percent(found)
+
+
+def overhead(found: float | None) -> str:
+    """Write an overhead of 1.04 as ``+4%``."""
+    text = quantities.format_percent(None if found is None else found - 1)
+    return f"+{text}" if found is not None and found > 1 else text
 
 
 def sortable(value: Interval | float | None) -> str:
     """Write what a table is sorted by; what is missing sorts last."""
     number = value.value if isinstance(value, Interval) else value
     return f"{number:.9g}" if number is not None and not math.isnan(number) else ""
+
+
+def range_of(row: Mapping[str, float], column: str, scale: float = 1.0) -> str:
+    """Write the interval of a column of tables/points."""
+    low, high = (scale * row[f"{column}_{end}"] for end in ("low", "high"))
+    return quantities.format_interval(low, high, like=scale * row[column])
+
+
+def grouped(items: Iterable[object], *names: str) -> list[list[object]]:
+    """Gather the items that agree in some attributes, in the order of their first ones."""
+    groups: dict[tuple[object, ...], list[object]] = {}
+    for item in items:
+        groups.setdefault(tuple(getattr(item, name) for name in names), []).append(item)
+    return list(groups.values())
 
 
 def yaml_text(content: object) -> str:
@@ -95,22 +103,35 @@ def download(text: str) -> str:
     return f"data:text/plain;charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
 
 
+def number(value: float | None) -> str:
+    """Write a number; a whole one with all its digits."""
+    return f"{value:,}" if isinstance(value, int) else quantities.format_number(value)
+
+
 FILTERS = {
-    "number": lambda value: f"{value:,}" if isinstance(value, int) else format_number(value),
+    "number": number,
     "ratio": ratio,
-    "seconds": format_seconds,
-    "time": format_time,
+    "seconds": quantities.format_seconds,
+    "time": quantities.format_time,
     "interval": interval,
     "share": share,
-    "count": format_count,
-    "bytes": format_bytes,
-    "cpus": format_cpus,
-    "probability": lambda value: format_probability(value, short=True),
+    "overhead": overhead,
+    "range": range_of,
+    "count": quantities.format_count,
+    "bytes": quantities.format_bytes,
+    "cpus": quantities.format_cpus,
+    "cpu_list": format_cpu_list,
+    "probability": lambda value: quantities.format_probability(value, short=True),
     "added": draw.added,
+    "listed": words.listed,
+    "sentence": words.sentence,
+    "named": words.name_launch,
+    "processes": words.processes,
     "sortable": sortable,
+    "grouped": grouped,
     "yaml": yaml_text,
     "download": download,
-    "known": known,
+    "known": quantities.known,
 }
 
 
@@ -150,12 +171,11 @@ class View:
     def size(self) -> str:
         """The machine's size in a few words; its processor too, where the config names it."""
         hardware = self.machine.hardware
-        text = format_count(hardware.cpus, "usable CPU")
-        if self.machine.name:
-            text = f"{hardware.cpu_model}, {text}"
+        parts = [hardware.cpu_model] if self.machine.name else []
+        parts.append(quantities.format_count(hardware.cpus, "usable CPU"))
         if hardware.quota_cpus is not None:
-            text += f", a quota of {format_number(hardware.quota_cpus)}"
-        return f"{text}, {format_bytes(hardware.memory_bytes)}"
+            parts.append(f"a quota of {quantities.format_number(hardware.quota_cpus)}")
+        return ", ".join([*parts, quantities.format_bytes(hardware.memory_bytes)])
 
     @property
     def rate(self) -> str:
@@ -185,17 +205,7 @@ class View:
         found = self.machine.between
         found = found[found["launch"].isin([*self.titles])]
         whole = found.groupby(["launch", "n"])["share"].transform("sum")
-        return list(found[whole > sections.WORTH_SAYING].to_dict("records"))
-
-    @property
-    def largest(self) -> str | None:
-        """The operator that the first comparison's difference is mostly in."""
-        comparison = self.machine.comparisons[0]
-        found = figures.sum_operators(comparison)
-        if not found or not found[0][2]:
-            return None
-        operator, group, _ = found[0]
-        return "what no operator covers" if group == operator_groups.OUTSIDE else operator
+        return list(found[whole > thresholds.NOTICEABLE].to_dict("records"))
 
     @property
     def script_lines(self) -> str:
@@ -207,45 +217,11 @@ class View:
         return "\n".join(switch_script.lines(best.axes, used))
 
     @property
-    def command(self) -> str:
-        """What to type."""
-        return f"bash {self.launching.path}"
-
-    @property
-    def settings(self) -> list[str]:
-        """Variables that the recommended launch sets."""
-        best = self.machine.recommendation.recommended
-        values = best.requested_env if best else {}
-        return [f"{name}={value}" for name, value in sorted(values.items()) if value is not None]
-
-    @property
     def helpful(self) -> list[str]:
         """Labels of launches that experiments showed to help, and that a race did not measure."""
-        if "searched" not in self.plan:
+        if self.plan.searched is None:
             return []
-        return [str(one["label"]) for one in rounds.helpful(self.plan, self.machine.targets)]
-
-    @property
-    def disk_limit(self) -> float | None:
-        """What one process reads from the disk in order, at most (bytes per second)."""
-        alone = self.machine.microbenchmarks
-        found = (
-            one.per_s for one in (alone.ceilings if alone else ()) if one.name == "disk_in_order"
-        )
-        return next(found, None)
-
-
-def streams(machine: Machine) -> list[tuple[str, float]]:
-    """Return what streams move at most (bytes per second), with one process and with the most."""
-    alone = machine.microbenchmarks
-    found = []
-    for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
-        rows = [row for row in (alone.rows if alone else ()) if row.kernel == kernel and row.valid]
-        counts = sorted({row.n for row in rows if row.rates})
-        for n in dict.fromkeys([*counts[:1], *counts[-1:]]):
-            sums = [sum(row.rates) for row in rows if row.n == n and row.rates]
-            found.append((f"{title}, {words.processes(n)}", STREAM_BYTES * sum(sums) / len(sums)))
-    return found
+        return [one.label for one in rounds.helpful(self.plan, self.machine.targets)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,38 +234,7 @@ class Page:
 
 def view(plan: Plan, machine: Machine, launching: Launching, flames: Flames, anchor: str) -> View:
     """Draw a machine's figures and word its headline."""
-    series, suffix = figures.choose_series(machine, plan), machine.suffix
-    found: dict[str, Figure | None] = {**figures.scaling(machine, plan, series)}
-    found["front"] = figures.front(machine)
-    for at, target in enumerate(one for one in machine.targets if one.same_as is None):
-        end = f"{f'-{at + 1}' if at else ''}{suffix}"
-        found[f"accounts-{at}"] = figures.accounts(target, f"causes-accounts{end}")
-        found[f"interventions-{at}"] = figures.interventions(target, f"causes-interventions{end}")
-        found[f"doses-{at}"] = figures.doses(
-            target.sensitivities,
-            f"causes-doses{end}",
-            "One thing added: step time beside other work",
-            "One member trains beside others that run one kernel each for a share of their time "
-            "(the dose). What rises above the control, in grey, is what training is sensitive to.",
-        )
-    if machine.microbenchmarks:
-        found["microbenchmarks"] = figures.microbenchmarks(
-            machine.microbenchmarks, f"microbenchmarks{suffix}"
-        )
-    if machine.data_loader:
-        found["use"] = figures.use(machine)
-        found["neighbours"] = figures.doses(
-            machine.data_loader.neighbours,
-            f"neighbours{suffix}",
-            "Training beside what a loader does",
-            "Training from memory beside work like a loader's, at growing doses: step time against "
-            "that beside none.",
-            machine.hardware.cpus / machine.data_loader.n,
-        )
-    operators = tuple(
-        figures.operators(one, f"inflation{f'-{at + 1}' if at else ''}{suffix}")
-        for at, one in enumerate(machine.comparisons)
-    )
+    series = figures.choose_series(machine, plan)
     return View(
         anchor=anchor,
         machine=machine,
@@ -297,9 +242,12 @@ def view(plan: Plan, machine: Machine, launching: Launching, flames: Flames, anc
         launching=launching,
         series=series,
         flames=flames,
-        figures={name: one for name, one in found.items() if one is not None},
+        figures=figures.draw_all(machine, plan, series),
         plan=plan,
-        operators=operators,
+        operators=tuple(
+            figures.operators(one, f"inflation{figures.numbered(at)}{machine.suffix}")
+            for at, one in enumerate(machine.comparisons)
+        ),
     )
 
 
@@ -309,9 +257,9 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
     html = render_page(
         "report.html.j2",
         flames=any(one.flames.shown for one in views),
-        title=f"{plan['study']}: scaling study",
+        title=f"{plan.study}: scaling study",
         plan=plan,
-        script_name=program.name(work.program(plan["workload"])),  # type: ignore[arg-type]
+        script_name=program.name(work.program(plan.workload)),
         config_yaml=yaml_text(_readable(plan, compared)),
         equal_work=_equal_work(plan, views),
         views=views,
@@ -344,18 +292,12 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
     environment.filters.update(FILTERS)
     environment.globals.update(
         words=words,
-        rows=rows,
         sections=sections,
         variants=TITLES,
         accounts=figures.ACCOUNTS,
-        defaults=DEFAULTS,
         group_colour=figures.group_colour,
         group_reason=operator_groups.reason,
-        sum_operators=figures.sum_operators,
-        most_operators=MOST_OPERATORS,
-        facts_of=facts_of,
-        places_of=places_of,
-        streams=streams,
+        checks=checks,
         css=Markup(_css()),  # noqa: S704 (ours)
         script=Markup(script),  # noqa: S704 (ours)
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -374,27 +316,30 @@ def _css() -> str:
 
 
 def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
-    """The plan with what each launch changes only, and in the order of a config."""
-    launches = {
-        launch["id"]: {"role": launch["role"], **differing(launch["axes"], DEFAULTS)}
-        for launch in plan["launches"]  # type: ignore[attr-defined]
-    }
+    """The plan in the order of a config: what is set, and what each launch changes."""
     keys = ("study", "description", "seed", "objective", "workload", "processes", "search")
-    kinds = {
-        one.name: {key: value for key, value in one.kind.items() if value}
-        for one in (compared.machines if compared else ())
+    launches = {
+        launch.id: {"role": launch.role, **differing(launch.axes, DEFAULTS)}
+        for launch in plan.launches
     }
-    machines = {"machines": kinds} if kinds else {}
-    return {**{key: plan[key] for key in (*keys, "measure")}, "launches": launches, **machines}
+    machines = {one.name: _set(one.kind) for one in (compared.machines if compared else ())}
+    content = plan.to_dict()
+    shown = {key: content[key] for key in (*keys, "measure")}
+    shown["workload"] = _set(content["workload"])
+    return {**shown, "launches": launches, **({"machines": machines} if machines else {})}
+
+
+def _set(section: object) -> dict[str, object]:
+    """What is set in a section of a config."""
+    return {key: value for key, value in dict(section).items() if value}  # type: ignore[call-overload]
 
 
 def _equal_work(plan: Plan, views: Sequence[View]) -> str:
     """Say what a step is, where launches of the study do different work in one."""
-    learnt = work.with_learnt(plan, Learnt(samples=views[0].machine.provenance.samples))
+    learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     if set(work.work_by_launch(learnt).values()) <= {1.0}:
         return ""
-    default = next(one for one in learnt["launches"] if one["id"] == plan["default"])
-    samples = work.samples_per_step(learnt["workload"], default)
+    samples = work.samples_per_step(learnt, plan.by_id[plan.default])
     what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
     return (
         f"A step is {what}: launches are compared by equal work, in which each rank of a group has "
@@ -402,49 +347,16 @@ def _equal_work(plan: Plan, views: Sequence[View]) -> str:
     )
 
 
-def places_of(slots: Sequence[Slot]) -> list[tuple[str, str]]:
-    """Return where members run; neighbours with the same place share a row."""
-    groups: list[tuple[list[int], str]] = []
-    for slot in slots:
-        cpus = "any CPU" if slot.cpus is None else f"CPU {slot.cpus}"
-        loader = "" if slot.loader_cpus is None else f" (its loader: {slot.loader_cpus})"
-        memory = "" if slot.policy == "default" else f", memory {slot.policy}"
-        shared = ", shared with another member" if slot.oversubscribed else ""
-        place = f"{cpus}{loader}{memory}{shared}"
-        if groups and groups[-1][1] == place:
-            groups[-1][0].append(slot.slot)
-        else:
-            groups.append(([slot.slot], place))
-    return [
-        (f"member {who[0]}" if len(who) == 1 else f"members {who[0]} to {who[-1]}", place)
-        for who, place in groups
-    ]
+def checks(launches: Sequence[Effective]) -> list[tuple[tuple[bool, str, str, str], list[str]]]:
+    """Return what launches asked for beside defaults: what did not take effect comes first.
 
-
-def facts_of(machine: Hardware) -> dict[str, str]:
-    """Return the machine, as its probe saw it."""
-    yes_no = {True: "yes", False: "no", None: "not readable"}
-    limits = (machine.quota_cpus, machine.memory_limit_bytes)
-    libraries = [f"{name} {path}" for name, path in machine.libraries.items() if path]
-    return {
-        "host": machine.hostname,
-        "processor": machine.cpu_model,
-        "topology": machine.layout,
-        "usable CPUs": machine.allowed_cpus,
-        "CPU quota": "none" if limits[0] is None else format_number(limits[0]),
-        "L2, L3": f"{format_bytes(machine.l2_bytes)}, {format_bytes(machine.l3_bytes)}",
-        "instruction sets": ", ".join(machine.isa),
-        "memory": format_bytes(machine.memory_bytes),
-        "memory limit": "none" if limits[1] is None else format_bytes(limits[1]),
-        "swap": format_bytes(machine.swap_bytes),
-        "virtual": machine.virtual or "no",
-        "kernel, C library": f"{machine.kernel}, {machine.libc}",
-        "frequency governor": machine.governor or "not readable",
-        "transparent huge pages": machine.thp or "not readable",
-        "automatic NUMA balancing": yes_no[machine.numa_balancing],
-        "hardware counters": yes_no[machine.perf_counters],
-        "libraries found": ", ".join(libraries) or "none",
-        "versions": ", ".join(f"{name} {text}" for name, text in machine.versions.items()),
-        "commit": machine.commit or "none",
-        "machine hash": machine.hash,
-    }
+    Returns:
+        Whether it took effect, axis, requested and effective; and the labels of the launches.
+    """
+    found: dict[tuple[bool, str, str, str], list[str]] = {}
+    for one in launches:
+        for check in one.checks:
+            if not check.ok or check.requested != DEFAULTS.get(check.axis):
+                key = check.ok, check.axis, str(check.requested), str(check.effective)
+                found.setdefault(key, []).append(one.label)
+    return sorted(found.items())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common import storage
 from scaling_study.config import work
+from scaling_study.config.plan import read_plan
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Compared
@@ -19,8 +20,8 @@ from scaling_study.runner.switch_script import render_switches
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scaling_study.config.plan import Plan
     from scaling_study.report.model import Machine
-    from scaling_study.report.page import Plan
 
 BINDER = [sys.executable, "-P", str(bind.__file__)]
 QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
@@ -50,7 +51,7 @@ def render_study(
     Returns:
         The files written.
     """
-    planned = storage.read_json(plan)
+    planned = read_plan(plan)
     content = None
     if compared is not None:
         content = read_file(compared, Compared)
@@ -94,15 +95,15 @@ def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machi
 
 def _launch_script(machine: Machine, plan: Plan, builds: Path, path: Path) -> str:
     recommended = machine.recommendation.recommended
-    workload = plan["workload"]
+    workload = plan.workload
     build = str(recommended.axes["build"]) if recommended else "default"
     return render_launch_script(
         machine.recommendation,
         plan,
-        python=interpreter(build, builds) or work.interpreter(workload),  # type: ignore[arg-type]
+        python=interpreter(build, builds) or work.interpreter(workload),
         binder=BINDER,
         queue=QUEUE,
-        folder=work.folder(workload),  # type: ignore[arg-type]
+        folder=work.folder(workload),
         kept=INHERITED,
         switches_file=switches_of(path).absolute(),
     )

@@ -6,7 +6,6 @@ A sentence quotes figures of at least two starts only, and each quantity has one
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from scaling_study.common.objectives import OBJECTIVES
@@ -22,10 +21,11 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.launch.axes.isa import ISAS
+from scaling_study.member.kernels import STREAM_BYTES
+from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.report.words import (
     NOUNS,
-    THINGS,
     WIDE,
     Mark,
     amount,
@@ -43,30 +43,29 @@ from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from scaling_study.records.analysis import (
+        ChosenLaw,
         Compared,
         Comparison,
-        Confirmation,
         Effective,
-        Pareto,
         Recommendation,
     )
-    from scaling_study.records.verdict import DataLoader
+    from scaling_study.records.verdict import DataLoader, MachineUse, Microbenchmarks
     from scaling_study.report.figures import Series
     from scaling_study.report.model import Machine
 
-WORTH_A_WORD = 1.1
-"""Another queue that gives more by this factor is said to."""
+    Rule = tuple[str, bool | None, str]
+
 STILL_SCALING = 0.9
 """From this efficiency on, a launch still scales."""
-WORTH_SAYING = 0.03
-"""Of a step: a smaller change is not said."""
-LITTLE = 0.05
-"""A smaller part of a step is not worth a remedy."""
 HURTS = 1.02
 """A step that is surely this much longer is hurt."""
+MAXED = 0.9
+"""What is used to this part has nothing left to give."""
+STALLED = 0.1
+"""Something waits for this share of the time, and more."""
 LEFT_OUT = {
     "once": "the script does not run a second time in one process",
     "failed": "the script failed",
@@ -91,9 +90,8 @@ def scaling(machine: Machine, launch: str, label: str) -> str:
     if n == 1:
         return f"Only one process of {name_launch(label)} was measured."
     cpus = f"{format_cpus(round(float(last['cpu_use']), 1))} of {machine.hardware.cpus} CPUs busy"
-    efficiency = Interval(
-        value=last["efficiency"], low=last["efficiency_low"], high=last["efficiency_high"]
-    )
+    ends = (last["efficiency_low"], last["efficiency_high"])
+    efficiency = Interval(last["efficiency"], *(end if known(end) else None for end in ends))
     starts = min(int(one["replicates"]) for one in (last, last if first is None else first))
     if first is None or starts < ENOUGH_STARTS or not known(efficiency.value):
         return f"{name} was not started often enough to say how it scales."
@@ -107,15 +105,14 @@ def scaling(machine: Machine, launch: str, label: str) -> str:
     return f"{name} {verb} {share_text(efficiency)}{interval} at {processes(n)}, with {cpus}."
 
 
-def scaling_findings(machine: Machine, series: Iterable[Series]) -> list[str]:
-    """Say how each further launch scales, and which law each one follows."""
-    shown = list(series)
-    texts = [scaling(machine, one.launch, one.label) for one in shown[1:]]
-    laws = (law(machine, one.launch) for one in shown)
-    texts += [f"{one.label}: {text}" for one, text in zip(shown, laws, strict=True) if text]
-    return texts
-
-
+STAGES = {
+    "first": "the default launch, the baseline and its repeat",
+    "screen": "every other launch once",
+    "combine": "changes together that were better alone",
+    "aside": "the choice with changes of training",
+    "race": "fresh starts of those that may be the best",
+}
+"""What each stage of a race measures."""
 LAWS = {
     "linear": "growth in proportion",
     "hard_saturation": "growth in proportion up to a hard ceiling",
@@ -125,143 +122,53 @@ LAWS = {
 }
 
 
-def law(machine: Machine, launch: str) -> str:
-    """Say which scaling law fits a launch best, and where its knee is."""
-    laws = next((one.laws for one in machine.scaling.launches if one.launch == launch), None)
-    if laws is None:
-        return ""
-    if laws.status != "fitted" or laws.best is None:
-        return f"No scaling law was fitted: {laws.reason}."
-    text = f"{sentence(LAWS[laws.best])} fits best of {len(laws.candidates)} laws ({laws.text})"
-    knee = laws.knee
-    if knee is not None:
+def laws(machine: Machine, series: Sequence[Series]) -> list[str]:
+    """Say which scaling law fits each launch best, and where its knee is."""
+    found = {one.launch: one.laws for one in machine.scaling.launches}
+    said: dict[str, list[str]] = {}
+    for one in series:
+        if one.launch in found:
+            said.setdefault(_law(found[one.launch]), []).append(one.label)
+    return [f"{listed(labels)}: {text}" for text, labels in said.items()]
+
+
+def _law(found: ChosenLaw) -> str:
+    if found.status != "fitted" or found.best is None:
+        return f"No scaling law was fitted: {found.reason}."
+    text = f"{sentence(LAWS[found.best])} fits best of {len(found.candidates)} laws ({found.text})"
+    if (knee := found.knee) is not None:
         interval = format_interval(knee.low, knee.high, like=knee.value)
         text += f"; its knee is at {format_number(knee.value)} processes ({interval})"
     return f"{text}."
 
 
-def ranking(found: Recommendation) -> str:
-    """Say how many launches were compared, and which came first."""
-    if not found.ranking:
-        return "No launch gave a valid window."
-    count = format_count(len(found.ranking), "launch was", "launches were")
-    best, recommended = found.best, found.recommended
-    text = f"{count} measured, each shown at its best number of processes."
-    if best and recommended and (best.launch, best.n) != (recommended.launch, recommended.n):
-        chosen = (
-            "the race's choice, without the machine's drift"
-            if found.raced
-            else (f"the smallest launch within {format_percent(found.tolerance)} of it")
-        )
-        text += (
-            f" {opening(best.label)} with {processes(best.n)} was the fastest in "
-            f"windows; recommended is {chosen}."
-        )
-    return text
+def sum_operators(comparison: Comparison) -> list[tuple[str, str, float]]:
+    """Return operator, group and difference (s) without phases, the largest part first."""
+    sums: dict[tuple[str, str], float] = {}
+    for row in comparison.rows:
+        key = row.operator, row.group
+        sums[key] = sums.get(key, 0.0) + (row.difference_s or 0.0)
+    sign = 1 if comparison.added_s >= 0 else -1
+    return sorted(((*key, s) for key, s in sums.items()), key=lambda one: -sign * one[2])
 
 
-STAGES = {
-    "first": "the default launch, the baseline and its repeat",
-    "screen": "every other launch once",
-    "combine": "changes together that were better alone",
-    "aside": "the choice with changes of training",
-    "race": "fresh starts of those that may be the best",
-}
-"""What each stage of a race measures."""
-
-
-def race(plan: Mapping[str, object], helpful: Sequence[str] = ()) -> list[str]:
-    """Say what a race measured, why it ended, and what nobody looked at; empty without one.
-
-    Args:
-        plan: plan.json, or what a race has made of it.
-        helpful: labels of launches that experiments showed to help and that were not measured.
-    """
-    found = plan.get("searched")
-    if not isinstance(found, dict):
-        return []
-    launches = [dict(one) for one in plan["launches"]]  # type: ignore[attr-defined]
-    labels = {one["id"]: one["label"] for one in launches}
-    measured = [one for one in launches if one["replicates"]]
-    starts = format_count(sum(one["replicates"] for one in measured), "start")
-    minutes = f"{found['spent_s'] / 60:.0f} of {found['budget_s'] / 60:.0f} minutes"
-    text = (
-        f"The race took {minutes}: {starts} of {format_count(len(measured), 'launch', 'launches')}"
-    )
-    if found["reason"]:
-        said = [f"{text}. It ended because {found['reason']}."]
-    else:
-        following = found["next"]
-        wait = max(1, round(following["expected_s"] / 60))
-        soon = f"the next round takes {format_count(wait, 'minute')} or so and measures"
-        what = f"{STAGES[following['stage']]} ({listed(following['labels'])})"
-        said = [f"{text}. It is not over: {soon} {what}."]
-    stages = Counter(one["stage"] for one in found["rounds"])
-    rounds = (f"{STAGES[stage]} ({format_count(n, 'round')})" for stage, n in stages.items())
-    said.append(f"Measured: {'; '.join(rounds)}.")
-    unseen = [labels[launch] for launch in found["not_screened"]]
-    if unseen:
-        said.append(f"Not measured, so nothing is known of them: {'; '.join(unseen)}.")
-    if helpful:
-        said.append(
-            f"The experiments showed what helps, and no launch had it yet: {'; '.join(helpful)}. "
-            "A larger search.budget_minutes races it."
-        )
-    return said
-
-
-def front(pareto: Pareto) -> str:
-    """Say which point has one model soonest, and which most per hour."""
-    if not pareto.front:
-        return ""
-    thing, noun = THINGS[pareto.rate], NOUNS[pareto.rate]
-    soonest, most = pareto.front[0], pareto.front[-1]
-
-    def named(label: str, n: int) -> str:
-        return f"{processes(n)} of {name_launch(label)}"
-
-    soon = f"{sentence(thing)} is done soonest with {named(soonest.label, soonest.n)}"
-    if soonest is most:
-        return f"{soon}, which gives most {noun}, too."
-    return f"{soon}; most {noun} come from {named(most.label, most.n)}."
-
-
-def operators(comparison: Comparison, largest: str | None) -> str:
+def operators(comparison: Comparison) -> str:
     """Say in which operator most of a step's difference is."""
-    more = "more" if comparison.added_s >= 0 else "less"
+    change = "added" if comparison.added_s >= 0 else "saved"
     groups = [
         f"{one.group} {format_percent(one.share)}"
         for one in sorted(comparison.groups, key=lambda one: -(one.share or 0.0))
         if (one.share or 0.0) >= thresholds.SHARE
     ]
     by_group = f" By group: {listed(groups)}." if groups else ""
-    if largest is None:
+    summed = sum_operators(comparison)
+    if not summed or not summed[0][2]:
         return f"No operator changed.{by_group}"
-    return f"{comparison.title}: most of the {more} time is in {largest}.{by_group}"
-
-
-def losses(machine: Machine) -> str:
-    """Say what was skipped, failed or invalid."""
-    stories = Counter(one.status for one in machine.failures.launches)
-    parts = [f"{format_count(n, 'cohort')} {status}" for status, n in stories.items()]
-    invalid, windows_of = machine.provenance.windows_invalid, machine.provenance.windows
-    if invalid:
-        parts.append(f"{invalid:,} of {windows_of:,} windows invalid, and taken again")
-    return (
-        sentence(f"{'; '.join(parts)}.")
-        if parts
-        else "Every launch was measured, and no window was lost."
-    )
-
-
-def effective(launches: Sequence[Effective]) -> str:
-    """Say whether all that launches asked for took effect."""
-    if not launches:
-        return "No member reported its settings."
-    wrong = [one.label for one in launches if one.wrong]
-    if wrong:
-        return f"Not every setting took effect: see {listed(wrong)}."
-    return "Every setting that processes read back had taken effect."
+    largest, group, _ = summed[0]
+    where = f"operators {largest.strip('()')}" if largest.startswith("(") else largest
+    if group == operator_groups.OUTSIDE:
+        where = "what no operator covers"
+    return f"{comparison.title}: most of the {change} time is in {where}.{by_group}"
 
 
 def data_loader(found: DataLoader) -> str:
@@ -279,9 +186,7 @@ def data_loader(found: DataLoader) -> str:
     )
 
 
-def loader_findings(
-    found: DataLoader, l3_bytes: float | None, disk_limit: float | None
-) -> list[str]:
+def loader_findings(found: DataLoader, l3_bytes: float | None, limit: float | None) -> list[str]:
     """Say what else was seen of a loader, the most useful first."""
     cached = found.cached
     size = cached.cached_bytes if cached else None
@@ -292,11 +197,11 @@ def loader_findings(
         slower = "the loader" if found.most["loader"] < found.most["training"] else "training"
         said.append(f"Each alone, {slower} is the slower one.")
     said += [_fetching(found), _hurting(found)]
-    if rest is not None and abs(rest.share.value) > WORTH_SAYING:
+    if rest is not None and abs(rest.share.value) > thresholds.NOTICEABLE:
         said.append(f"{share_text(rest.share)} of a step is not accounted for.")
-    if disk_limit and read and read >= disk_limit / 2:
+    if limit and read and read >= limit / 2:
         said.append(
-            f"{format_bytes(read)} a second come from disks, {format_percent(read / disk_limit)} "
+            f"{format_bytes(read)} a second come from disks, {format_percent(read / limit)} "
             "of what one process can read here in order: the disk may be the limit."
         )
     if size and l3_bytes and size * found.n < l3_bytes:
@@ -325,7 +230,7 @@ def _interference(found: DataLoader) -> str:
     taken = found.part("interference")
     if taken is None:
         return ""
-    hurts = (taken.share.low or 0.0) > 0 and taken.share.value >= LITTLE
+    hurts = (taken.share.low or 0.0) > 0 and taken.share.value >= thresholds.NOTICEABLE
     how = ": it competes for CPUs, caches or the interpreter." if hurts else ", which is little."
     share = f"{share_text(taken.share)} ({share_interval(taken.share)})"
     return f"The loader's own work takes {share} of a step from training{how}"
@@ -362,6 +267,47 @@ def _hurting(found: DataLoader) -> str:
                 f"{one.title} from {cpus} CPUs on ({format_ratio(hurt[-1].ratio.value)} as long)"
             )
     return f"What slows training beside it: {'; '.join(said)}." if said else ""
+
+
+def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:
+    """Answer rules of thumb for feeding training, each with its number."""
+
+    def mean(kind: str) -> float | None:
+        seen = [value for span in found.spans if (value := getattr(span, kind)) is not None]
+        return sum(seen) / len(seen) if seen else None
+
+    used = sum(mean(kind) or 0.0 for kind in ("trainers", "threads", "workers", "others"))
+    in_use = f"{format_cpus(used)} of {format_cpus(found.cpus)} CPUs in use"
+    rows: list[Rule] = [("CPUs are not used up", used < MAXED * found.cpus, in_use)]
+    for kind, what in (("stalled_cpu", "a CPU"), ("stalled_io", "a disk")):
+        if (stalled := mean(kind)) is not None:
+            text = f"something waits in {format_percent(round(stalled, 2))} of the time"
+            rows.append((f"Nobody waits for {what}", stalled < STALLED, text))
+    for left, whole, what in (
+        ("memory_left", memory_bytes, "Memory"),
+        ("shared_left", found.shared_bytes, "Shared memory (/dev/shm)"),
+    ):
+        if whole:
+            least = min(getattr(span, left) for span in found.spans)
+            text = f"at least {format_bytes(least)} left"
+            rows.append((f"{what} is not used up", least > (1 - MAXED) * whole, text))
+    for kind, what in (("disk", "read from disks"), ("network", "received from the network")):
+        rows.append(("for comparison", None, f"{format_bytes(mean(kind))} a second {what}"))
+    return rows
+
+
+def streams(alone: Microbenchmarks) -> list[tuple[str, float]]:
+    """Return what streams move at most (bytes per second), with one process and with the most."""
+    found = []
+    for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
+        sums: dict[int, list[float]] = {}
+        for row in alone.rows:
+            if row.kernel == kernel and row.valid and row.rates:
+                sums.setdefault(row.n, []).append(sum(row.rates))
+        for n in sorted({min(sums), max(sums)} if sums else ()):
+            mean = sum(sums[n]) / len(sums[n])
+            found.append((f"{title}, {processes(n)}", STREAM_BYTES * mean))
+    return found
 
 
 # Several machines.
@@ -404,7 +350,7 @@ def compared_notes(compared: Compared) -> list[Mark]:
         compared.objective or "steps_per_s"
     ]
     notes = [
-        Mark(f"{one.name} is missing: {one.reason}.", "", bad=True)
+        Mark(f"{one.name} is missing: {one.reason}.", bad=True)
         for one in compared.machines
         if one.status == "missing"
     ]
@@ -412,25 +358,22 @@ def compared_notes(compared: Compared) -> list[Mark]:
         best = compared.best.get(measure)
         if best is not None:
             text = _most(best.first, best.next, best.ratio, best.spread, f"{things} per {unit}")
-            notes.append(Mark(f"{text}.", ""))
+            notes.append(Mark(f"{text}."))
     for names in compared.same:
         text = "are the same machine by all that matters to its speed"
-        notes.append(Mark(f"{listed(names, 9)} {text}.", "", bad=True))
+        notes.append(Mark(f"{listed(names, 9)} {text}.", bad=True))
     for one in compared.machines:
         for other in one.others:
             differences = "; ".join(f"{f.fact} {f.there}, not {f.here}" for f in other.differences)
-            notes.append(
-                Mark(
-                    f"Not all nodes of {one.name} are alike: {listed(other.hosts, 4)} "
-                    f"({format_count(other.cohorts, 'cohort')}) has {differences}. They are not "
-                    f"pooled: compared here is {listed(one.hosts, 4)}.",
-                    "",
-                    bad=True,
-                )
+            text = (
+                f"Not all nodes of {one.name} are alike: {listed(other.hosts, 4)} "
+                f"({format_count(other.cohorts, 'cohort')}) has {differences}. They are not "
+                f"pooled: compared here is {listed(one.hosts, 4)}."
             )
+            notes.append(Mark(text, bad=True))
     for entry in compared.software:
         values = "; ".join(f"{name} {value}" for name, value in entry.machines.items())
-        notes.append(Mark(f"The machines differ in {entry.what}: {values}.", "", bad=True))
+        notes.append(Mark(f"The machines differ in {entry.what}: {values}.", bad=True))
     return notes
 
 
@@ -443,25 +386,6 @@ def throughput(found: Recommendation) -> str:
     value = amount(most.gives(rate), rate)
     by = f"{processes(most.n)} of {name_launch(most.label)}"
     return f"Most {NOUNS[rate]}: {value} with {by}, predicted."
-
-
-def queues(confirmation: Confirmation | None) -> str:
-    """Say what models one after the other in a process give, where that is clearly more."""
-    arm = confirmation.arm("recommended") if confirmation else None
-    other = confirmation.arm("recommended", "one_process") if confirmation else None
-    if (
-        confirmation is None
-        or arm is None
-        or other is None
-        or other.value < WORTH_A_WORD * arm.value
-    ):
-        return ""
-    kind = "as fast" if OBJECTIVES[confirmation.objective].single else "as many"
-    return (
-        f"With --reuse, each process trains one model after the other: "
-        f"{amount(other.gave(confirmation.objective), confirmation.objective)}, "
-        f"{format_ratio(other.value / arm.value)} {kind}."
-    )
 
 
 # What an iteration is, and what the script or its environment did to it.
@@ -477,7 +401,7 @@ ISA_VARIABLES = sorted(
 
 
 def iteration_notes(machine: Machine, launches: Mapping[str, str], step: object) -> list[str]:
-    """Say what an iteration was, and what scripts did to their own speed.
+    """Say what an iteration was, and what limits vector instructions.
 
     Args:
         machine: what was found.
@@ -485,24 +409,9 @@ def iteration_notes(machine: Machine, launches: Mapping[str, str], step: object)
         step: the config's workload.step.
     """
     shown = [one for one in machine.readback.launches if one.launch in launches]
-    notes = [
-        note
-        for one in shown
-        for note in (
-            _iteration(one, step),
-            "The script can run only once in a process: each run got its own." if one.once else "",
-            *(
-                f"{one.label}: the script changed {change.what} from {change.before} to "
-                f"{change.after} while it trained."
-                for change in one.changes or ()
-            ),
-            _kernels(one, machine.hardware.isa),
-            _settled(one),
-            _paced(one),
-        )
-        if note
-    ]
-    return list(dict.fromkeys(notes))
+    notes = [_iteration(one, step) for one in shown]
+    notes += [_kernels(one, machine.hardware.isa) for one in shown]
+    return [note for note in dict.fromkeys(notes) if note]
 
 
 def _iteration(one: Effective, step: object) -> str:
@@ -550,30 +459,4 @@ def _kernels(one: Effective, isa: Sequence[str]) -> str:
     return (
         f"{one.label}: the script or its environment sets {listed(limits)}, which limits vector "
         "instructions. Without that, operators may be faster."
-    )
-
-
-def _settled(one: Effective) -> str:
-    found = one.settling
-    if found is None:
-        return ""
-    how = "slower" if found.least > 0 else "faster" if found.most < 0 else "slower or faster"
-    changed = format_percent(max(abs(found.least), abs(found.most)))
-    left = f" In {found.left} of them it was still changing at the end." if found.left else ""
-    return (
-        f"{one.label}: the first windows of {found.cohorts} of {found.of} cohorts do not count, "
-        f"because training became up to {changed} {how} in them.{left}"
-    )
-
-
-def _paced(one: Effective) -> str:
-    pace = one.pace
-    if pace is None or abs(pace.value - 1) < WORTH_SAYING:
-        return ""
-    if not (pace.above_one or pace.below_one):
-        return ""
-    return (
-        f"{one.label}: a step took {format_percent(abs(pace.value - 1))} "
-        f"{'longer' if pace.above_one else 'less'} in the last windows than in the first. A rate "
-        "from windows holds for as long as they saw."
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common import storage
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
+from scaling_study.config.plan import read_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
@@ -39,7 +40,7 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
     """
     machine = probe.read_machine()
     counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
-    race = forecast.describe(plan.to_dict(), machine.usable, machine.quota_cpus)
+    race = forecast.describe(plan, machine.usable, machine.quota_cpus)
     text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
     if odd := machine.usable.oddities:
         text += f"\n  NUMA nodes of this machine: {'; '.join(odd)}"
@@ -100,7 +101,7 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
         report: the report.
         compared: whether the study names machines, so that analysis/machines.json has them.
     """
-    plan = storage.read_json(planned)
+    plan = read_plan(planned)
     lines = []
     if compared:
         path = results / "analysis/machines.json"

@@ -26,7 +26,6 @@ from scaling_study.common.quantities import (
     known,
     time_unit,
 )
-from scaling_study.config.work import differ
 from scaling_study.launch.axes import shell
 from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.runner import foreign, windows
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
         Failures,
         Recommendation,
     )
-    from scaling_study.records.cohorts import ModelLength
     from scaling_study.records.confirmation import Losses
+    from scaling_study.records.model_length import ModelLength
     from scaling_study.records.verdict import Cause, Target
     from scaling_study.report.model import Machine
     from scaling_study.runner.foreign import Look
@@ -65,10 +64,8 @@ SMALL_GAIN = 1.25
 WIDE = 4.0
 """From this ratio of an interval's ends on, only its lower end is claimed."""
 ENOUGH_REPLICATES = 3
-EXPLAIN_FROM = 0.05
-"""A larger difference between confirmed and predicted is explained, or said to be unexplained."""
 ALL = 0.995
-NOTICEABLE = 0.01
+LEAST_FACTOR = 0.01
 """A factor that is nearer to 1 is not listed."""
 MANY_LOST = 0.1
 """Retakes make up for fewer windows than this share of all."""
@@ -264,7 +261,7 @@ class Mark:
     """A few words on how sure something is, and a sentence behind them; bad ones weaken it."""
 
     text: str
-    tip: str
+    tip: str = ""
     bad: bool = False
 
 
@@ -376,17 +373,17 @@ def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
     best, first = found.recommended, found.compared
     if best is None:
         return ()
-    shown: list[tuple[str, str, Candidate]] = []
+    shown: list[tuple[str, Candidate]] = []
     for role, entry in (("today", found.today), ("default", found.default)):
         if entry is None or entry.launch == best.launch:
             continue
-        shown.append((role, f"{opening(entry.label)}: {processes(entry.n)}", entry))
+        shown.append((role, entry))
         at_n = entry.at_n if first and entry.launch == first.launch else None
         if at_n is not None and at_n.n != entry.n:
-            shown.append(("same", f"{opening(entry.label)}: {processes(at_n.n)}", at_n))
-    shown.append(("recommended", f"{opening(best.label)}: {processes(best.n)}", best))
+            shown.append(("same", at_n))
+    shown.append(("recommended", best))
     return _bars(
-        [(role, text, one.gives(found.objective), one.once) for role, text, one in shown],
+        [(role, one.label, one.n, one.gives(found.objective), one.once) for role, one in shown],
         found.objective,
     )
 
@@ -402,37 +399,28 @@ ROLES = {
 
 def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
     """Today's and default, at their own count and the recommended one, recommended: as run."""
-    found = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
+    objective = confirmation.objective
+    arms = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
     return _bars(
-        [
-            (ROLES[arm.role], f"{opening(arm.label)}: {processes(arm.n)}",
-             arm.gave(confirmation.objective), False)
-            for arm in found
-        ],
-        confirmation.objective,
-    )  # fmt: skip
+        [(ROLES[arm.role], arm.label, arm.n, arm.gave(objective), False) for arm in arms],
+        objective,
+    )
 
 
-def _bars(shown: Sequence[tuple[str, str, Interval, bool]], objective: str) -> tuple[Bar, ...]:
-    values = [given.value if known(given.value) else 0.0 for _, _, given, _ in shown]
+def _bars(shown: Sequence[tuple[str, str, int, Interval, bool]], objective: str) -> tuple[Bar, ...]:
+    values = [given.value if known(given.value) else 0.0 for _, _, _, given, _ in shown]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
     largest = max(values, default=0.0) or 1.0
-    return tuple(
-        Bar(
-            role,
-            text,
-            format_number(value / scale),
-            unit,
-            "one start" if once else format_interval(
-                given.low, given.high, like=value, unit=scale
-            ),
-            value / largest,
-            once,
+    bars = []
+    for (role, label, n, given, once), value in zip(shown, values, strict=True):
+        text = f"{opening(label)}: {processes(n)}"
+        interval = format_interval(given.low, given.high, like=value, unit=scale)
+        bars.append(
+            Bar(role, text, format_number(value / scale), unit, interval, value / largest, once)
         )
-        for (role, text, given, once), value in zip(shown, values, strict=True)
-    )  # fmt: skip
+    return tuple(bars)
 
 
 # How sure it is.
@@ -470,7 +458,7 @@ def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
-        tip = "The same launch measured twice differed by this much: a smaller difference is none."
+        tip = "Two runs of one launch differed by this much: smaller gains mean nothing."
         yield Mark(f"A/A noise {format_percent(spread)}", tip)
     starts = min(one.replicates for one in (best, other or best))
     if starts < ENOUGH_REPLICATES:
@@ -518,11 +506,13 @@ PARTS = {
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Say where confirmed is not what was predicted, and what was not seen to its end."""
     difference = confirmation.difference
-    if difference is not None and abs(difference.value - 1) > EXPLAIN_FROM:
+    if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
         away = f"{format_percent(abs(round(difference.value - 1, 3)))} {side} the prediction"
         yield Mark(
-            away, explain_difference(confirmation), abs(difference.unexplained - 1) > EXPLAIN_FROM
+            away,
+            explain_difference(confirmation),
+            abs(difference.unexplained - 1) > thresholds.NOTICEABLE,
         )
     if arm.foreign_cpus > thresholds.FOREIGN_CPUS:
         cpus = format_cpus(round(arm.foreign_cpus, 2))
@@ -554,21 +544,21 @@ def explain_difference(confirmation: Confirmation) -> str:
     parts = [
         f"{PARTS[part.what]} {format_ratio(part.factor)}"
         for part in difference.parts
-        if abs(part.factor - 1) >= NOTICEABLE
+        if abs(part.factor - 1) >= LEAST_FACTOR
     ]
-    if abs(difference.unexplained - 1) >= NOTICEABLE:
+    if abs(difference.unexplained - 1) >= LEAST_FACTOR:
         parts.append(f"unexplained {format_ratio(difference.unexplained)}")
     return f"Factors: {', '.join(parts)}." if parts else ""
 
 
 def _length_mark(length: ModelLength) -> Mark:
-    if not length.starts:
+    if length.steps is None:
         tip = "No start showed how many steps a model has. Set workload.steps_per_model."
         return Mark("steps of a model not known", tip, bad=True)
-    seen = f"The script ended after so many steps ({format_count(length.starts, 'start')} seen)."
-    if differ(length):
+    seen = f"The script ended after this many steps in {format_count(length.starts, 'start')}."
+    if length.differs:
         seen = f"Models differ in length: {length.shortest:,.0f} to {length.longest:,.0f} steps."
-    return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=differ(length))
+    return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=length.differs)
 
 
 def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:
@@ -768,8 +758,6 @@ def unexplained(target: Target) -> Interval | None:
 def why_notes(target: Target) -> list[str]:
     """Say what else a careful reader wants to know of a launch's causes."""
     notes = []
-    if target.scaling_loss.named and target.single_process_loss.named:
-        notes.append(f"One process alone is slow too: {_level(target.single_process_loss.named)}.")
     rest = target.scaling_loss.unexplained_share
     if target.scaling_loss.named and rest is not None and rest.value < 0:
         notes.append(
@@ -791,10 +779,8 @@ def intervals_of(target: Target) -> str:
     if not target.unit_count:
         return ""
     if target.units == "replicates":
-        return f"Intervals: 95%, over {format_count(target.unit_count, 'fresh start')}."
-    text = (
-        f"Intervals: 95%, over {format_count(target.unit_count, 'block')} of windows of one start"
-    )
+        return f"95% intervals over {format_count(target.unit_count, 'fresh start')}."
+    text = f"95% intervals over {format_count(target.unit_count, 'block')} of one start"
     if known(target.start_sd):
-        text += f", allowing for starts that differ by {format_percent(target.start_sd)}"
-    return f"{text}; “why: full” starts three times." if target.effort == "quick" else f"{text}."
+        text += f", which may differ from others by {format_percent(target.start_sd)}"
+    return f"{text}."

@@ -12,21 +12,30 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
-from scaling_study.records.window import Event, Settled, Window, readback
-from scaling_study.runner import cohort, foreign, headroom, non_step, settling, windows
+from scaling_study.records.window import Event, Readbacks, Settled, Window
+from scaling_study.runner import (
+    cohort,
+    foreign,
+    headroom,
+    member_processes,
+    non_step,
+    settling,
+    windows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
-    from scaling_study.records.window import Record, Status
+    from scaling_study.records.readback import Readback
+    from scaling_study.records.window import Record, Slot, Status
     from scaling_study.runner.journal import Journal
-
-Json = dict[str, Any]
+    from scaling_study.runner.measure import Job
+    from scaling_study.runner.member_processes import MemberEnd
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again this often in a cohort; then its points are given up."""
@@ -68,7 +77,7 @@ class CohortWindows:
     def __init__(
         self,
         one: cohort.Cohort,
-        job: Any,
+        job: Job,
         *,
         number: int,
         counts: Sequence[int],
@@ -77,9 +86,9 @@ class CohortWindows:
         before: Sequence[Record],
     ) -> None:
         self._cohort, self._number, self._counts = one, number, counts
-        self._settings: Mapping[str, Any] = job.plan["measure"]
-        self._axes: Mapping[str, Any] = job.launch["axes"]
-        self._seed: int = job.seed
+        self._settings = job.plan.measure
+        self._axes = job.launch.axes
+        self._seed = job.seed
         self._journal, self._lookout = journal, lookout
         self.started_s: float | None = None
         self.in_windows_s = 0.0
@@ -90,13 +99,13 @@ class CohortWindows:
         self._last_end: str | None = None
         # Where windows begin that are not planned.
         taken = [one for one in before if isinstance(one, Window) and one.n in counts]
-        planned: int = self._settings["windows"]
+        planned = self._settings.windows
         self._block = max([planned, *(one.block + 1 for one in taken)])
         self._window = max([planned * len(counts), *(one.window + 1 for one in taken)])
 
     def take(
         self,
-        slots: Sequence[Mapping[str, Any]],
+        slots: Sequence[Slot],
         todo: Sequence[windows.Window],
         began: float,
         unsettled: float | None = None,
@@ -115,9 +124,9 @@ class CohortWindows:
                 anew. None where they had settled, or some are left to take.
             first_decides: of all members, as ``Cohort.wait_started`` has it.
         """
-        timeout_s = self._settings["start_timeout_s"]
+        timeout_s = self._settings.start_timeout_s
         memory = headroom.Meter()
-        started = [spec["slot"] for spec in slots[: self._cohort.size]]
+        started = [spec.slot for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
         reports = self._cohort.read_back(timeout_s)
         self._write_events()
@@ -126,7 +135,7 @@ class CohortWindows:
         wrong = self._readbacks("before", slots, reports)
         if wrong:
             return "failed", wrong
-        self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+        self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
         self.member = memory.each(len(self._cohort.alive))
         self.started_s = time.perf_counter() - began
         yield from self._take_all(todo)
@@ -136,6 +145,11 @@ class CohortWindows:
         if wrong:
             return "failed", f"{wrong}, after the last window"
         return self._status(set(self._counts))
+
+    @property
+    def script_ended(self) -> MemberEnd | None:
+        """The end of a first member whose script came to no step, where the first decides."""
+        return self._cohort.script_ended
 
     def _status(self, wanted: set[int]) -> tuple[Status, str | None]:
         if not self._lost:
@@ -207,7 +221,7 @@ class CohortWindows:
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
         first = next((block for block in enough if self._change(block) is None), self._block)
         left = [block for block in blocks if block >= first]
-        planned = self._settings["windows"]
+        planned = self._settings.windows
         again = planned - len(left)
         if blocks:
             room_s = max(0.0, until_s - self._now())
@@ -247,25 +261,30 @@ class CohortWindows:
     def _readbacks(
         self,
         when: Literal["before", "after"],
-        slots: Sequence[Mapping[str, Any]],
-        reports: Sequence[Json],
+        slots: Sequence[Slot],
+        reports: Sequence[Readback],
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
         checks = axis_table.checks(self._axes, slots, reports)
-        shared = self._cohort.shared_files()
-        self._journal.write(readback(self._number, when, checks, reports, shared))
+        self._journal.write(
+            Readbacks(
+                cohort=self._number,
+                when=when,
+                checks=checks,
+                members=list(reports),
+                shared_files=self._cohort.shared_files() or None,
+            )
+        )
         return axis_table.failed(checks)
 
-    def _read_back_again(
-        self, slots: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]
-    ) -> str:
+    def _read_back_again(self, slots: Sequence[Slot], before: Sequence[Readback]) -> str:
         """Have members report again what they have; say what of the launch does not hold any more.
 
         A script may set threads, CPUs or types while it trains.
         """
-        kernels = {report["slot"]: report["sgemm_kernel"] for report in before}
-        found = self._cohort.read_back(self._settings["start_timeout_s"], with_kernel=False)
-        reports = [{**one, "sgemm_kernel": kernels.get(one["slot"])} for one in found]
+        kernels = {report.slot: report.sgemm_kernel for report in before}
+        found = self._cohort.read_back(self._settings.start_timeout_s, with_kernel=False)
+        reports = [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found]
         return self._readbacks("after", slots, reports) if reports else ""
 
     def _take(self, window: windows.Window) -> bool:
@@ -278,17 +297,20 @@ class CohortWindows:
             Whether it was taken; False when one of its members is left no more.
         """
         timing = cohort.WindowSettings(
-            **{key: self._settings[key] for key in ("steps", "shortest_s", "longest_s", "settle_s")}
+            steps=self._settings.steps,
+            shortest_s=self._settings.shortest_s,
+            longest_s=self._settings.longest_s,
+            settle_s=self._settings.settle_s,
         )
         attempt = 0
-        while attempt <= self._settings["retries"]:
+        while attempt <= self._settings.retries:
             self._revive()
             # The first n members, no others: a slot has CPUs and memory of its own.
             if not set(range(window.n)) <= set(self._cohort.alive):
                 return False
             try:
                 record = self._cohort.take(window, timing)
-            except cohort.MemberEndedError:
+            except member_processes.MemberEndedError:
                 self._write_events()
                 continue
             self.in_windows_s += record.window_s
@@ -311,15 +333,15 @@ class CohortWindows:
         """Start ended members again, as often as that is allowed."""
         missing = self._cohort.restartable(MEMBER_RESTARTS)
         if missing:
-            self._cohort.start(missing, self._settings["start_timeout_s"])
-            self._cohort.warm_up(self._settings["warmup_steps"], WARM_UP_LONGEST_S)
+            self._cohort.start(missing, self._settings.start_timeout_s)
+            self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
             self._write_events()
 
     def _write_events(self) -> None:
         for event in self._cohort.events:
-            log.warning("member %s: %s", event["slot"], event["reason"])
-            self._last_end = event["reason"]
-            self._journal.write(Event(cohort=self._number, **event))
+            log.warning("member %s: %s", event.slot, event.reason)
+            self._last_end = event.reason
+            self._journal.write(Event(cohort=self._number, **event._asdict()))
         self._cohort.events.clear()
 
     def _because(self) -> str:

@@ -1,4 +1,4 @@
-"""What the kernel has counted at the two edges of a window, and what that makes for the window.
+"""What the kernel has counted at the two edges of a window, and the record that this makes.
 
 Edges lie before members are released and after they have come to rest: counters then belong to
 whole steps, and reading them disturbs none.
@@ -7,21 +7,33 @@ whole steps, and reading them disturbs none.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
+from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, machine_counters, perf_events
 from scaling_study.member import channel
-from scaling_study.records.window import Life, Member, WindowMachine
+from scaling_study.records.window import Life, Member, Taken, WindowMachine
 from scaling_study.runner import windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
+"""Times of a window that only members with gates tell."""
+
+
+class Words(Protocol):
+    """Integers by their place (see ``channel``)."""
+
+    def __getitem__(self, at: int, /) -> int:
+        """Return one of them."""
 
 
 class Watched(Protocol):
@@ -29,12 +41,12 @@ class Watched(Protocol):
 
     pids: dict[int, int]
 
-    def words(self, slot: int) -> Any:
-        """Return a slot's words (see ``channel``)."""
+    def words(self, slot: int) -> Words:
+        """Return a slot's words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class CounterSnapshot:
     """Counters at one edge of a window; per slot where they are of a member.
 
     Attributes:
@@ -65,7 +77,7 @@ def read(
     active: Sequence[int],
     cpus: frozenset[int],
     hardware: perf_events.PerfEvents,
-) -> Edge:
+) -> CounterSnapshot:
     """Read all counters.
 
     Args:
@@ -81,7 +93,7 @@ def read(
     sleeping_s = sum(kernel_counters.tree_cpu_s(pids[slot]) for slot in set(pids) - set(active))
     # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
     others_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids.values())
-    return Edge(
+    return CounterSnapshot(
         wall_ns=time.perf_counter_ns(),
         machine=machine_counters.read_machine(cpus),
         throttled=machine_counters.read_throttled(pids[slot] for slot in active),
@@ -105,7 +117,9 @@ def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
     return found
 
 
-def members_mhz(frequencies_mhz: Mapping[int, float], before: Edge, after: Edge) -> float | None:
+def members_mhz(
+    frequencies_mhz: Mapping[int, float], before: CounterSnapshot, after: CounterSnapshot
+) -> float | None:
     """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
 
     CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
@@ -128,7 +142,7 @@ def members_mhz(frequencies_mhz: Mapping[int, float], before: Edge, after: Edge)
 
 
 def member_record(
-    stretches: Sequence[windows.Stretch], at: int, before: Edge, after: Edge
+    stretches: Sequence[windows.Stretch], at: int, before: CounterSnapshot, after: CounterSnapshot
 ) -> Member:
     """Return a window's record of one member.
 
@@ -151,7 +165,7 @@ def member_record(
 
 
 def machine_record(
-    before: Edge, after: Edge, frequencies_mhz: Mapping[int, float]
+    before: CounterSnapshot, after: CounterSnapshot, frequencies_mhz: Mapping[int, float]
 ) -> WindowMachine:
     """Return a window's record of the machine.
 
@@ -176,4 +190,60 @@ def machine_record(
         members_cpus=len(frozenset().union(*every)),
         trainers_cpus=len(frozenset().union(*own)),
         frequency_mhz=members_mhz(frequencies_mhz, before, after),
+    )
+
+
+def taken(
+    window: windows.Window,
+    stretches: Sequence[windows.Stretch],
+    before: CounterSnapshot,
+    after: CounterSnapshot,
+    *,
+    usable_cpus: int,
+    asked_steps: int,
+    gated: bool = True,
+) -> Taken:
+    """Return the record of a window.
+
+    Args:
+        window: which.
+        stretches: of it; several are bursts.
+        before: the first edge.
+        after: the second one.
+        usable_cpus: CPUs that the study may use.
+        asked_steps: the steps that the config asks of each member.
+        gated: members start and rest together, at their gates; else they train before and after.
+    """
+    members = [member_record(stretches, at, before, after) for at in range(len(after.trees))]
+    machine = machine_record(before, after, stretches[-1].frequencies_mhz)
+    activities = [activity for one in stretches for activity in one.activities]
+    if gated:
+        began_ns = min(one.released_ns for one in stretches[0].activities)
+        start_skew_s = max(windows.start_skew_s(one.activities) for one in stretches)
+        overlap = statistics.fmean(
+            windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
+        )
+    else:
+        members = [structs.replace(one, **dict.fromkeys(GATED)) for one in members]
+        began_ns, start_skew_s, overlap = stretches[0].opened_ns, 0.0, 1.0
+    found = windows.flags(
+        activities,
+        members,
+        overlap_share=overlap,
+        edges_s=(after.wall_ns - before.wall_ns) / 1e9,
+        usable_cpus=usable_cpus,
+        machine=machine,
+        asked_steps=asked_steps,
+        bursts=len(stretches) > 1,
+        saved=any(one.saved for one in stretches),
+    )
+    return Taken(
+        **asdict(window),
+        valid=not windows.INVALID.intersection(found),
+        flags=found,
+        window_s=(stretches[-1].closed_ns - began_ns) / 1e9,
+        start_skew_s=start_skew_s,
+        overlap=overlap,
+        machine=machine,
+        members=members,
     )

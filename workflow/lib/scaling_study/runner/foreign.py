@@ -11,11 +11,12 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_cpus
 from scaling_study.host import kernel_counters, machine_counters
+from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.runner import windows
 
 if TYPE_CHECKING:
@@ -124,17 +125,14 @@ def largest(
     return sorted((row for row in rows if row[0] >= NAMED_SHARE * span_s), reverse=True)
 
 
-def record(before: Times, after: Times, span_s: float) -> dict[str, Any]:
+def record(before: Times, after: Times, span_s: float) -> Foreign:
     """Return, as a record, which programs beside the study took CPU time between two readings."""
     rows = largest(before, after, span_s, set(kernel_counters.descendants(os.getpid())))
-    return {
-        "kind": "foreign",
-        "span_s": span_s,
-        "processes": [
-            {"name": name, "pid": pid, "cpu_s": cpu_s, "share": cpu_s / span_s}
-            for cpu_s, pid, name in rows[:NAMED_MOST]
-        ],
-    }
+    processes = [
+        ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s / span_s)
+        for cpu_s, pid, name in rows[:NAMED_MOST]
+    ]
+    return Foreign(span_s=span_s, processes=processes)
 
 
 def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:

@@ -1,14 +1,18 @@
-"""A program that runs as the launch script starts it, with each of its processes counting steps."""
+"""Programs that run as the launch script starts them, with each of their processes counting steps.
+
+Pool mode and confirmation run them. There is no gate and no window.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scaling_study.common import last_words
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
-from scaling_study.member import iterations
-from scaling_study.runner import environment, switch_script
+from scaling_study.member import iterations, model_queue
+from scaling_study.runner import environment, supervisor, switch_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program of a launch script, run as its user runs it: no gate, no window.
+    """The program of a launch script, run as its user runs it.
 
     Attributes:
         words: what stands for the script after ``python`` (``work.program``).
@@ -61,13 +65,60 @@ class Program:
         """
         env, preload = split_preload(self.environment(launch))
         own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
-        python, words, switches = launch.python, self.words, self.switches
+        start = switch_script.reused_command if reused else switch_script.command
         return [
             *bind_command(member.cpus, member.mempolicy, own, launch.group),
-            *(
-                switch_script.reused_command(python, words, switches)
-                if reused
-                else switch_script.command(python, words, switches)
-            ),
-            *(() if reused else member.command[len(words) :]),
+            *start(launch.python, self.words, self.switches),
+            *(() if reused else member.command[len(self.words) :]),
         ]
+
+
+@dataclass(slots=True)
+class FreeRun:
+    """Processes of a program in the slots of a launch.
+
+    Attributes:
+        launch: its folder is private to this run.
+        members: one for each slot.
+        program: what runs in the slots.
+    """
+
+    launch: Launch
+    members: Sequence[Member]
+    program: Program
+    slots: model_queue.Slots = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the slots, all of them free."""
+        self.slots = model_queue.Slots(len(self.members))
+
+    def start(
+        self, slot: int, pages: Path, *, orders: Path | None = None, read_back: bool = False
+    ) -> float:
+        """Start a process in a free slot; return when (s of the monotonic clock).
+
+        Args:
+            slot: the slot.
+            pages: the folder of what its processes count, which is made.
+            orders: a file from which one process takes its models (see ``rerun``).
+            read_back: its processes write down what they got.
+        """
+        launch = self.launch
+        pages.mkdir()
+        words = self.program.command(
+            launch, self.members[slot], pages, reused=orders is not None, read_back=read_back
+        )
+        env, _ = split_preload(self.program.environment(launch))
+        return self.slots.start(
+            slot, words, launch.log(slot), env, launch.errors(slot), folder=launch.cwd,
+            orders=orders,
+        )  # fmt: skip
+
+    def end(self, orphans_s: float) -> None:
+        """End all processes, and what they have started after this grace."""
+        self.slots.stop(grace_s=0)
+        supervisor.end_descendants(orphans_s)
+
+    def last_words(self, slot: int) -> str:
+        """Return the line that says why a slot's process ended; empty where it printed none."""
+        return last_words.words_of(self.launch.errors(slot), self.launch.log(slot))

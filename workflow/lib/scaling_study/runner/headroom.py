@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.host.limits import UNLIMITED_BYTES, Hierarchy, read_hierarchy
+from scaling_study.host.limits import Hierarchy, read_hierarchy, read_limit
 from scaling_study.host.perf_events import SPARE_DESCRIPTORS
 from scaling_study.host.system import ROOT, read_status, read_text
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
@@ -118,10 +118,10 @@ def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Ro
         return
     names = files[hierarchy.version]
     for folder in hierarchy.folders:
-        limit, used = read_text(folder / names.limit), read_text(folder / names.used)
-        if limit is None or used is None or limit == "max" or int(limit) >= UNLIMITED_BYTES:
+        limit, used = read_limit(folder, names.limit), read_text(folder / names.used)
+        if limit is None or used is None:
             continue
-        free = int(limit) - int(used)
+        free = limit - int(used)
         if names.cache is not None:
             stat = read_text(folder / "memory.stat") or ""
             cache = re.search(rf"^{names.cache} (\d+)$", stat, flags=re.MULTILINE)

@@ -6,17 +6,18 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import allocation, named_machine
-from scaling_study.runner import cohort, supervisor
+from scaling_study.runner import member_processes, supervisor
 
-QUIET = "SCALING_STUDY_QUIET"
-"""Is set where a progress line shows what a job does: only warnings go to the terminal, too."""
+PROGRESS = "SCALING_STUDY_PROGRESS"
+"""Is set where a progress line shows what a job does: only warnings go to the terminal, too. Its
+value is the pipe that whoever draws the line waits on."""
 
 
 class _Line(logging.Formatter):
@@ -34,6 +35,15 @@ class _Line(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's own name)
         """Return the line."""
         return f"{self._before}{printable(f'{self._title}: {record.message}')}"
+
+
+class _Told(logging.Handler):
+    """Has the progress line drawn anew with each message: there is none inside a window."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        """Write a byte into the pipe, if somebody reads it."""
+        with suppress(OSError), Path(os.environ.get(PROGRESS) or os.devnull).open("wb") as pipe:
+            pipe.write(b".")
 
 
 @contextmanager
@@ -62,15 +72,15 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
     with file_errors.told(title, logging.getLogger()):
         terminal = logging.StreamHandler()
         terminal.setFormatter(_Line(title, clear_line(sys.stderr)))
-        terminal.setLevel(logging.WARNING if QUIET in os.environ else logging.INFO)
+        terminal.setLevel(logging.WARNING if PROGRESS in os.environ else logging.INFO)
         file = logging.FileHandler(log, mode="w")
         file.setFormatter(_Line(title))
-        logging.basicConfig(level=logging.INFO, handlers=[file, terminal])
+        logging.basicConfig(level=logging.INFO, handlers=[file, terminal, _Told()])
         allocation.require_whole_node()
         named_machine.require_probed(probed)
         try:
             yield
-        except cohort.ScriptEndedError:
+        except member_processes.ScriptEndedError:
             sys.exit(supervisor.STOPS)
         finally:
             supervisor.end_descendants(supervisor.ORPHANS_S)

@@ -17,7 +17,7 @@ import json
 import logging
 import os
 import shutil
-from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Generic, TypeVar
 
 from scaling_study.common import file_errors, locks
 from scaling_study.records import codec
@@ -41,7 +41,7 @@ MARK = ".again"
 log = logging.getLogger("measure")
 
 R = TypeVar("R")
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 class Journal(Generic[R]):
@@ -156,7 +156,7 @@ class Journal(Generic[R]):
                 beside.replace(self._path)
         self._close()
 
-    def _identities(self, records: Iterable[Json]) -> list[list[Any]]:
+    def _identities(self, records: Iterable[Json]) -> list[list[object]]:
         """Return what records were measured of, each once, in the order of their cohorts."""
         found = [
             [one.get(key) for key in self._same] for one in records if one["kind"] == self._kind

@@ -18,21 +18,24 @@ import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import convert, structs
+from msgspec import structs
 
 from scaling_study.common import code_digest, entries, private
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import launches as planned
 from scaling_study.config import work
+from scaling_study.config.plan import Plan, Planned
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
-from scaling_study.records.window import DECODER, Cohort, End, Settled, Slot, Window
+from scaling_study.records.window import DECODER, Cohort, End, Settled, Window
 from scaling_study.runner import (
     cohort,
     foreign,
     headroom,
+    member_processes,
     non_step,
     pool,
     resolve,
@@ -46,6 +49,8 @@ from scaling_study.runner.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+    from scaling_study.config.config import Measure
+    from scaling_study.config.workload import Workload
     from scaling_study.launch.launchers.launcher import Launch
     from scaling_study.records.window import Record, Status
 
@@ -78,67 +83,67 @@ class Job:
     """What one job measures.
 
     Attributes:
-        plan: what of plan.json the measurement depends on (see ``job_text``), with the values of
-            ``workload.env``.
-        launch: the launch's entry in the plan.
+        plan: what of plan.json the measurement depends on (see ``job_text``).
+        launch: of the plan; `NO_LAUNCH` where the job itself finds out which.
         replicate: which fresh start of the launch this is.
     """
 
-    plan: Mapping[str, Any]
-    launch: Mapping[str, Any]
+    plan: Planned
+    launch: planned.Launch
     replicate: int
 
     @property
     def seed(self) -> int:
         """The seed of this job's shuffles, from the study's seed and the job's name."""
-        text = f"{self.plan['seed']} {self.launch['id']} {self.replicate}"
+        text = f"{self.plan.seed} {self.launch.id} {self.replicate}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
-def job_text(
-    plan: Mapping[str, Any], launch: Mapping[str, Any] | None, files: str = "", *sections: str
-) -> str:
-    """Return, as JSON, all that measuring a launch, or profiling it, depends on.
+def job_sections(plan: Plan, *sections: str) -> dict[str, object]:
+    """Return all of a plan that measuring, or profiling, depends on, as JSON has it.
 
     What only names or counts afterwards is left out: changing it measures nothing anew.
 
     Args:
-        plan: the content of plan.json.
-        launch: one of its launches; None if the job itself finds out which.
-        files: a digest of all files that count; with other files it is another measurement.
-        sections: further sections of the plan that count, without their list of launches.
+        plan: The plan.
+        sections: Further sections that count, without their list of launches.
     """
-    return json.dumps(
-        {
-            **{key: plan[key] for key in ("study", "seed", "processes")},
-            "measure": _without(plan["measure"], "replicates"),
-            "workload": _without(
-                plan["workload"], "steps_per_model", "samples_per_step", "samples_per_epoch"
-            ),
-            **{
-                name: _without(plan[name], "launches")
-                if isinstance(plan[name], dict)
-                else plan[name]
-                for name in sections
-            },
-            "launch": launch,
-            "files": files,
+    afterwards = {"steps_per_model", "samples_per_step", "samples_per_epoch"}
+    return plan.model_dump(
+        mode="json",
+        include={"study", "seed", "processes", "measure", "workload", *sections},
+        exclude={
+            "measure": {"replicates"},
+            "workload": afterwards,
+            **{name: {"launches"} for name in ("profile", "why")},
         },
-        sort_keys=True,
     )
+
+
+def job_text(sections: Mapping[str, object], launch: planned.Launch | None, files: str = "") -> str:
+    """Return, as JSON, all that a job depends on.
+
+    Args:
+        sections: Of `job_sections`.
+        launch: One of the plan's; None if the job itself finds out which.
+        files: A digest of all files that count; with other files it is another measurement.
+    """
+    own = None if launch is None else asdict(launch)
+    return json.dumps({**sections, "launch": own, "files": files}, sort_keys=True)
 
 
 def read_job(text: str, replicate: int) -> Job:
     """Return the job of a text that ``job_text`` made."""
-    plan = json.loads(text)
-    return Job(plan, plan.pop("launch"), replicate)
+    data = json.loads(text)
+    launch = data.pop("launch")
+    return Job(
+        Planned.model_validate(data),
+        planned.Launch(**launch) if launch else planned.NO_LAUNCH,
+        replicate,
+    )
 
 
-def _without(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {name: value for name, value in section.items() if name not in keys}
-
-
-def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:
+def each_alone(settings: Measure, axes: planned.Axes) -> bool:
     """Whether each process count of a launch has a cohort of its own.
 
     Members that do not rest take CPU time beside those that train.
@@ -147,7 +152,7 @@ def each_alone(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> bool:
         settings: the plan's ``measure`` section.
         axes: of the launch.
     """
-    return bool(settings["isolated"]) or not LAUNCHERS[axes["launcher"]].rests
+    return settings.isolated or not LAUNCHERS[str(axes["launcher"])].rests
 
 
 def digest(*parts: object) -> str:
@@ -155,7 +160,7 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def workload_digest(workload: Mapping[str, Any]) -> str:
+def workload_digest(workload: Workload) -> str:
     """Return a digest of a workload's files.
 
     A script counts by its content, and so do the modules of a package below the working directory
@@ -166,7 +171,7 @@ def workload_digest(workload: Mapping[str, Any]) -> str:
     script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
     files = [
         file
-        for path in (folder / name for name in workload["inputs"])
+        for path in (folder / name for name in workload.inputs)
         for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
     ]
     states = {str(file): file.stat() for file in files}
@@ -175,15 +180,15 @@ def workload_digest(workload: Mapping[str, Any]) -> str:
     )
 
 
-def _program(workload: Mapping[str, Any], folder: Path) -> list[Path]:
+def _program(workload: Workload, folder: Path) -> list[Path]:
     """Return the files of the program: the script, or all modules of the module's package."""
-    if not workload.get("module"):
-        return [folder / workload["script"]]
-    top = folder / workload["module"].partition(".")[0]
+    if not workload.module:
+        return [folder / str(workload.script)]
+    top = folder / workload.module.partition(".")[0]
     return sorted(top.rglob("*.py")) if top.is_dir() else [*top.parent.glob(f"{top.name}.py")]
 
 
-def measured_digest(workload: Mapping[str, Any], python: str) -> str:
+def measured_digest(workload: Workload, python: str) -> str:
     """Return the digest of what is measured: files, arguments, environment and build.
 
     Args:
@@ -192,9 +197,9 @@ def measured_digest(workload: Mapping[str, Any], python: str) -> str:
     """
     return digest(
         workload_digest(workload),
-        workload.get("cwd"),
+        workload.cwd,
         work.program(workload),
-        *(workload[key] for key in ("args", "step", "env")),
+        *(workload.args, workload.step, workload.env),
         asdict(resolve.versions(python)),
     )
 
@@ -228,7 +233,7 @@ class Measurement:
         self._folder = path.parent.parent
         self._journal = Journal(path, DECODER)
         self._builds = builds
-        self._settings = job.plan["measure"]
+        self._settings = job.plan.measure
         self._machine = probe.read_machine().to_dict()
         self._process_counts = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
@@ -250,8 +255,8 @@ class Measurement:
         """
         try:
             resolved = resolve.resolve(
-                self._job.plan, self._job.launch["axes"], self._machine, self._builds,
-                self._process_counts, member=headroom.known(self._folder, self._job.launch["id"]),
+                self._job.plan, self._job.launch.axes, self._machine, self._builds,
+                self._process_counts, member=headroom.known(self._folder, self._job.launch.id),
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
@@ -304,21 +309,23 @@ class Measurement:
         python = resolved.launch.python if resolved else None
         return Cohort(
             schema_version=2,
-            study=plan["study"],
-            **{key: launch[key] for key in ("role", "label", "axes")},
-            launch=launch["id"],
+            study=plan.study,
+            role=launch.role,
+            label=launch.label,
+            axes=dict(launch.axes),
+            launch=launch.id,
             replicate=self._job.replicate,
             cohort=self._cohort,
             process_counts=self._process_counts,
             batch=self._batch or None,
             seed=self._job.seed,
-            measure=dict(self._settings),
-            measured_hash=measured_digest(plan["workload"], python) if python else "",
+            measure=self._settings.model_dump(mode="json", exclude={"replicates"}),
+            measured_hash=measured_digest(plan.workload, python) if python else "",
             harness_hash=harness_digest(),
             machine_hash=self._machine["hash"],
             machine=self._machine,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            slots=convert(resolved.slots, list[Slot]) if resolved else [],
+            slots=list(resolved.slots) if resolved else [],
             requested_env=dict(resolved.requested_env) if resolved else {},
         )
 
@@ -327,18 +334,14 @@ class Measurement:
 
         Later ones find what it has compiled: so both kinds of start are seen.
         """
-        asked = self._job.launch["axes"]["compile"] != "off"
-        if (
-            self._job.replicate
-            or not asked
-            or resolve.COMPILE_CACHE in self._job.plan["workload"]["env"]
-        ):
+        asked = self._job.launch.axes["compile"] != "off"
+        if self._job.replicate or not asked or resolve.COMPILE_CACHE in self._job.plan.workload.env:
             return {}
         return {resolve.COMPILE_CACHE: str(folder / "compiled")}
 
     def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
         """Return the counts to measure, each in a fresh cohort."""
-        if each_alone(self._settings, self._job.launch["axes"]):
+        if each_alone(self._settings, self._job.launch.axes):
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
             return [[count] for count in shuffle.sample(counts, len(counts))]
         return [list(counts)]
@@ -364,15 +367,14 @@ class Measurement:
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            first_decides, script_ended = self._first_decides(before), None
-            if self._job.plan["workload"]["pool"]:
-                taken: pool.PoolWindows | CohortWindows
+            first_decides = self._first_decides(before)
+            taken: pool.PoolWindows | CohortWindows
+            if self._job.plan.workload.pool:
                 taken = pooled = self._of_pool(running, resolved)
                 status, reason = yield from pooled.take(todo, began, first_decides=first_decides)
-                script_ended = pooled.script_ended
             else:
                 specs = resolved.members[: max(counts)]
-                host, hang_s = resolve.host(self._machine), self._settings["hang_timeout_s"]
+                host, hang_s = resolve.host(self._machine), self._settings.hang_timeout_s
                 with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
                     taken = gated = CohortWindows(
                         one,
@@ -390,9 +392,8 @@ class Measurement:
                         unsettled,
                         first_decides=first_decides,
                     )
-                script_ended = one.script_ended
-            if script_ended:
-                reason = script_ended["reason"]
+            if (script_ended := taken.script_ended) is not None:
+                reason = script_ended.reason
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
@@ -417,11 +418,11 @@ class Measurement:
             f": {reason}" if reason else "",
         )
         self._cohort += 1
-        if script_ended:
-            script = program.name(work.program(self._job.plan["workload"]))
-            story = {**script_ended, "script": script}
+        if script_ended is not None:
+            script = program.name(work.program(self._job.plan.workload))
+            story = {**script_ended._asdict(), "script": script}
             (self._folder / STOPPED).write_text(json.dumps(story))
-            raise cohort.ScriptEndedError(reason)
+            raise member_processes.ScriptEndedError(reason)
 
     def _first_decides(self, before: Sequence[Record]) -> bool:
         first = is_first(self._job.launch, self._job.replicate)
@@ -429,7 +430,7 @@ class Measurement:
 
     def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
         """Return the windows of a program that trains in processes of its own."""
-        workload = self._job.plan["workload"]
+        workload = self._job.plan.workload
         return pool.PoolWindows(
             launch,
             resolved.members[0],
@@ -442,7 +443,7 @@ class Measurement:
         )
 
     def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
-        schedule = windows.schedule(counts, self._settings["windows"], self._job.seed)
+        schedule = windows.schedule(counts, self._settings.windows, self._job.seed)
         done = {
             (record.window, record.n)
             for record in before
@@ -475,9 +476,9 @@ class Measurement:
         )
 
 
-def is_first(launch: Mapping[str, Any], replicate: int) -> bool:
+def is_first(launch: planned.Launch, replicate: int) -> bool:
     """Whether a start is the study's first: where its script fails, all others would."""
-    return bool(launch["role"] == "default" and replicate == 0)
+    return bool(launch.role == "default" and replicate == 0)
 
 
 def _failed(records: Iterable[Record]) -> set[int]:

@@ -16,40 +16,42 @@ import os
 import select
 import time
 from bisect import bisect_right
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from scaling_study.common import last_words, placeholders, private
-from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
-from scaling_study.launch.launchers.launcher import split_preload
-from scaling_study.member import channel, iterations, model_queue
-from scaling_study.records.window import Window, readback
-from scaling_study.runner import cohort, counter_snapshots, supervisor, windows
+from scaling_study.member import channel, iterations
+from scaling_study.records.readback import Readback
+from scaling_study.records.window import Readbacks, Slot, Window
+from scaling_study.runner import counter_snapshots, windows
+from scaling_study.runner.free_run import FreeRun
+from scaling_study.runner.member_processes import MemberEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Record, Status
+    from scaling_study.records.window import Record, Status, Taken
+    from scaling_study.runner.counter_snapshots import CounterSnapshot
     from scaling_study.runner.foreign import Lookout
     from scaling_study.runner.free_run import Program
     from scaling_study.runner.journal import Journal
+    from scaling_study.runner.measure import Job
+    from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
 """Before a window, whether all processes train is looked at so often."""
 LAST_STEP_S = 5.0
 """After it, its processes have this long to end the step that the window's end has met."""
-PHASES = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
-"""What only members with a harness can tell."""
 
 log = logging.getLogger("measure")
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 class PoolError(Exception):
@@ -81,7 +83,7 @@ class Workers:
         """Return which thread of a slot trains, as a member's words have it."""
         return {channel.TRAINER_TID: self.pages[slot].trainer_tid}
 
-    def fewest_steps(self, before: counter_snapshots.Edge, after: counter_snapshots.Edge) -> int:
+    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
         """Return how many steps each of them has done at least between two edges."""
         return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
 
@@ -109,16 +111,16 @@ class PoolWindows:
     launch: Launch
     whole: Member
     program: Program
-    job: Any
+    job: Job
     number: int
     journal: Journal[Record]
     lookout: Lookout
-    host: cohort.Host
+    host: Host
     started_s: float | None = None
     in_windows_s: float = 0.0
     paused_s: float = 0.0
     member: None = None
-    script_ended: Json | None = None
+    script_ended: MemberEnd | None = None
 
     def take(
         self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
@@ -139,7 +141,7 @@ class PoolWindows:
             except PoolError as error:
                 log.warning("n = %d: %s", window.n, error)
                 if first_decides and error.output and not proven:
-                    self.script_ended = {"log": error.output, "reason": str(error)}
+                    self.script_ended = MemberEnd(0, "died", str(error), error.output)
                     return "failed", str(error)
                 lost.add(window.n)
                 reason = reason or f"n = {window.n}: {error}"
@@ -157,7 +159,7 @@ class PoolWindows:
         Returns:
             What of the launch did not take effect; empty if all did.
         """
-        for attempt in range(self.job.plan["measure"]["retries"] + 1):
+        for attempt in range(self.job.plan.measure.retries + 1):
             with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
                 with run.started(read_back=read_back):
@@ -167,9 +169,11 @@ class PoolWindows:
                     read_back = False
                     if self.started_s is None:
                         self.started_s = time.perf_counter() - began
-                    record = self._window(run, workers, window, attempt)
+                    record = self._window(run, workers, window)
             self.in_windows_s += record.window_s
-            self.journal.write(record)
+            self.journal.write(
+                Window(cohort=self.number, attempt=attempt, **structs.asdict(record))
+            )
             self.lookout.after_window(record.flags)
             if record.valid:
                 break
@@ -182,9 +186,9 @@ class PoolWindows:
         Raises:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
-        settings = self.job.plan["measure"]
-        warm = max(settings["warmup_steps"], iterations.READ_BACK_AFTER) + 1
-        deadline = time.monotonic() + settings["start_timeout_s"]
+        settings = self.job.plan.measure
+        warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
+        deadline = time.monotonic() + settings.start_timeout_s
         most = 0
         while time.monotonic() < deadline:
             pages = run.training()
@@ -206,94 +210,72 @@ class PoolWindows:
                     f" (at most {most} did); give it work for so many"
                 )
         raise PoolError(
-            f"no {run.n} processes train after {settings['start_timeout_s']:g} s (at most {most}"
+            f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
             f" did): {run.last_words()}"
         )
 
     def _readbacks(self, run: _Run, workers: Workers) -> str:
-        reports = [
-            {"slot": slot, **report}
-            for slot, report in enumerate(run.reports([*workers.pages.values()]))
+        found = run.reports([*workers.pages.values()])
+        reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
+        slots = [
+            Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in workers.pids
         ]
-        slots = [{"slot": slot, "cpus": None, "policy": "default"} for slot in workers.pids]
-        axes = self.job.launch["axes"]
+        axes = self.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
-            {**row, "ok": row["ok"] or row["axis"] in own}
+            structs.replace(row, ok=row.ok or row.axis in own)
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.journal.write(readback(self.number, "before", checks, reports))
+        self.journal.write(
+            Readbacks(cohort=self.number, when="before", checks=checks, members=reports)
+        )
         return axis_table.failed(checks)
 
-    def _window(self, run: _Run, workers: Workers, window: windows.Window, attempt: int) -> Window:
+    def _window(self, run: _Run, workers: Workers, window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
             PoolError: a process ended at once.
         """
-        settings, slots = self.job.plan["measure"], sorted(workers.pids)
+        settings, slots = self.job.plan.measure, sorted(workers.pids)
         hardware = perf_events.PerfEvents(len(slots), ())
 
-        def edge() -> counter_snapshots.Edge:
+        def edge() -> CounterSnapshot:
             return counter_snapshots.read(workers, slots, self.host.cpus, hardware)
 
         before, after = edge(), None
-        span_s = settings["shortest_s"]
-        while span_s <= settings["longest_s"]:
+        span_s = settings.shortest_s
+        while span_s <= settings.longest_s:
             if run.sleep(workers, before.wall_ns + round(span_s * 1e9)):
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
                 after = edge()
-                if workers.fewest_steps(before, after) >= settings["steps"]:
+                if workers.fewest_steps(before, after) >= settings.steps:
                     break
-            last = settings["longest_s"]
+            last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
         if after is None:
             raise PoolError(
-                f"{run.n} processes train together for less than {settings['shortest_s']:g} s"
+                f"{run.n} processes train together for less than {settings.shortest_s:g} s"
                 " (measure.shortest_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
         run.sleep(workers, after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
         activities = [_activity(slot, workers.pages[slot], before, after) for slot in slots]
-        opened_ns, closed_ns = before.wall_ns, after.wall_ns
-        stretch = windows.Stretch(opened_ns, closed_ns, activities, frequencies_mhz)
-        members = [
-            structs.replace(
-                counter_snapshots.member_record([stretch], at, before, after),
-                **dict.fromkeys(PHASES),
-            )
-            for at in range(len(slots))
-        ]
-        machine = counter_snapshots.machine_record(before, after, frequencies_mhz)
-        found = windows.flags(
-            activities,
-            members,
-            overlap_share=1.0,
-            edges_s=(closed_ns - opened_ns) / 1e9,
+        return counter_snapshots.taken(
+            window,
+            [windows.Stretch(before.wall_ns, after.wall_ns, activities, frequencies_mhz)],
+            before,
+            after,
             usable_cpus=len(self.host.cpus),
-            machine=machine,
-            asked_steps=settings["steps"],
-            bursts=False,
-            saved=False,
-        )
-        return Window(
-            **asdict(window),
-            cohort=self.number,
-            attempt=attempt,
-            valid=not windows.INVALID.intersection(found),
-            flags=found,
-            window_s=(closed_ns - opened_ns) / 1e9,
-            start_skew_s=0.0,
-            overlap=1.0,
-            machine=machine,
-            members=members,
+            asked_steps=settings.steps,
+            gated=False,
         )
 
 
 def _inside(
-    ends_ns: Sequence[int], before: counter_snapshots.Edge, after: counter_snapshots.Edge
+    ends_ns: Sequence[int], before: CounterSnapshot, after: CounterSnapshot
 ) -> tuple[int, int]:
     """Return how many steps ended before a window, and how many in it."""
     earlier = bisect_right(ends_ns, before.wall_ns)
@@ -303,8 +285,8 @@ def _inside(
 def _activity(
     slot: int,
     page: iterations.Page,
-    before: counter_snapshots.Edge,
-    after: counter_snapshots.Edge,
+    before: CounterSnapshot,
+    after: CounterSnapshot,
 ) -> windows.Activity:
     """Return what a process did in a window: from the step that its opening met, to one more."""
     ends = page.ends_ns()
@@ -332,42 +314,31 @@ class _Run:
 
     def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
         self.n = n
-        self._launch, self._program = launch, program
-        self._member = whole(member, n)
+        self._free = FreeRun(launch, [whole(member, n)], program)
         self._pages = launch.folder / "memory" / "pages"
-        self._slots = model_queue.Slots(1)
         self._ended = False
 
-    def __enter__(self) -> None:
-        """Do nothing: the program has been started."""
-
-    def __exit__(self, *_: object) -> None:
-        """End the program, with all that it has started."""
-        self._slots.stop(grace_s=0)
-        supervisor.end_descendants(0.0)
-
-    def started(self, *, read_back: bool) -> _Run:
-        """Start the program; it ends with the context that is returned."""
-        launch = self._launch
-        self._pages.mkdir()
-        words = self._program.command(launch, self._member, self._pages, read_back=read_back)
-        env, _ = split_preload(self._program.environment(launch))
-        self._slots.start(0, words, launch.log(0), env, launch.errors(0), folder=launch.cwd)
-        return self
+    @contextmanager
+    def started(self, *, read_back: bool) -> Iterator[None]:
+        """Start the program; end it afterwards, with all that it has started."""
+        self._free.start(0, self._pages, read_back=read_back)
+        try:
+            yield
+        finally:
+            self._free.end(0.0)
 
     def wait(self, seconds: float) -> bool:
         """Wait; return whether the program has ended."""
-        self._ended = self._ended or bool(self._slots.wait(seconds))
+        self._ended = self._ended or bool(self._free.slots.wait(seconds))
         return self._ended
 
     def last_words(self) -> str:
-        """Return the last line that says why it ended."""
-        files = self._launch.errors(0), self._launch.log(0)
-        return last_words.words_of(*files) or "it has printed nothing"
+        """Return the line that says why it ended."""
+        return self._free.last_words(0) or "it has printed nothing"
 
     def output(self) -> str:
         """Return the end of what it has printed, its standard error last."""
-        files = self._launch.log(0), self._launch.errors(0)
+        files = self._free.launch.log(0), self._free.launch.errors(0)
         return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
     def training(self) -> list[iterations.Page]:

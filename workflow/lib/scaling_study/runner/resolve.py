@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from scaling_study.common import placeholders
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
@@ -22,13 +24,17 @@ from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
-from scaling_study.runner import cohort, environment, headroom
+from scaling_study.records.window import Slot
+from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaling_study.common.topology import Topology
+    from scaling_study.config.launches import Axes
+    from scaling_study.config.plan import Planned
+    from scaling_study.config.workload import Workload
 
 
 COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -41,7 +47,7 @@ class Resolved:
     Attributes:
         launch: what all members share; its folder is the cohort's to set.
         members: of the largest cohort, by slot.
-        slots: the same as they are recorded.
+        slots: the same, as they are recorded.
         requested_env: the variables that the launch and ``workload.env`` set.
         need: what all members take of the machine's limits.
         counts: process counts that this machine has room for.
@@ -50,22 +56,22 @@ class Resolved:
 
     launch: Launch
     members: tuple[Member, ...]
-    slots: tuple[dict[str, Any], ...]
+    slots: tuple[Slot, ...]
     requested_env: dict[str, str]
     need: headroom.Need
     counts: tuple[int, ...]
     missing: UnavailableError | None
 
 
-def counts(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> list[int]:
+def counts(plan: Planned, machine: Mapping[str, Any]) -> list[int]:
     """Return the process counts of a plan on this machine."""
     topology = probe.usable_topology(machine)
-    return list(process_counts.resolve(plan["processes"], topology, machine["quota_cpus"]))
+    return list(process_counts.resolve(plan.processes, topology, machine["quota_cpus"]))
 
 
 def resolve(
-    plan: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    plan: Planned,
+    asked: Axes,
     machine: Mapping[str, Any],
     builds: Path,
     counts: Sequence[int],
@@ -87,21 +93,22 @@ def resolve(
     Raises:
         UnavailableError: this machine cannot do it, at none of these counts.
     """
-    workload = plan["workload"]
+    workload = plan.workload
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = probe.usable_topology(machine)
-    slots = [slot.to_dict() for slot in axis_table.place(asked, topology, max(counts))]
+    placed = axis_table.place(asked, topology, max(counts))
+    slots = [convert(slot.to_dict(), Slot) for slot in placed]
     own = work.parameters_of(workload, asked)
-    if workload.get("pool"):  # of one program, which is told how many
+    if workload.pool:  # of one program, which is told how many
         own[placeholders.N] = f"{{{placeholders.N}}}"
     members = [_member(workload, own, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
     cache = compile_cache(plan, asked, machine, builds)
     caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
-    variables = {name: placeholders.fill_known(text, own) for name, text in workload["env"].items()}
+    variables = {name: placeholders.fill_known(text, own) for name, text in workload.env.items()}
     threads = _threads(asked, members, topology)
     need = headroom.Need(
-        max(counts), threads, asked["launcher"], member, processes=ranks.processes(asked)
+        max(counts), threads, str(asked["launcher"]), member, processes=ranks.processes(asked)
     )
     fitting, missing = headroom.fitting(need, counts)
     return Resolved(
@@ -113,14 +120,14 @@ def resolve(
                 os.environ | environment.activated(python, os.environ),
                 effects.environment() | caching,
                 variables,
-                workload["pass_env"],
+                workload.pass_env,
             ),
-            step=iterations.encode(workload["step"]),
-            launcher=asked["launcher"],
+            step=iterations.encode(workload.step),
+            launcher=str(asked["launcher"]),
             switches=axis_table.switches(asked),
-            passed=frozenset(workload["pass_env"]),
+            passed=frozenset(workload.pass_env),
             ranks=ranks.asked(asked),
-            loader=workload.get("loader") or "",
+            loader=workload.loader or "",
         ),
         members=tuple(members),
         slots=tuple(slots),
@@ -131,9 +138,7 @@ def resolve(
     )
 
 
-def can(
-    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
-) -> bool:
+def can(plan: Planned, asked: Axes, machine: Mapping[str, Any], builds: Path) -> bool:
     """Whether this machine can start a launch now; arguments as ``resolve`` takes them."""
     try:
         found = resolve(plan, asked, machine, builds, counts(plan, machine))
@@ -144,7 +149,7 @@ def can(
 
 
 def compile_cache(
-    plan: Mapping[str, Any], asked: Mapping[str, Any], machine: Mapping[str, Any], builds: Path
+    plan: Planned, asked: Axes, machine: Mapping[str, Any], builds: Path
 ) -> Path | None:
     """Return a launch's own cache for torch.compile: its starts depend on this study alone.
 
@@ -156,10 +161,10 @@ def compile_cache(
     """
     if asked["compile"] == "off":
         return None
-    workload = plan["workload"]
+    workload = plan.workload
     key = [
-        plan["study"],
-        workload.get("cwd"),
+        plan.study,
+        workload.cwd,
         *work.program(workload),
         machine["hash"],
         dict(asked),
@@ -215,7 +220,7 @@ def require_module(python: str, module: str, folder: str) -> None:
         )
 
 
-def check_workload(workload: Mapping[str, Any]) -> str:
+def check_workload(workload: Workload) -> str:
     """Check that a workload can start here; return what its interpreter is, for a person.
 
     Args:
@@ -226,8 +231,8 @@ def check_workload(workload: Mapping[str, Any]) -> str:
     """
     python = work.interpreter(workload)
     found = versions(python)
-    if workload["module"]:
-        require_module(python, workload["module"], work.folder(workload))
+    if workload.module:
+        require_module(python, workload.module, work.folder(workload))
     return f"{python}: Python {found.python.split()[0]}, torch {found.torch}"
 
 
@@ -273,15 +278,15 @@ def _last(text: str) -> str:
     return "".join(text.strip().splitlines()[-1:])
 
 
-def _member(workload: Mapping[str, Any], own: Mapping[str, Any], slot: Mapping[str, Any]) -> Member:
+def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
-    values = {**own, placeholders.MEMBER: slot["slot"]}
-    arguments = [placeholders.fill(text, values) for text in workload["args"]]
+    values = {**own, placeholders.MEMBER: slot.slot}
+    arguments = [placeholders.fill(text, values) for text in workload.args]
     command = (*work.program(workload), *arguments)
-    return Member(slot["slot"], slot["cpus"], slot["policy"], command)
+    return Member(slot.slot, slot.cpus, slot.policy, command)
 
 
-def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topology) -> int:
+def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
     """Return how many threads operators start in all members: by default one for each core."""
     each = placement.threads(asked)
     if each is not None:
@@ -291,14 +296,14 @@ def _threads(asked: Mapping[str, Any], members: Sequence[Member], topology: Topo
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
 
 
-def host(machine: Mapping[str, Any]) -> cohort.Host:
+def host(machine: Mapping[str, Any]) -> member_processes.Host:
     """Return what a coordinator must know of this machine."""
     cpus = parse_cpu_list(machine["allowed_cpus"])
     files = [
         (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
     ]
     whole_bytes = machine["memory_bytes"]
-    return cohort.Host(
+    return member_processes.Host(
         cpus=frozenset(cpus),
         memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
         frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),

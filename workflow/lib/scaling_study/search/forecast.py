@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from scaling_study.search.race import MEMBER_S, START_S, Race, dealt
 from scaling_study.stats.throughputs import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from scaling_study.common.topology import Topology
+    from scaling_study.config.plan import Plan
     from scaling_study.search.race import Task
 
 SPREAD = 0.05
@@ -45,9 +46,7 @@ class Forecast:
     starts: int
 
 
-def play(
-    plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None, window_s: float
-) -> Forecast:
+def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: float) -> Forecast:
     """Play a race on a simulated clock.
 
     Every process adds the same throughput until all CPUs are taken. How much better or worse a
@@ -59,9 +58,9 @@ def play(
         quota_cpus: the cgroup's quota in CPUs, None without one.
         window_s: what each window takes, beside settling.
     """
-    rng = np.random.default_rng(plan["seed"])
+    rng = np.random.default_rng(plan.seed)
     field = rounds.competing(plan, topology, quota_cpus)
-    point_s = plan["measure"]["windows"] * (window_s + rounds.beside_window_s(plan))
+    point_s = plan.measure.windows * (window_s + rounds.beside_window_s(plan))
     gains: dict[str, float] = {field.baseline.launch: 0.0}
     top = max(field.boundaries, default=max(field.process_counts))
     starts: list[Start] = []
@@ -79,13 +78,13 @@ def play(
         windows_s = point_s * len(rates)
         return Start(task.launch, batches, rates, members, start_s, windows_s, round=str(done))
 
-    for done in range(rounds.most(MINUTE_S * plan["search"]["budget_minutes"])):
+    for done in range(rounds.most(MINUTE_S * (plan.search.budget_minutes or 0))):
         found = Race(field, rounds.settings(plan, done), starts, done).next()
         if not found.batches:
             break
         field = replace(field, others=(*field.others, *found.combined))
         nodes_s = []
-        for node, own in enumerate(dealt(found.batches, plan["search"]["nodes"])):
+        for node, own in enumerate(dealt(found.batches, plan.search.nodes)):
             made = []
             for batch in own:
                 made += [replace(start(task), node=str(node)) for task in batch]
@@ -100,21 +99,20 @@ def play(
     return Forecast(first_s, len(others & seen), len(others), screened_s, clock_s, len(starts))
 
 
-def describe(
-    plan: Mapping[str, Any], topology: Topology, quota_cpus: float | None
-) -> Sequence[str]:
+def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequence[str]:
     """Say in a few lines what a race will do on a machine; nothing where there is none."""
-    search, timing = plan["search"], plan["measure"]
-    if search["budget_minutes"] is None:
+    search, timing = plan.search, plan.measure
+    if search.budget_minutes is None:
         return []
     short, long = (
-        play(plan, topology, quota_cpus, timing[name]) for name in ("shortest_s", "longest_s")
+        play(plan, topology, quota_cpus, window_s)
+        for window_s in (timing.shortest_s, timing.longest_s)
     )
-    budget = f"a race of {search['budget_minutes']:g} minutes, the confirmation included"
-    if plan["objective"] == ONE_MODEL:
+    budget = f"a race of {search.budget_minutes:g} minutes, the confirmation included"
+    if plan.objective == ONE_MODEL:
         (n,) = rounds.competing(plan, topology, quota_cpus).process_counts
         budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
-    again = f"those again that may be best by more than {search['tolerance']:.0%}"
+    again = f"those again that may be best by more than {search.tolerance:.0%}"
     return [
         f"  {budget}: each launch once, then {again};",
         f"  a first answer after {_minutes(short.first_s, long.first_s)}; {_screened(short, long)}",

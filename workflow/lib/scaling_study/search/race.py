@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from scaling_study.config.plan import Choice
 from scaling_study.stats.throughputs import Point, Start, Throughputs
 
 if TYPE_CHECKING:
@@ -202,21 +203,6 @@ class Round:
     batches: tuple[tuple[Task, ...], ...] = ()
     combined: tuple[Entrant, ...] = ()
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The best point so far.
-
-    Attributes:
-        launch: its id.
-        n: processes.
-        probability: that it is within the tolerance of the best point that was measured.
-    """
-
-    launch: str
-    n: int
-    probability: float
 
 
 class Race:

@@ -166,7 +166,7 @@ def start_deviation(members: Iterable[pd.DataFrame], step_s: float) -> float:
     squares, degrees = 0.0, 0
     for rows in members:
         for _, cohort in rows.groupby(["name", "n"]):
-            table = cohort.pivot_table(index="block", columns="slot", values="unhindered_s")
+            table = cohort.groupby(["block", "slot"])["unhindered_s"].mean().unstack()  # noqa: PD010 (pivot_table costs five times as much)
             component = _between(table.dropna().to_numpy() / step_s)
             if component is not None:
                 squares += (table.shape[1] - 1) * component

@@ -9,7 +9,7 @@ from scaling_study.common.quantities import (
     format_seconds,
     known,
 )
-from scaling_study.diagnosis.case import CACHED, QUOTA_BURSTS, REFERENCE, Case
+from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import (
     falls,
@@ -24,6 +24,7 @@ from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Un
 from scaling_study.diagnosis.runqueue import SCHEDSTAT
 from scaling_study.diagnosis.sampled import UNSEEN
 from scaling_study.diagnosis.shares import Counted, lower_bound, share_of, unexplained
+from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import mean
@@ -70,7 +71,7 @@ def _crowded(query: Query) -> Evidence:
 def _foreign(query: Query) -> Evidence:
     cpus = query.case.mean("foreign_cpus", query.n)
     names = ", ".join(
-        f"{one['name']} (process {one['pid']}, {format_cpus(one['share'])} CPUs)"
+        f"{one.name} (process {one.pid}, {format_cpus(one.share)} CPUs)"
         for one in query.case.foreign
     )
     text = f"Other programs kept {format_cpus(cpus)} CPUs busy{': ' + names if names else ''}."
@@ -84,8 +85,8 @@ def _foreign_traffic(query: Query) -> str | None:
 
 
 def _spins(query: Query) -> Evidence:
-    spin_s = query.case.read_back.get(REFERENCE, {}).get("spin_s")
-    if spin_s is None:
+    spin_s = query.case.reported("spin_s")
+    if not isinstance(spin_s, float):
         return Evidence(None, "fact", "Whether waiting threads spin was not probed.")
     text = (
         f"After a parallel operator a member used {format_number(spin_s * 1e3)} ms of CPU time in "
@@ -183,7 +184,6 @@ def fewer_processes(query: Query) -> Measured | Untested:
 CAUSES = {
     "cpu_quota": Cause(
         "A CPU quota of the cgroup",
-        "a limit set on this container or service stops the processes for a part of the time",
         "The kernel counts throttled time; CPUs are idle while members are ready to run. In bursts "
         "that end before the quota holds anybody back, steps with many processes are as short as "
         "with one. The affinity mask shows nothing of it.",
@@ -195,11 +195,9 @@ CAUSES = {
         counted=Counted(("trainer_throttled_s_per_step",), "time held back by a quota"),
         interventions=(QUOTA_BURSTS,),
         notes=(_quota,),
-        order=10,
     ),
     "stopped": Cause(
         "Processes that are stopped from outside",
-        "some program stops the processes again and again, and lets them go on after a while",
         "Training threads are found stopped: neither ready to run nor waiting for anything. No "
         "counter of the kernel shows it.",
         "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
@@ -210,11 +208,9 @@ CAUSES = {
             ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
         ),
         requires=(waiting("stopped"),),
-        order=20,
     ),
     "affinity_pileup": Cause(
         "Members piled up on the same CPUs",
-        "the processes are bound to the same processors while others stand idle",
         "Members wait for a CPU while allowed CPUs are idle; their masks allow fewer CPUs than "
         "there are members. OMP_PROC_BIND and GOMP_CPU_AFFINITY do this to separately started "
         "processes.",
@@ -227,11 +223,9 @@ CAUSES = {
         interventions=UNPILED,
         minus=("passive", "one_thread"),
         requires=(first_known(_crowded, saves_time(*UNPILED)),),
-        order=30,
     ),
     "foreign_load": Cause(
         "Other programs on the same CPUs",
-        "other programs on this computer take processor time from the study",
         "Members wait for a CPU beside measured CPU time of programs that do not belong to the "
         "study; without those the CPUs would do.",
         f"{SCHEDSTAT}; /proc/stat in proc(5)",
@@ -239,21 +233,16 @@ CAUSES = {
         command="top -b -n 1",
         share=lower_bound(BY_FOREIGN, _foreign_traffic),
         requires=(_foreign,),
-        order=40,
     ),
     "steal": Cause(
         "CPU time taken by the hypervisor",
-        "the computer is a virtual one, and its host gives the processors to others meanwhile",
         "Steal time grows; nothing inside the machine accounts for it.",
         "steal in /proc/stat, proc(5); Documentation/virt/kvm/x86/msr.rst",
         "Move to a host that is not overcommitted, or to dedicated CPUs.",
         counted=STOLEN,
-        order=50,
     ),
     "spinning": Cause(
         "OpenMP threads that spin while they wait",
-        "threads that have nothing to do keep their processor busy asking for work, and the "
-        "threads that have work must wait for it",
         "User time and run-queue wait grow on all threads as soon as processes share CPUs, and "
         "both go when waiting threads sleep. One process alone is not slow.",
         "libgomp manual, GOMP_SPINCOUNT and OMP_WAIT_POLICY",
@@ -265,12 +254,9 @@ CAUSES = {
         },
         interventions=("passive",),
         requires=(several_threads, _spins),
-        order=110,
     ),
     "too_many_threads": Cause(
         "More threads than small operators can use",
-        "each process divides small pieces of work among several threads, and bringing them "
-        "together costs more than they save",
         "One thread per operator recovers time that sleeping threads do not.",
         "torch.set_num_threads; CPU threading in PyTorch's notes",
         "Give each process one thread.",
@@ -278,11 +264,9 @@ CAUSES = {
         interventions=("one_thread",),
         minus=("passive",),
         requires=(several_threads,),
-        order=120,
     ),
     "cpuset": Cause(
         "A mask or cpuset smaller than the machine",
-        "the processes may use only a part of this computer's processors",
         "Members outnumber the CPUs that they may use, but not those of the machine.",
         f"{SCHEDSTAT}; cpuset(7), taskset(1)",
         "Start the study with more CPUs allowed (cpuset, taskset, the whole node).",
@@ -293,11 +277,9 @@ CAUSES = {
         ),
         requires=(_smaller,),
         scopes=SCALING_LOSS,
-        order=130,
     ),
     "cpu_oversubscription": Cause(
         "More work than CPUs",
-        "there is more work than processors, so the processes take turns",
         "Run-queue wait grows in proportion to members beyond the CPUs, or one member alone keeps "
         "several CPUs busy already; throughput stays what it is.",
         f"{SCHEDSTAT}; Documentation/scheduler/sched-eevdf.rst",
@@ -307,12 +289,9 @@ CAUSES = {
         requires=(_outnumber,),
         scopes=SCALING_LOSS,
         others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=SCALING_LOSS),),
-        order=140,
     ),
     "helper_threads": Cause(
         "Helper threads that compete for CPUs",
-        "other threads and processes that each process starts take processor time from the "
-        "training itself",
         "Run-queue wait grows although the training threads alone would fit; threads or child "
         "processes beside them use CPU time, and are not those of operators.",
         SCHEDSTAT,
@@ -326,11 +305,9 @@ CAUSES = {
             cohort=CACHED,
         ),
         requires=(_helpers,),
-        order=168,
     ),
     "migrations": Cause(
         "Threads that are moved between CPUs",
-        "the processes are moved from one processor to another and lose what it had at hand",
         "Time is recovered when each member is bound to a core of its own, and migrations stop.",
         "sched_setaffinity(2); se.nr_migrations in /proc/PID/sched",
         "Bind each process to a core of its own.",
@@ -343,6 +320,5 @@ CAUSES = {
             # Loader workers on a member's one core make it wait for that: its own time is shorter.
             saves_time("pinned"),
         ),
-        order=280,
     ),
 }

@@ -51,7 +51,7 @@ def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
         return None
     step_s = case.mean("step_s", n)
     queued_s = case.mean("trainer_runqueue_s_per_step", n)
-    workers = max((loader["workers"] or 0 for loader in case.loaders), default=0)
+    workers = max((loader.workers or 0 for loader in case.loaders), default=0)
     if workers:
         there_s = workers * step_s
         queued_s = case.mean("runqueue_s_per_step", n) - queued_s
@@ -118,7 +118,7 @@ def _goes_on(query: Query) -> Evidence:
 
 
 def _has_threads(query: Query) -> Evidence:
-    names = [loader["kind"] for loader in query.case.loaders if loader.get("threads")]
+    names = [loader.kind for loader in query.case.loaders if loader.threads]
     if not names:
         return Evidence(False, "fact", "No loader is known that has threads in this process.")
     if query.case.threads > 1:
@@ -135,7 +135,6 @@ FUTEX = (waiting("futex", share=0.2),)
 CAUSES = {
     "loader_starts": Cause(
         "Loader workers that are started anew in each epoch",
-        "the processes that prepare the data are started again in every pass over it",
         "A part of a step goes into starting and ending a loader's workers, and is recovered when "
         "these live on.",
         "torch.utils.data, persistent_workers; the loader's starts in tables/points",
@@ -148,12 +147,9 @@ CAUSES = {
             "starting and ending loader workers",
             missing="it was not counted",
         ),
-        order=160,
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
-        "the script's own language, Python, lets only one of its threads work at a time, and those "
-        "that prepare the data keep the training waiting",
         "The training thread is found in a futex outside of the loader, whose threads run in the "
         "same process; a step is faster when threads give the interpreter to others sooner.",
         "SPDL, Parallelism and Performance; sys.setswitchinterval in Python's documentation",
@@ -175,22 +171,18 @@ CAUSES = {
         requires=FUTEX,
         needs=THREADS,
         others=(Way(recovered(("quick_switches",)), FUTEX, THREADS),),
-        order=161,
     ),
     "loader_snapshots": Cause(
         "A snapshot of the loader's state in every step",
-        "the loader writes down where it stands, and what its data set holds, in every step",
         "A step is faster when torchdata's StatefulDataLoader takes no snapshots, which it does in "
         "every step unless it is told otherwise.",
         "meta-pytorch/data#1317; snapshot_every_n_steps of torchdata.stateful_dataloader",
         "Let the loader take a snapshot as often as checkpoints are written.",
         code="StatefulDataLoader(..., snapshot_every_n_steps=1000)",
         interventions=("no_snapshots",),
-        order=162,
     ),
     "loader_rows": Cause(
         "Batches that are made row by row",
-        "the data is read one row at a time, though many could be read at once",
         "A step is faster when the data set is asked for all rows of a batch at once, which torch "
         "does where it has __getitems__.",
         "torch.utils.data.Dataset, __getitems__",
@@ -198,22 +190,18 @@ CAUSES = {
         code="def __getitems__(self, indices): return ...  # with collate_fn=lambda batch: batch",
         interventions=("whole_batches",),
         requires=(LOADS,),
-        order=163,
     ),
     "loader_copies": Cause(
         "Batches that are copied between processes at a high cost",
-        "moving the data from the processes that prepare it to the training takes long",
         "A step is faster when loader workers make their batches and do not send them.",
         "Multiprocessing best practices in torch's documentation; torch.multiprocessing.reductions",
         "Send less: tensors that are no views of larger ones (clone), small types, converted "
         "in the training process; or make batches in threads, which send nothing.",
         code="batch = batch.clone()  # before a worker returns a view of a larger tensor",
         interventions=("no_copies",),
-        order=164,
     ),
     "loader_interference": Cause(
         "A loader whose own work gets in the way of training",
-        "preparing the data takes processors, caches or the interpreter from the training itself",
         "With batches from memory a step is faster when the loader stands still than when it goes "
         "on beside them.",
         "SPDL, Parallelism and Performance: the noisy neighbour",
@@ -231,11 +219,9 @@ CAUSES = {
             recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
         ),
         needs=(_goes_on,),
-        order=165,
     ),
     "loader_storage": Cause(
         "A loader that waits for its storage",
-        "the model waits for data that comes slowly from a disk or over a network",
         "Training waits for its loader, and while a batch is made its maker neither computes nor "
         "waits for a processor.",
         "The making of batches in tables/points, against its CPU time; Mohan et al. 2021, "
@@ -246,21 +232,17 @@ CAUSES = {
         remedies={"more_workers": "Let more processes wait for the data at the same time."},
         share=_portion("waits"),
         requires=(LOADS,),
-        order=172,
     ),
     "too_few_workers": Cause(
         "Too few loader workers",
-        "too few of the processes that prepare the data run at once",
         "Training waits for batches that take CPU time, and waits less with more loader workers.",
         "torch.utils.data, num_workers",
         "Let more processes prepare the data, where CPUs are free for them.",
         share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
         requires=(LOADS,),
-        order=174,
     ),
     "loader_preparation": Cause(
         "A loader that takes long to prepare its batches",
-        "the model waits for data that takes long to prepare",
         "Training waits for its loader, which computes meanwhile; what more loader workers surely "
         "save is not in it.",
         "The CPU time of the making of batches in tables/points",
@@ -273,11 +255,9 @@ CAUSES = {
         # Where too_few_workers is named, it has the part that more workers bring back.
         share=residual(_portion("prepares"), "too_few_workers"),
         requires=(LOADS,),
-        order=176,
     ),
     "data_loading": Cause(
         "A loader that keeps training waiting",
-        "the model waits for its next data",
         "A large part of a step is in the loader, and is recovered when batches are taken from "
         "memory; what making a batch takes is not known, or does not explain it.",
         "torch.utils.data, num_workers; the loader's time in tables/points",
@@ -290,6 +270,5 @@ CAUSES = {
         },
         share=_portion("rest"),
         requires=(LOADS,),
-        order=180,
     ),
 }

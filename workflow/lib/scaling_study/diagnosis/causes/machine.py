@@ -53,7 +53,6 @@ def _caches(query: Query) -> Evidence:
 CAUSES = {
     "frequency": Cause(
         "A lower clock with more CPUs at work",
-        "processors run slower when more of them work",
         "User time grows while the clock falls; a loop in registers slows down alike.",
         "Documentation/admin-guide/pm/cpufreq.rst; turbo tables of the processor",
         "Nothing is wrong: the processor keeps within its power. Check the governor.",
@@ -61,11 +60,9 @@ CAUSES = {
         share=clock,
         requires=(inflated("register"),),
         scopes=SCALING_LOSS,
-        order=260,
     ),
     "smt": Cause(
         "CPUs that share a core (SMT)",
-        "two of the processors are really one that works on two things in turn",
         "User time grows once more members run than there are cores; a loop in registers beside a "
         "member slows it down, and slows down itself among many.",
         "Intel 64 and IA-32 Optimization Reference Manual, Hyper-Threading; lscpu(1)",
@@ -74,11 +71,9 @@ CAUSES = {
         stressor="register",
         needs=(_siblings, _clock_known),
         scopes=SCALING_LOSS,
-        order=270,
     ),
     "last_level_cache": Cause(
         "The last-level cache that members share",
-        "the processes push each other's data out of a cache that they share",
         "User time grows; a stream that only fills this cache slows a member down beyond the "
         "control and is itself slowed down among many; or spreading members over caches helps.",
         "Intel 64 and IA-32 Optimization Reference Manual, cache hierarchy",
@@ -89,11 +84,9 @@ CAUSES = {
         stressor="llc",
         needs=(_caches,),
         scopes=SCALING_LOSS,
-        order=290,
     ),
     "memory_bandwidth": Cause(
         "Memory bandwidth",
-        "all processes together want more data from memory than it can deliver",
         "User time grows; a stream through memory beside a member slows it down beyond the "
         "control, and streams slow each other down; operators that stream grow, small multiplies "
         "do not.",
@@ -104,6 +97,5 @@ CAUSES = {
         stressor="memory",
         minus=("llc",),
         scopes=SCALING_LOSS,
-        order=300,
     ),
 }

@@ -1,7 +1,6 @@
 """Memory: pages, huge pages, nodes, swap."""
 
 from scaling_study.common.quantities import format_number, format_seconds
-from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.cause import Cause
 from scaling_study.diagnosis.checks import falls, present, read_back
 from scaling_study.diagnosis.evidence import Evidence, Query
@@ -27,7 +26,7 @@ def _priced(query: Query) -> Evidence:
         return Evidence(False, "account", "No page fault is avoided.")
     each_s = mean(case.step(n) - case.step(n, name)) / faults
     text = f"{format_seconds(each_s)} is recovered for each page fault that is avoided."
-    if remark := LAUNCHERS[case.head["axes"].get("launcher", DEFAULT)].remark:
+    if remark := LAUNCHERS[str(case.head.axes.get("launcher", DEFAULT))].remark:
         text += f" {remark}"
     return Evidence(CHEAPEST_FAULT_S <= each_s <= DEAREST_FAULT_S, "account", text)
 
@@ -58,7 +57,7 @@ def _balancing(query: Query) -> Evidence:
 
 def _nodes(query: Query) -> Evidence:
     nodes = query.case.machine.nodes
-    pages = query.case.read_back.get(REFERENCE, {}).get("pages_by_node") or {}
+    pages = query.case.reported("pages_by_node") or {}
     text = f"{nodes} memory nodes; pages of the first member by node: {pages}."
     return Evidence(nodes > 1, "fact", text)
 
@@ -66,18 +65,15 @@ def _nodes(query: Query) -> Evidence:
 CAUSES = {
     "swap": Cause(
         "Swapping, or a memory limit",
-        "memory does not suffice, and parts of it are fetched from the disk again and again",
         "Major faults and pages from swap appear with more members; threads stall for memory.",
         "Documentation/accounting/psi.rst; memory.max in Documentation/admin-guide/cgroup-v2.rst",
         "Start fewer processes, or give them more memory.",
         command="cat /sys/fs/cgroup/memory.max /proc/pressure/memory; free -m",
         counted=Counted(("memory_stall_s_per_step",), "stalled for memory"),
         requires=(_swap,),
-        order=210,
     ),
     "page_faults": Cause(
         "Page faults by the allocator's settings",
-        "memory is given back to the system and fetched anew in every step",
         "Thousands of minor faults in every step and time in the kernel, which both go with an "
         "allocator that keeps large blocks. Setting any of glibc's thresholds (as Dask's nanny "
         "does with MALLOC_TRIM_THRESHOLD_) freezes the mmap threshold at 128 KiB.",
@@ -86,11 +82,9 @@ CAUSES = {
         axes={"allocator": "glibc-large-thresholds"},
         interventions=("large_thresholds", "exec", "glibc", "jemalloc", "tcmalloc", "mimalloc"),
         requires=(falls(FAULTS, "Minor faults", floor=FEWEST_FAULTS), _priced),
-        order=220,
     ),
     "thp": Cause(
         "Small pages where huge ones would do",
-        "memory is managed in small pieces, and finding them takes time",
         "Time is recovered when malloc asks for huge pages, beyond what an allocator that keeps "
         "its blocks recovers.",
         "Documentation/admin-guide/mm/transhuge.rst; glibc.malloc.hugetlb",
@@ -99,11 +93,9 @@ CAUSES = {
         interventions=("huge_pages",),
         minus=("large_thresholds",),
         requires=(_small_pages, read_back("huge_page_bytes", "Bytes in huge pages")),
-        order=230,
     ),
     "numa_balancing": Cause(
         "Automatic NUMA balancing",
-        "the system keeps moving memory between the processors' memories",
         "Hint faults and migrated pages; time is recovered when memory is bound to its node, which "
         "the balancing leaves alone.",
         "numa_balancing in Documentation/admin-guide/sysctl/kernel.rst",
@@ -117,11 +109,9 @@ CAUSES = {
             falls("numa_hint_faults_per_step", "NUMA hint faults"),
         ),
         needs=(_balancing,),
-        order=240,
     ),
     "remote_memory": Cause(
         "Memory of another NUMA node",
-        "processes fetch their data from memory that belongs to another processor",
         "Time is recovered when members are bound and take memory of their own node only.",
         "numa(7), set_mempolicy(2); Documentation/admin-guide/mm/numa_memory_policy.rst",
         "Bind each member, and its memory to the node of its CPUs.",
@@ -129,6 +119,5 @@ CAUSES = {
         interventions=("local_memory",),
         minus=("pinned",),
         needs=(_nodes,),
-        order=250,
     ),
 }

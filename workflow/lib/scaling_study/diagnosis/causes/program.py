@@ -14,7 +14,7 @@ from scaling_study.stats.thresholds import SHARE_AT_LEAST
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
 FASTER_MULTIPLY = any_of(
     read_back("sgemm_gflops", "Speed of a multiply in GF/s"),
-    read_back("isa", "Vector instructions", faster=False),
+    read_back("isa", "Vector instructions"),
 )
 CLEARED = "cleared"
 
@@ -70,8 +70,6 @@ def _unnamed(query: Query) -> Evidence:
 CAUSES = {
     "communication": Cause(
         "Ranks that exchange their gradients",
-        "the processes that train one model together exchange what each has learnt, and wait for "
-        "it",
         "A step is faster when the ranks still wait for each other, but exchange one number in "
         "place of their gradients.",
         "torch.nn.parallel.DistributedDataParallel, communication hooks",
@@ -82,12 +80,9 @@ CAUSES = {
         requires=(
             takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,"),
         ),
-        order=60,
     ),
     "imbalance": Cause(
         "Ranks that wait for the slowest of them",
-        "the processes that train one model together do not have the same work, and all wait for "
-        "the slowest",
         "Outside of backward, where ranks wait for each other, one of them takes longer than the "
         "others.",
         "Getting Started with Distributed Data Parallel, skewed processing speeds",
@@ -96,11 +91,9 @@ CAUSES = {
         counted=Counted(
             ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
         ),
-        order=70,
     ),
     "lock_contention": Cause(
         "Processes that wait for the same lock",
-        "the processes take turns at something that only one of them may use at a time",
         "Blocked time grows; training threads are found in flock or fcntl, in a futex in memory "
         "that processes share, or in a pause while another member holds a file's lock.",
         "flock(2), fcntl(2), futex(2); /proc/locks and /proc/PID/syscall in proc(5)",
@@ -109,11 +102,9 @@ CAUSES = {
         code="open a file per process: f'{path}.{os.getpid()}'",
         counted=Counted(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN),
         requires=(waiting("lock"), _locked),
-        order=80,
     ),
     "file_io": Cause(
         "Waiting for files",
-        "the processes wait for the disk",
         "Blocked time; training threads are found in read, write or fsync on files, or in "
         "uninterruptible sleep.",
         "Documentation/accounting/psi.rst; /proc/PID/syscall in proc(5)",
@@ -123,11 +114,9 @@ CAUSES = {
             ("blocked_device_s_per_step",), "waiting for files or devices", missing=UNSEEN
         ),
         requires=(waiting("device"),),
-        order=90,
     ),
     "pauses": Cause(
         "A script that waits by itself",
-        "the training script pauses, or waits for an answer of another program",
         "Blocked time outside of the loader; training threads are found in a sleep, or waiting for "
         "a pipe, a socket or a child process.",
         "nanosleep(2), poll(2), recv(2), wait4(2); /proc/PID/syscall in proc(5)",
@@ -141,11 +130,9 @@ CAUSES = {
             missing=UNSEEN,
         ),
         requires=(waiting("sleep", "peer", share=0.2),),
-        order=100,
     ),
     "slow_blas": Cause(
         "A slow BLAS kernel or instruction set",
-        "matrices are multiplied with code made for an older processor",
         "One process is slow already, in user time; another library multiplies faster in the same "
         "process and recovers the time.",
         "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
@@ -156,21 +143,17 @@ CAUSES = {
             ),
             Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
         ),
-        order=160,
     ),
     "denormals": Cause(
         "Denormal numbers",
-        "the model computes with numbers so small that the processor handles each one separately",
         "One process is slow already, in user time, and fast when denormals are flushed to zero.",
         "pytorch/pytorch#21734; Intel 64 and IA-32 Software Developer's Manual, MXCSR",
         "Flush denormals to zero at the start of the script.",
         code="torch.set_flush_denormal(True)",
         interventions=("flush_denormals",),
-        order=170,
     ),
     "compilation": Cause(
         "Recompilation for new shapes",
-        "the model meets inputs of ever new shapes, and is compiled anew for each",
         "A part of a step is in torch.compile's compiler, long after the first steps.",
         "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
         "Compile once for all shapes, or let batches have few of them: pad or bucket what "
@@ -181,12 +164,9 @@ CAUSES = {
             "time in torch.compile's compiler",
             missing="it was not counted",
         ),
-        order=190,
     ),
     "interpreter": Cause(
         "The interpreter: its collector and its lock",
-        "the script's own language, Python, is busy tidying up or lets only one of its threads "
-        "work at a time",
         "A large part of a step is in the garbage collector, and is recovered without it; or the "
         "training thread waits in a futex while other threads of the member use CPU time.",
         "gc and threading in Python's documentation (global interpreter lock)",
@@ -206,17 +186,14 @@ CAUSES = {
                 (_not_the_loader,),
             ),
         ),
-        order=200,
     ),
     "shell": Cause(
         "What the shell sets",
-        "a setting of the shell that they were started from slows them down",
         "Time is recovered without the variables, the CPU mask and the memory policy of today's "
         "launch, and no other cause takes most of that time.",
         "OpenMP API specification, Environment Variables; mallopt(3); the libraries' manuals",
         "Start the processes without what the shell sets, as recommended.sh does.",
         interventions=(CLEARED,),
         needs=(_unnamed,),
-        order=400,
     ),
 }

@@ -11,10 +11,8 @@ from scaling_study.launch.axes.axis import (
     Effects,
     Library,
     is_named,
-    is_path,
     is_preloaded,
-    library,
-    preloaded,
+    preload_named,
 )
 from scaling_study.launch.axes.values import LIBRARY
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
@@ -22,7 +20,9 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Readback, Where
+    from scaling_study.launch.axes.axis import Value, Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 LIBRARIES = {
     "jemalloc": Library(patterns=("libjemalloc.so.[0-9]*",), install="apt install libjemalloc2"),
@@ -59,36 +59,34 @@ _GLIBC = re.compile(r"libc[.-]")
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if value == "glibc":
-        return Effects()
     if value == "glibc-large-thresholds":
         return Effects(LARGE_THRESHOLDS)
-    path = value if is_path(value) else library(value, where.machine, LIBRARIES[value])
-    return preloaded(path) | Effects(JEMALLOC if value == "jemalloc" else {})
+    tuned = Effects(JEMALLOC if value == "jemalloc" else {})
+    return preload_named(value, where.machine, LIBRARIES) | tuned
 
 
 def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in LARGE_THRESHOLDS if name in env}
 
 
-def _effective(readback: Readback) -> str:
-    found = _thresholds(readback["env"])
-    decay_ms = readback["jemalloc_decay_ms"]
+def _effective(_value: Value, readback: Readback) -> str:
+    found = _thresholds(readback.env)
+    decay_ms = readback.jemalloc_decay_ms
     kept = [] if decay_ms is None else [f"dirty_decay_ms:{decay_ms}"]
-    return " ".join([str(readback["allocator"]), *map("=".join, found.items()), *kept])
+    return " ".join([str(readback.allocator), *map("=".join, found.items()), *kept])
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    owner = readback["allocator"]
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    owner = readback.allocator
     if value not in {"glibc", "glibc-large-thresholds"}:
-        tuned = value != "jemalloc" or readback["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS
+        tuned = value != "jemalloc" or readback.jemalloc_decay_ms == JEMALLOC_DECAY_MS
         return tuned and is_preloaded(owner, readback) and is_named(value, owner)
-    found = _thresholds(readback["env"])
+    found = _thresholds(readback.env)
     # A launcher may set a threshold of its own, which glibc alone leaves as it is.
     wanted = (
         found == LARGE_THRESHOLDS
         if value == "glibc-large-thresholds"
-        else not found or found == _thresholds(LAUNCHERS[readback["launcher"]].environment())
+        else not found or found == _thresholds(LAUNCHERS[readback.launcher].environment())
     )
     return wanted and bool(_GLIBC.match(Path(owner or "").name))
 

@@ -20,10 +20,12 @@ from scaling_study.common.unavailable import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
+
 Value = Union[str, int, float, tuple[str, ...]]  # noqa: UP007 (members may be of Python 3.9)
 Axes = Mapping[str, Any]
 """The value of every axis of a launch."""
-Readback = Mapping[str, Any]
 Machine = Mapping[str, Any]
 
 LAST = 1000
@@ -167,9 +169,9 @@ class Axis:
         variables: Environment variables that belong to this axis, so no workload may set them.
         libraries: Shared libraries that its values need, by name.
         order: Where it stands in labels and in the names of launches; they depend on it for ever.
-        refuse: Raises UnavailableError where other axes exclude the value.
-        prepare: What a value does before a process starts; raises UnavailableError where the
-            machine cannot do it.
+        refuse: Raises UnavailableError where other axes exclude a value other than the default.
+        prepare: What a value other than the default does before a process starts; raises
+            UnavailableError where the machine cannot do it.
         place: Gives slots their CPUs or memory policies; raises UnavailableError likewise.
         apply: Makes a value other than the default true in the process itself, as soon as torch
             is imported. Its source is copied into a file beside the launch script, so it uses
@@ -181,10 +183,10 @@ class Axis:
             with: they are the same, they differ by ``rounding`` (sums in another order), or they
             are ``coarser``, and the loss may fall otherwise.
         requested: What is asked of a member, for a person, from the value and the slot's record.
-        effective: What a member got, for a person, from its readback; by default what was
-            observed.
-        holds: Whether a value took effect, from it and the readback, in which ``asked`` is the
-            slot's record; by default the default always does, and others where they are observed.
+        effective: What a member got, for a person, from the value and its readback; by default
+            what was observed.
+        holds: Whether a value took effect, from it, the readback and the slot's record; by default
+            the default always does, and others where they are observed.
     """
 
     meaning: str
@@ -200,9 +202,9 @@ class Axis:
     lines: Callable[[Any], str] = lambda _value: ""
     observe: Callable[[], Any] | None = None
     numbers: Literal["same", "rounding", "coarser"] = "same"
-    requested: Callable[[Any, Mapping[str, Any]], str] = lambda value, _slot: str(value)
-    effective: Callable[[Readback], str] | None = None
-    holds: Callable[[Any, Readback], bool] | None = None
+    requested: Callable[[Any, window.Slot], str] = lambda value, _slot: str(value)
+    effective: Callable[[Any, Readback], str] | None = None
+    holds: Callable[[Any, Readback, window.Slot], bool] | None = None
 
     @property
     def of_environment(self) -> bool:
@@ -248,6 +250,15 @@ def preloaded(path: str) -> Effects:
     return Effects(preload=(os.path.abspath(path),))  # noqa: PTH100 (members run elsewhere)
 
 
+def preload_named(value: str, machine: Machine, libraries: Mapping[str, Library]) -> Effects:
+    """Return the effect of preloading a library that is given by its path, or by its name.
+
+    Raises:
+        UnavailableError: it is not installed, or cannot be preloaded.
+    """
+    return preloaded(value if is_path(value) else library(value, machine, libraries[value]))
+
+
 def is_path(value: Value) -> bool:
     """Whether a value is a path, and no word."""
     return isinstance(value, str) and os.sep in value
@@ -255,13 +266,13 @@ def is_path(value: Value) -> bool:
 
 def is_preloaded(path: str | None, readback: Readback) -> bool:
     """Whether a library is among those that a member's environment preloads."""
-    preloads = readback["env"].get("LD_PRELOAD", "").split(":")
+    preloads = readback.env.get("LD_PRELOAD", "").split(":")
     return any(_same_file(one, path) for one in preloads if one)
 
 
-def is_named(value: str, path: str) -> bool:
+def is_named(value: str, path: str | None) -> bool:
     """Whether a library is what a value means: that file, or one whose name has that word."""
-    return _same_file(value, path) if is_path(value) else value in Path(path).name
+    return _same_file(value, path) if is_path(value) else value in Path(path or "").name
 
 
 def _same_file(path: str, other: str | None) -> bool:

@@ -11,12 +11,15 @@ from scaling_study.common.problems import found, nearest_number, nearest_word, w
 from scaling_study.launch.axes import shell
 from scaling_study.launch.axes.axis import Axis, Effects, Slot
 from scaling_study.launch.axes.values import COUNT
+from scaling_study.records.readback import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Readback, Value, Where
+    from scaling_study.launch.axes.axis import Axes, Value, Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 
 def _all() -> dict[str, Axis]:
@@ -71,10 +74,11 @@ def prepare(axes: Axes, where: Where) -> Effects:
         UnavailableError: this machine cannot do it, or two values exclude each other.
     """
     asked = whole(axes)
-    for axis in AXES.values():
+    set_axes = {name: axis for name, axis in AXES.items() if asked[name] != axis.default}
+    for axis in set_axes.values():
         axis.refuse(asked)
     effects = Effects()
-    for name, axis in AXES.items():
+    for name, axis in set_axes.items():
         effects |= axis.prepare(asked[name], replace(where, axes=asked))
     return effects
 
@@ -108,24 +112,21 @@ def switches(axes: Axes) -> tuple[str, ...]:
     return tuple(found)
 
 
-def checks(
-    axes: Axes, slots: Sequence[Mapping[str, Any]], readbacks: Sequence[Readback]
-) -> list[dict[str, Any]]:
+def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readback]) -> list[Check]:
     """Compare what was asked for with what the members got.
 
     Args:
         axes: the launch's values.
-        slots: as they are recorded, one for each member at least.
+        slots: one for each member at least.
         readbacks: one for each member.
 
     Returns:
         For each axis, but for those that only a launch's own members look at, where it has the
-        default: ``axis``, ``requested`` and ``effective`` (of the first member in which it does
-        not hold, else of the first), and ``ok``: it holds in every member.
+        default. What is shown is of the first member in which it does not hold, else of the first.
     """
-    asked = {slot["slot"]: slot for slot in slots}
+    asked = {slot.slot: slot for slot in slots}
     whole_axes = whole(axes)
-    members = [{**got, "asked": asked[got["slot"]], "axes": whole_axes} for got in readbacks]
+    members = [(got, asked[got.slot]) for got in readbacks]
     exported = shell.variables(whole_axes["shell"])
     rows = []
     for name, axis in AXES.items():
@@ -134,37 +135,31 @@ def checks(
             continue
         # What the shell says takes the place of an axis's default.
         left = value == axis.default and not exported.keys().isdisjoint(axis.variables)
-        wrong = [got for got in members if not left and not _holds(name, value, got)]
-        shown = (wrong or members)[0]
-        rows.append(
-            {
-                "axis": name,
-                "requested": shell.SAYS if left else axis.requested(value, shown["asked"]),
-                "effective": _effective(name, shown),
-                "ok": not wrong,
-            }
-        )
+        wrong = [one for one in members if not left and not _holds(name, value, *one)]
+        got, slot = (wrong or members)[0]
+        requested = shell.SAYS if left else axis.requested(value, slot)
+        rows.append(Check(name, requested, _effective(name, value, got), ok=not wrong))
     return rows
 
 
-def failed(rows: Sequence[Mapping[str, Any]]) -> str:
+def failed(rows: Sequence[Check]) -> str:
     """Say which of a launch's intents did not take effect; empty if all did."""
     return "; ".join(
-        f"{row['axis']} {row['requested']} did not take effect: {row['effective']}"
+        f"{row.axis} {row.requested} did not take effect: {row.effective}"
         for row in rows
-        if not row["ok"]
+        if not row.ok
     )
 
 
-def _holds(name: str, value: Value, got: Readback) -> bool:
+def _holds(name: str, value: Value, got: Readback, slot: window.Slot) -> bool:
     axis = AXES[name]
     if axis.holds is not None:
-        return axis.holds(value, got)
-    return value == axis.default or got["switches"].get(name) == value
+        return axis.holds(value, got, slot)
+    return value == axis.default or got.switches.get(name) == value
 
 
-def _effective(name: str, got: Readback) -> str:
+def _effective(name: str, value: Value, got: Readback) -> str:
     effective = AXES[name].effective
     if effective is not None:
-        return effective(got)
-    return str(got["switches"].get(name, "nothing was observed"))
+        return effective(value, got)
+    return str(got.switches.get(name, "nothing was observed"))

@@ -15,15 +15,16 @@ from scaling_study.launch.axes.axis import (
     Effects,
     Library,
     is_named,
-    is_path,
     is_preloaded,
-    library,
+    preload_named,
     preloaded,
 )
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Readback, Where
+    from scaling_study.launch.axes.axis import Value, Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 LIBRARIES = {
     # The OpenMP builds first: they share torch's pool of OpenMP threads, the pthread builds add a
@@ -84,31 +85,29 @@ def intel_path_library(folder: Path, machine: str) -> str:
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if value == "bundled":
-        return Effects()
     if value == INTEL_PATH:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
         return preloaded(intel_path_library(where.builds, where.machine["hash"]))
-    path = value if is_path(value) else library(value, where.machine, LIBRARIES[value])
     # mkl_rt chooses its threading layer at run time; GNU is the OpenMP runtime that torch has
     # already brought, where the default would add Intel's beside it.
     layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}
-    return Effects(layer) | preloaded(path)
+    return Effects(layer) | preload_named(value, where.machine, LIBRARIES)
 
 
-def _effective(readback: Readback) -> str:
-    kernel = readback["sgemm_kernel"] or "kernel unknown"
-    return f"{readback['sgemm']} ({kernel}, {readback['sgemm_gflops']:.0f} GF/s)"
+def _effective(_value: Value, readback: Readback) -> str:
+    kernel = readback.sgemm_kernel or "kernel unknown"
+    return f"{readback.sgemm} ({kernel}, {readback.sgemm_gflops:.0f} GF/s)"
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    owned = {symbol: is_preloaded(readback[symbol], readback) for symbol in ("sgemm", "intel_path")}
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    multiplies = is_preloaded(readback.sgemm, readback)
+    chooses = is_preloaded(readback.intel_path, readback)
     if value == "bundled":
-        return not any(owned.values())
+        return not multiplies and not chooses
     if value == INTEL_PATH:
-        return owned == {"sgemm": False, "intel_path": True}
-    return owned["sgemm"] and is_named(value, readback["sgemm"])
+        return chooses and not multiplies
+    return multiplies and is_named(value, readback.sgemm)
 
 
 AXIS = Axis(

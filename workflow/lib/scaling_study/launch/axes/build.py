@@ -11,7 +11,9 @@ from scaling_study.common.problems import wrong
 from scaling_study.launch.axes.axis import Axis, Effects, Others
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Readback, Where
+    from scaling_study.launch.axes.axis import Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 REQUIREMENTS_FOLDER = "envs"
 
@@ -83,8 +85,8 @@ def _prepare(value: str, where: Where) -> Effects:
     return Effects(python=interpreter(value, where.builds or Path()))
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    python = readback["python"]
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    python = readback.python
     if value == "default":  # the workload's own is started by its path
         return True
     if value.endswith(".txt"):
@@ -98,6 +100,6 @@ AXIS = Axis(
     BUILD,
     order=10,
     prepare=_prepare,
-    effective=lambda got: f"{got['python']}, torch {got['torch']}",
+    effective=lambda _, got: f"{got.python}, torch {got.torch}",
     holds=_holds,
 )

@@ -8,20 +8,19 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes, Readback, Where
+    from scaling_study.launch.axes.axis import Axes, Value, Where
+    from scaling_study.records.readback import Readback
 
 
 def _refuse(axes: Axes) -> None:
-    if axes["huge_pages"] == "always" and not str(axes["allocator"]).startswith("glibc"):
+    if not str(axes["allocator"]).startswith("glibc"):
         raise UnavailableError(
             f"huge_pages always is a setting of glibc's allocator, not of {axes['allocator']}",
             "exclude: [{huge_pages: always, allocator: " + str(axes["allocator"]) + "}]",
         )
 
 
-def _prepare(value: str, where: Where) -> Effects:
-    if value == "default":
-        return Effects()
+def _prepare(_value: str, where: Where) -> Effects:
     if where.machine["thp"] == "never":
         raise UnavailableError(
             "transparent huge pages are switched off",
@@ -31,8 +30,8 @@ def _prepare(value: str, where: Where) -> Effects:
     return Effects({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
 
 
-def _effective(readback: Readback) -> str:
-    size = readback["huge_page_bytes"]
+def _effective(_value: Value, readback: Readback) -> str:
+    size = readback.huge_page_bytes
     return "unknown" if size is None else f"{size / 1024**2:.0f} MiB in huge pages"
 
 
@@ -44,5 +43,5 @@ AXIS = Axis(
     refuse=_refuse,
     prepare=_prepare,
     effective=_effective,
-    holds=lambda value, got: value == "default" or bool(got["huge_page_bytes"]),
+    holds=lambda value, got, _: value == "default" or bool(got.huge_page_bytes),
 )

@@ -18,6 +18,6 @@ AXIS = Axis(
     order=40,
     apply=apply,
     lines="torch.set_num_interop_threads({})".format,
-    effective=lambda got: str(got["inter_op"]),
-    holds=lambda value, got: value in ("default", got["inter_op"]),
+    effective=lambda _, got: str(got.inter_op),
+    holds=lambda value, got, _: value in ("default", got.inter_op),
 )

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-def _prepare(value: int | str, where: Where) -> Effects:
-    if not isinstance(value, int):
-        return Effects()
+def _prepare(value: int, where: Where) -> Effects:
     # torch takes no more threads than mkl_get_max_threads() says (init_num_threads in
     # aten/src/ATen/ParallelOpenMP.cpp), and MKL says at most the machine's physical cores. Where
     # they are enough it keeps its freedom to take fewer for a small multiply.
@@ -31,6 +29,6 @@ AXIS = Axis(
     variables=(*NAMES[:2], "MKL_DYNAMIC", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", NAMES[3]),
     order=30,
     prepare=_prepare,
-    effective=lambda got: str(got["intra_op"]),
-    holds=lambda value, got: value in ("default", got["intra_op"]),
+    effective=lambda _, got: str(got.intra_op),
+    holds=lambda value, got, _: value in ("default", got.intra_op),
 )

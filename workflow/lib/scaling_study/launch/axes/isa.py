@@ -52,8 +52,6 @@ ISAS = {
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if value == "default":
-        return Effects()
     missing = [flag for flag in ISAS[value].flags if flag not in where.machine["isa"]]
     if missing:
         raise UnavailableError(
@@ -79,6 +77,6 @@ AXIS = Axis(
     ),
     order=70,
     prepare=_prepare,
-    effective=lambda got: str(got["isa"]),
-    holds=lambda value, got: value == "default" or bool(got["isa"] == ISAS[value].aten),
+    effective=lambda _, got: str(got.isa),
+    holds=lambda value, got, _: value == "default" or bool(got.isa == ISAS[value].aten),
 )

@@ -21,6 +21,6 @@ AXIS = Axis(
     # Before the axes whose variables a launcher may set: what these set replaces it.
     order=20,
     prepare=_prepare,
-    effective=lambda got: str(got["launcher"]),
-    holds=lambda value, got: bool(got["launcher"] == value),
+    effective=lambda _, got: str(got.launcher),
+    holds=lambda value, got, _: bool(got.launcher == value),
 )

@@ -5,7 +5,7 @@ A slot gets them beside those that its member trains on (see ``placement``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import ranks
@@ -13,9 +13,9 @@ from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.values import COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scaling_study.launch.axes.axis import Axes, Readback, Value
+    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 SHARED = "shared"
 REST = "rest"
@@ -79,8 +79,6 @@ def observe() -> str:
 
 
 def _refuse(axes: Axes) -> None:
-    if axes["loader_cpus"] == SHARED:
-        return
     if axes["placement"] == "none":
         raise UnavailableError(
             "loader_cpus needs to know a member's CPUs, and placement none does not bind it",
@@ -92,12 +90,12 @@ def _refuse(axes: Axes) -> None:
         )
 
 
-def _requested(value: Value, asked: Mapping[str, Any]) -> str:
-    return str(value) if value == SHARED else f"slot {asked['slot']}: {asked['loader_cpus']}"
+def _requested(value: Value, slot: window.Slot) -> str:
+    return str(value) if value == SHARED else f"slot {slot.slot}: {slot.loader_cpus}"
 
 
-def _holds(value: Value, got: Readback) -> bool:
-    return value == SHARED or got["switches"].get("loader_cpus") == got["asked"]["loader_cpus"]
+def _holds(value: Value, got: Readback, slot: window.Slot) -> bool:
+    return value == SHARED or got.switches.get("loader_cpus") == slot.loader_cpus
 
 
 AXIS = Axis(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.living import loaders, the_one
 from scaling_study.launch.axes.values import counts
@@ -16,7 +14,7 @@ def apply(value: int) -> None:
     """
     from scaling_study.member.loader_arguments import change_arguments, shares_out
 
-    def change(given: dict[str, Any]) -> None:
+    def change(given: dict[str, object]) -> None:
         if value in {0, 1} or shares_out(given["dataset"], given.get("worker_init_fn")):
             given["num_workers"] = value
             if value == 0:

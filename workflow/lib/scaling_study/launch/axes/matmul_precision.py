@@ -28,13 +28,13 @@ def observe() -> str:
     return str(torch.backends.mkldnn.matmul.fp32_precision)
 
 
-def need_bf16(value: str, where: Where) -> Effects:
+def need_bf16(_value: str, where: Where) -> Effects:
     """Do nothing before the process starts; refuse a machine without the instructions.
 
     Raises:
         UnavailableError: it has none.
     """
-    if value == "bf16" and not set(FLAGS) & set(where.machine["isa"]):
+    if not set(FLAGS) & set(where.machine["isa"]):
         raise UnavailableError(
             "this CPU has no instructions for bf16", "leave it to a machine with AVX512_BF16 or AMX"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import (
     NO_NODE,
@@ -27,9 +27,10 @@ from scaling_study.launch.axes.values import read_id_list
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.records import window
 
 # py-libnuma, which sets memory policies, is a wrapper around it.
 # Why it is not known which memory is near to a slot's CPUs.
@@ -131,16 +132,15 @@ def _nearest_with_memory(nodes: Iterable[int], topology: Topology) -> int | None
 
 
 def _refuse(axes: Axes) -> None:
-    if axes["membind"] != "none" and not LAUNCHERS[axes["launcher"]].binds_memory:
+    if not LAUNCHERS[axes["launcher"]].binds_memory:
         raise UnavailableError(
             f"a memory policy cannot be set before members that {axes['launcher']} starts",
             f"exclude: [{{launcher: {axes['launcher']}, membind: {axes['membind']}}}]",
         )
 
 
-def _prepare(value: str, where: Where) -> Effects:
-    if value != "none":
-        library("numa", where.machine, LIBRARIES["numa"])
+def _prepare(_value: str, where: Where) -> Effects:
+    library("numa", where.machine, LIBRARIES["numa"])
     return Effects()
 
 
@@ -162,8 +162,8 @@ def _read_nodes(value: object, _files: bool) -> str | None:
 NODE_LIST = Others('a list of memory nodes in one text, such as "0" or "0-1"', _read_nodes)
 
 
-def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
-    return f"slot {asked['slot']}: {asked['policy']}"
+def _requested(_value: Value, slot: window.Slot) -> str:
+    return f"slot {slot.slot}: {slot.policy}"
 
 
 AXIS = Axis(
@@ -180,6 +180,6 @@ AXIS = Axis(
     prepare=_prepare,
     place=_place,
     requested=_requested,
-    effective=lambda got: f"slot {got['slot']}: {got['policy']}",
-    holds=lambda _value, got: got["asked"]["policy"] in {None, got["policy"]},
+    effective=lambda _, got: f"slot {got.slot}: {got.policy}",
+    holds=lambda _value, got, slot: slot.policy == got.policy,
 )

@@ -18,15 +18,16 @@ from scaling_study.launch.axes.axis import (
     Library,
     is_named,
     is_preloaded,
-    library,
-    preloaded,
+    preload_named,
 )
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Readback, Where
+    from scaling_study.launch.axes.axis import Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 BUNDLED = "bundled"
 RUNTIMES = {"intel": "libiomp5", "llvm": "libomp"}
@@ -49,14 +50,11 @@ def spins_long(environment: Mapping[str, str]) -> bool:
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if value == BUNDLED:
-        return Effects()
-    name = RUNTIMES.get(value)
-    return preloaded(value if name is None else library(name, where.machine, LIBRARIES[name]))
+    return preload_named(RUNTIMES.get(value, value), where.machine, LIBRARIES)
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    owner = readback["parallel"]
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    owner = readback.parallel
     if not is_preloaded(owner, readback):
         return value == BUNDLED
     return is_named(RUNTIMES.get(value, value), owner)
@@ -74,6 +72,6 @@ AXIS = Axis(
     libraries=LIBRARIES,
     order=55,
     prepare=_prepare,
-    effective=lambda got: str(got["parallel"]),
+    effective=lambda _, got: str(got.parallel),
     holds=_holds,
 )

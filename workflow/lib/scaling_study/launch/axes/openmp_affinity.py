@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Readback, Slot, Where
+    from scaling_study.launch.axes.axis import Axes, Slot, Value, Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 DEFAULT = "default"
 KMP = {"close": "compact", "spread": "scatter"}
@@ -63,8 +65,6 @@ def apply(_value: str) -> None:
 
 def _refuse(axes: Axes) -> None:
     value = axes["openmp_affinity"]
-    if value == DEFAULT:
-        return
     if axes["placement"] == "none":
         raise UnavailableError(
             f"openmp_affinity {value} binds within a member's CPUs: placement none gives it none,"
@@ -83,8 +83,6 @@ def _refuse(axes: Axes) -> None:
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if value == DEFAULT:
-        return Effects()
     if is_kmp(where.axes["openmp"]):
         return Effects({"KMP_AFFINITY": f"granularity=fine,{KMP[value]}"})
     return Effects({"OMP_PROC_BIND": value, "OMP_PLACES": "threads"})
@@ -101,17 +99,17 @@ def _place(axes: Axes, _topology: Topology, given: Sequence[Slot]) -> tuple[Slot
     return tuple(given)
 
 
-def _effective(readback: Readback) -> str:
-    masks = readback["thread_cpus"]
+def _effective(_value: Value, readback: Readback) -> str:
+    masks = readback.thread_cpus
     if masks is None:
         return "no variable binds OpenMP threads"
     return f"threads on CPUs {' | '.join(map(format_cpu_list, masks))}"
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    masks = readback["thread_cpus"] or []
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    masks = readback.thread_cpus or []
     alone = {mask[0] for mask in masks if len(mask) == 1}
-    return value == DEFAULT or len(alone) == len(masks) == readback["intra_op"]
+    return value == DEFAULT or len(alone) == len(masks) == readback.intra_op
 
 
 AXIS = Axis(

@@ -1,7 +1,5 @@
 """Whether a loader's workers live on between epochs."""
 
-from typing import Any
-
 from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.living import loaders, the_one
 
@@ -10,7 +8,7 @@ def apply(value: str) -> None:
     """Set it for every torch DataLoader that has workers."""
     from scaling_study.member.loader_arguments import change_arguments
 
-    def change(given: dict[str, Any]) -> None:
+    def change(given: dict[str, object]) -> None:
         if given.get("num_workers"):
             given["persistent_workers"] = value == "keep"
 

@@ -7,10 +7,10 @@ oversubscribed; up to there no CPU is used twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle, islice, repeat, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
@@ -20,7 +20,9 @@ from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes, Readback, Value
+    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 
 Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
@@ -262,24 +264,24 @@ def _read_lists(value: object, _files: bool) -> tuple[str, ...] | None:
 CPU_LISTS = Others('a list with the CPUs of each slot, such as ["0-1", "2,3"]', _read_lists)
 
 
-def _trains_on(asked: Mapping[str, Any]) -> str | None:
+def _trains_on(slot: window.Slot) -> str | None:
     """Return the CPUs of a slot that are not its loader's."""
-    if asked["cpus"] is None:
+    if slot.cpus is None:
         return None
-    others = parse_cpu_list(asked.get("loader_cpus", ""))
-    return format_cpu_list(set(parse_cpu_list(asked["cpus"])).difference(others))
+    others = parse_cpu_list(slot.loader_cpus or "")
+    return format_cpu_list(set(parse_cpu_list(slot.cpus)).difference(others))
 
 
-def _requested(_value: Value, asked: Mapping[str, Any]) -> str:
-    cpus = _trains_on(asked)
-    return "not bound" if cpus is None else f"slot {asked['slot']}: {cpus}"
+def _requested(_value: Value, slot: window.Slot) -> str:
+    cpus = _trains_on(slot)
+    return "not bound" if cpus is None else f"slot {slot.slot}: {cpus}"
 
 
-def _holds(_value: Value, got: Readback) -> bool:
-    cpus = _trains_on(got["asked"])
+def _holds(_value: Value, got: Readback, slot: window.Slot) -> bool:
+    cpus = _trains_on(slot)
     # OpenMP may bind its threads to some of them.
-    within = got["thread_cpus"] is not None and set(got["cpus"]) <= set(parse_cpu_list(cpus or ""))
-    return within or cpus in {None, format_cpu_list(got["cpus"])}
+    within = got.thread_cpus is not None and set(got.cpus) <= set(parse_cpu_list(cpus or ""))
+    return within or cpus in {None, format_cpu_list(got.cpus)}
 
 
 AXIS = Axis(
@@ -295,6 +297,6 @@ AXIS = Axis(
     order=100,
     place=_place,
     requested=_requested,
-    effective=lambda got: f"slot {got['slot']}: {format_cpu_list(got['cpus'])}",
+    effective=lambda _, got: f"slot {got.slot}: {format_cpu_list(got.cpus)}",
     holds=_holds,
 )

@@ -1,7 +1,5 @@
 """Batches that each worker of a loader prepares ahead."""
 
-from typing import Any
-
 from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.living import loaders, the_one
 from scaling_study.launch.axes.values import COUNT
@@ -11,7 +9,7 @@ def apply(value: int) -> None:
     """Set it for every torch DataLoader that has workers."""
     from scaling_study.member.loader_arguments import change_arguments
 
-    def change(given: dict[str, Any]) -> None:
+    def change(given: dict[str, object]) -> None:
         if given.get("num_workers"):
             given["prefetch_factor"] = value
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Readback, Value
+    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 NONE = "none"
 CPUS, POLICY = "cpus", "mempolicy"
@@ -84,15 +86,13 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     return placed
 
 
-def _effective(got: Readback) -> str:
-    names = variables(got["axes"]["shell"])
-    seen = [f"{name}={got['env'][name]}" for name in names if name in got["env"]]
-    return tell(tuple(seen))
+def _effective(value: Value, got: Readback) -> str:
+    return tell(tuple(f"{name}={got.env[name]}" for name in variables(value) if name in got.env))
 
 
-def _holds(value: Value, got: Readback) -> bool:
+def _holds(value: Value, got: Readback, _slot: window.Slot) -> bool:
     """Whether each variable is there: the script, or another axis, may have given it a value."""
-    return all(name in got["env"] for name in variables(value) if name.startswith(PREFIXES))
+    return all(name in got.env for name in variables(value) if name.startswith(PREFIXES))
 
 
 AXIS = Axis(

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Readback, Where
+    from scaling_study.launch.axes.axis import Value
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
@@ -21,20 +23,16 @@ PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME":
 SPIN_LIMIT_S = 0.002
 
 
-def _prepare(value: str, _where: Where) -> Effects:
-    return Effects(PASSIVE) if value == "passive" else Effects()
-
-
-def _effective(readback: Readback) -> str:
-    spin_s = readback["spin_s"]
+def _effective(_value: Value, readback: Readback) -> str:
+    spin_s = readback.spin_s
     if spin_s is None:
         return "one thread, nothing to wait for"
-    runtime = Path(readback["parallel"] or "no known runtime").name
+    runtime = Path(readback.parallel or "no known runtime").name
     return f"{spin_s * 1e3:.1f} ms of CPU time spent waiting after a parallel region ({runtime})"
 
 
-def _holds(value: str, readback: Readback) -> bool:
-    spin_s = readback["spin_s"]
+def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    spin_s = readback.spin_s
     return value == "default" or spin_s is None or spin_s < SPIN_LIMIT_S
 
 
@@ -46,7 +44,7 @@ AXIS = Axis(
     },
     variables=(*PASSIVE, "KMP_LIBRARY"),
     order=50,
-    prepare=_prepare,
+    prepare=lambda _value, _where: Effects(PASSIVE),
     effective=_effective,
     holds=_holds,
 )

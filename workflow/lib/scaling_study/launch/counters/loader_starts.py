@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.counter import Counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 def _time(add: Callable[[int], None]) -> None:
@@ -19,10 +22,10 @@ def _time(add: Callable[[int], None]) -> None:
         setattr(workers, name, _timed(getattr(workers, name), add))
 
 
-def _timed(inner: Callable[..., Any], add: Callable[[int], None]) -> Callable[..., Any]:
+def _timed(inner: Callable[..., T], add: Callable[[int], None]) -> Callable[..., T]:
     now = perf_counter_ns  # an iterator may end after this module
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
+    def timed(*args: object, **kwargs: object) -> T:
         began = now()
         try:
             return inner(*args, **kwargs)

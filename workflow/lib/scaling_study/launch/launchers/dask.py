@@ -16,9 +16,8 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from scaling_study.launch.launchers.host import hosted, print_apart
+from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
 
 
@@ -36,9 +35,10 @@ def pid() -> int:
     return os.getpid()
 
 
-def serve_member(folder: str, request: dict[str, Any]) -> None:
+def serve_member(folder: str, request: Request) -> None:
     """Be a member; runs in a thread of the worker, as Dask's tasks do."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
+    from scaling_study.member.member import Options  # noqa: PLC0415
 
     print_apart(Path(folder), request["slot"])
     if request["cpus"] is not None:
@@ -49,11 +49,7 @@ def serve_member(folder: str, request: dict[str, Any]) -> None:
             Path(folder),
             request["slot"],
             request["command"],
-            step=request["step"],
-            switches=request["switches"],
-            change=request["change"],
-            loader=request["loader"],
-            launcher="dask",
+            Options(**request["options"]),
             replaceable=False,  # a nanny expects the process that it has started
         )
     except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)
@@ -87,7 +83,7 @@ def main(folder: str, members: int) -> None:
     with Client(cluster) as client:
         addresses = [worker.worker_address for worker in cluster.workers.values()]
         pids = client.run(pid)
-        started: list[Any] = []
+        started: list[object] = []
         for line in sys.stdin:
             request = json.loads(line)
             address = addresses[request["slot"]]

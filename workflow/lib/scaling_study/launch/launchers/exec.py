@@ -11,7 +11,7 @@ from scaling_study.launch.launchers.launcher import (
     describe_exit,
     split_preload,
 )
-from scaling_study.member import program, runtime_settings
+from scaling_study.member import worker
 
 if TYPE_CHECKING:
     from scaling_study.launch.launchers.launcher import Launch, Member
@@ -30,17 +30,12 @@ class Exec:
         """Start ``worker`` in a new interpreter, bound before it begins."""
         launch = self._launch
         env, preload = split_preload(launch.env)
-        options = ["--step", launch.step, "--launcher", launch.launcher]
-        options += runtime_settings.options(launch.switches)
-        for name in launch.change:
-            options += ["--change", name]
-        options += ["--loader", launch.loader] if launch.loader else []
-        options += launch.group
         again = ["--again"] if launch.group else []
         command = [
             *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
-            *program.harness(launch.python, "scaling_study.member.worker"),
-            *(str(launch.folder), str(member.slot), *options, "--", *member.command),
+            *worker.command_line(
+                launch.python, launch.folder, member.slot, member.command, launch.options
+            ),
         ]
         with (
             launch.log(member.slot).open("ab") as log,

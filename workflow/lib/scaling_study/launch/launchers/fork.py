@@ -12,14 +12,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
-from scaling_study.launch.launchers.host import hosted, print_apart
+from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
 from scaling_study.member import bind, worker
+from scaling_study.member.member import Options
 
 
-def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
+def serve_member(folder: Path, request: Request, server: int) -> None:
     """Become a member in a freshly forked process."""
     os.setsid()
     bind.die_with_parent(server)
@@ -27,16 +27,7 @@ def serve_member(folder: Path, request: dict[str, Any], server: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     print_apart(folder, request["slot"])
     bind.apply(request["cpus"], request["mempolicy"])
-    worker.serve(
-        folder,
-        request["slot"],
-        request["command"],
-        step=request["step"],
-        switches=request["switches"],
-        change=request["change"],
-        loader=request["loader"],
-        launcher="fork",
-    )
+    worker.serve(folder, request["slot"], request["command"], Options(**request["options"]))
 
 
 def main(folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from scaling_study.common import last_words
 from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 
 APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
-SHARED = ("step", "switches", "change", "loader")
-"""Fields of a launch that a request holds, beside the member's."""
+
+class Request(TypedDict):
+    """A member that a host is asked to start: a line of JSON."""
+
+    slot: int
+    cpus: str | None
+    mempolicy: str
+    command: list[str]
+    options: dict[str, Any]
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
@@ -66,7 +73,7 @@ class Host:
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        request = asdict(member) | {name: getattr(launch, name) for name in SHARED}
+        request = asdict(member) | {"options": launch.options._asdict()}
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise LaunchError("the host has no pipes")

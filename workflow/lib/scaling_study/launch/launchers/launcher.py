@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from scaling_study.member import bind
+from scaling_study.member.member import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,7 @@ class Launch:
         env: the members' whole environment.
         step: what ends a step, as ``iterations.encode`` writes it.
         launcher: name of what starts them.
-        switches: values of axes that are made true inside each member (see ``switching``).
+        switches: values of axes that are made true inside each member (see ``runtime_settings``).
         change: single changes that are made inside each member (see ``changes``).
         passed: names of variables from the user's shell, whose values no record holds.
         ranks: processes of each member, which train together; None for one that knows of no ranks.
@@ -61,8 +62,15 @@ class Launch:
     loader: str = ""
 
     @property
+    def options(self) -> Options:
+        """What its members are told."""
+        return Options(
+            self.step, self.launcher, self.switches, self.change, self.loader, self.ranks
+        )
+
+    @property
     def group(self) -> list[str]:
-        """Options, of ``bind.py`` and of ``worker`` alike, for a member that is a group."""
+        """Options of ``bind.py`` for a member that is a group."""
         return [] if self.ranks is None else ["--ranks", str(self.ranks)]
 
     def log(self, slot: int) -> Path:

@@ -1,0 +1,80 @@
+"""analysis/causes.json, tables/experiments and the lists of docs/why.md."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from injected_worlds import Bandwidth
+from made_records import made_plan
+from scaling_study import stages
+from scaling_study.common.storage import read_json, read_table, write_json
+from scaling_study.diagnosis import cause_file
+from scaling_study.diagnosis.cause_tables import causes_list, updated
+from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
+from scaling_study.records import codec
+from scaling_study.records.codec import RecordError
+from scaling_study.records.columns import EXPERIMENTS
+from synthetic_why import make_records, microbenchmarks, named, write_run
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "why.md"
+
+
+def test_every_cause_has_its_texts_and_its_line_of_the_documentation():
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    assert sorted(ORDER) == sorted(OWN)
+    assert text == updated(text), "run python -m scaling_study.diagnosis.cause_tables docs/why.md"
+    for cause, line in zip(CAUSES, causes_list().splitlines(), strict=True):
+        assert cause.ways("scaling_loss") or cause.ways("single_process_loss")
+        for part in (cause.title, cause.looks, cause.source, cause.remedy):
+            assert part.strip()
+            assert "  " not in part
+        assert f"`{cause.id}`" in line
+        assert " Source: " in line
+        assert cause.remedy in line
+
+
+def test_a_file_without_a_place_is_refused():
+    with pytest.raises(ValueError, match="no place for the table"):
+        updated("# Why\n")
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A study of one target, with microbenchmarks; its file of experiments."""
+    rng = np.random.default_rng(3)
+    path = write_run(tmp_path / "why/default-44136f/0.jsonl", Bandwidth(), rng)
+    write_json(tmp_path / "microbenchmarks.json", codec.plain(microbenchmarks(Bandwidth(), rng)))
+    return path
+
+
+def test_the_stage_writes_table_and_verdicts(study, tmp_path, capsys):
+    plan = made_plan({}, explained={"default-44136f": "default"})
+    stages.judge_experiments(tmp_path, plan)
+    assert "Memory bandwidth" in capsys.readouterr().out
+    content = read_json(tmp_path / "analysis/causes.json")
+    assert named(content["machines"][0]["targets"][0])
+    assert len(read_table(tmp_path / "tables", EXPERIMENTS)) > 100
+
+
+def test_microbenchmarks_of_another_machine_are_not_used(study, tmp_path):
+    path = tmp_path / "microbenchmarks.json"
+    write_json(path, read_json(path) | {"machine": "another"})
+    _, content = cause_file.gather([study], tmp_path, path)
+    assert not named(content["machines"][0]["targets"][0])
+
+
+def test_without_experiments_there_are_no_targets(tmp_path):
+    table, content = cause_file.gather([], tmp_path, None)
+    assert table.empty
+    assert content == {"schema_version": 1, "machines": []}
+
+
+def test_replicates_of_different_workloads_are_not_pooled(study, tmp_path):
+    head, *records = make_records(Bandwidth(), np.random.default_rng(4))
+    second = study.with_name("1.jsonl")
+    other = [structs.replace(head, measured_hash="other"), *records]
+    second.write_bytes(b"".join(map(codec.encode, other)))
+    with pytest.raises(RecordError, match="changed"):
+        cause_file.gather([study, second], tmp_path, None)

@@ -1,0 +1,53 @@
+"""How many steps train one model, as starts of a script that have ended show it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SAME_LENGTH = 0.01
+"""A script that ends this close to a model's steps ends with a model: epochs are rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLength:
+    """Steps of starts that have ended, as often as they were counted (see ``Member``).
+
+    Attributes:
+        starts: How many have ended; without any, nothing else is known.
+        steps: Of each, as a mean.
+    """
+
+    starts: int = 0
+    steps: float | None = None
+    shortest: float | None = None
+    longest: float | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether models differ in length."""
+        if self.shortest is None or self.longest is None:
+            return False
+        return not is_model(self.shortest, self.longest)
+
+    def times(self, work: float) -> "ModelLength":
+        """Return the same in steps of other work."""
+        ends = (None if end is None else end * work for end in (self.shortest, self.longest))
+        return ModelLength(self.starts, None if self.steps is None else self.steps * work, *ends)
+
+
+def is_model(steps: float, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
+    """Whether a start of the script that ended after so many steps has trained one model."""
+    return abs(steps - steps_per_model) <= max(1, same * steps_per_model)
+
+
+def pool(ended: Iterable[ModelLength]) -> ModelLength:
+    """Put together what was seen of starts that have ended."""
+    seen = [one for one in ended if one.starts]
+    if not seen:
+        return ModelLength()
+    starts = sum(one.starts for one in seen)
+    return ModelLength(
+        starts,
+        sum(one.starts * (one.steps or 0.0) for one in seen) / starts,
+        min(one.shortest or 0.0 for one in seen),
+        max(one.longest or 0.0 for one in seen),
+    )

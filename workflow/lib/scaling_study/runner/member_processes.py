@@ -1,0 +1,471 @@
+"""The processes of a cohort's members: started, questioned, waited for and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from msgspec import convert
+
+from scaling_study.common import last_words
+from scaling_study.host import kernel_counters, perf_events
+from scaling_study.launch.axes import openmp
+from scaling_study.launch.launchers.launcher import LaunchError, Member
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.member import channel, iterations, written
+from scaling_study.records.readback import Readback
+from scaling_study.runner import headroom
+from scaling_study.runner.members import Members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from scaling_study.launch.launchers.launcher import Launch
+
+# A member that ends no step for this long counts as hung, unless its script has been seen to need
+# longer: a validation may take minutes. The config's measure.hang_timeout_s.
+HANG_S = 300.0
+
+# … and so many times as long as the longest step seen.
+HANG_TIMES = 10
+
+# While members start, memory and deaths are looked at this often. Nothing is measured then.
+START_LOOK_S = 0.25
+
+# Members that report at once have so many CPUs for each of their threads.
+CPUS_FOR_EACH = 8
+
+# A script whose child processes have trained for this long, while it has finished no step itself,
+# trains there.
+ELSEWHERE_S = 5.0
+
+ELSEWHERE = (
+    "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
+    " {processes} of them, none in its own. Such a program is measured as a whole: set"
+    " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
+)
+
+# Starting members stop when this part of the machine's memory is left.
+LEAST_FREE_SHARE = 0.03
+
+# What a member prints is kept up to this size, looked at after each window: a script that prints
+# without end must not fill the disk.
+LONGEST_LOG_BYTES = 1_000_000
+
+# All of a killed process is gone after this time, even if it had much memory.
+DYING_S = 5.0
+
+# So torch, Python and the kernel say that memory is not there.
+SHORT_OF_MEMORY = ("MemoryError", "allocate memory", "bus error")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the coordinator must know of the machine.
+
+    Attributes:
+        cpus: the CPUs that the study may use.
+        memory_bytes: what all members together may use.
+        frequency: CPUs, each with the file that holds its current frequency (kHz).
+    """
+
+    cpus: frozenset[int]
+    memory_bytes: int
+    frequency: tuple[tuple[int, Path], ...]
+
+
+class MemberEnd(NamedTuple):
+    """How a member ended.
+
+    Attributes:
+        slot: The member's.
+        what: ``not_started``, ``died``, ``hung`` or ``out_of_memory``.
+        reason: In words.
+        log: The end of what it has printed.
+    """
+
+    slot: int
+    what: str
+    reason: str
+    log: str
+
+
+class MemberEndedError(Exception):
+    """A member died or hung; its event tells how."""
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        super().__init__(f"members {list(slots)} ended")
+        self.slots = slots
+
+
+class ScriptEndedError(Exception):
+    """The default launch's script ended before its first step: no launch can be measured."""
+
+
+class MemberProcesses:
+    """Starts members, questions them, and ends them all when closed."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        members: Sequence[Member],
+        host: Host,
+        *,
+        hang_s: float | None = None,
+        beside: int = 0,
+    ) -> None:
+        """Prepare processes, of which none is started yet.
+
+        Args:
+            launch: what all members share.
+            members: what each is to be.
+            host: of the machine.
+            hang_s: a member that ends no step for so long is hung; by default HANG_S.
+            beside: members of other cohorts that will live beside this one.
+        """
+        self._launch = launch
+        self._hang_s = HANG_S if hang_s is None else hang_s
+        self._longest_step_s = 0.0
+        self._specs = {member.slot: member for member in members}
+        self._host = host
+        self.events: list[MemberEnd] = []
+        self.members = Members(launch.folder, len(members), launch.ranks or 1)
+        how = LAUNCHERS[launch.launcher]
+        self._launcher = how.starter(launch, len(members))
+        self._restless = not how.rests or openmp.spins_long(launch.env)
+        self._hardware = perf_events.PerfEvents(len(members), beside=beside)
+        # The event of a first member whose script ended by itself before its first step.
+        self.script_ended: MemberEnd | None = None
+        self._ended: Counter[int] = Counter()
+        self._launched_ns: dict[int, int] = {}
+        self._start_s: dict[int, float] = {}
+        self._warm_up_compile_s: dict[int, float] = {}
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving it ends every member."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill the members and whatever they started, and wait for their end."""
+        self.thaw()  # a stopped process does not notice that its parent is gone
+        for slot in list(self.members.pids):
+            self._kill(slot)
+        self._hardware.close()
+        self.members.close()
+        self._launcher.close()
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The slots whose members live, in order."""
+        return tuple(sorted(self.members.pids))
+
+    @property
+    def size(self) -> int:
+        """How many slots this cohort has."""
+        return len(self._specs)
+
+    def restartable(self, most: int) -> list[int]:
+        """Return the slots whose members ended, but no more often than ``most`` times."""
+        alive = self.alive
+        return [slot for slot, ends in self._ended.items() if slot not in alive and ends <= most]
+
+    def start(self, slots: Sequence[int], timeout_s: float, *, first_decides: bool = False) -> None:
+        """Start members and wait for them, as ``launch`` and ``wait_started`` do."""
+        self.launch(slots)
+        self.wait_started(slots, timeout_s, first_decides=first_decides)
+
+    def launch(self, slots: Sequence[int]) -> None:
+        """Start the processes of members; events tell which did not start."""
+        for slot in slots:
+            self.members.clear(slot)
+            for path in (self._launch.log(slot), self._launch.errors(slot)):
+                path.unlink(missing_ok=True)  # an earlier process's: its event has the end
+            self._launched_ns[slot] = time.perf_counter_ns()
+            try:
+                pid = self._launcher.start(self._specs[slot])
+                self._hardware.add(slot, pid)
+                self.members.add(slot, pid)
+            except (LaunchError, ProcessLookupError) as error:
+                self._ended[slot] += 1
+                self._event(slot, "not_started", str(error))
+
+    def wait_started(
+        self, slots: Sequence[int], timeout_s: float, *, first_decides: bool = False
+    ) -> None:
+        """Wait until each of some members has finished its first step.
+
+        Members that end, do not get there in time or for which memory runs out are no longer
+        alive afterwards; events tell why.
+
+        Args:
+            slots: the members.
+            timeout_s: for all of them.
+            first_decides: where the first member's script ends before its first step, the others
+                are ended too.
+        """
+        deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
+        waiting = set(slots) & set(self.alive)
+        while waiting - self.members.resting and time.perf_counter_ns() < deadline_ns:
+            look_ns = time.perf_counter_ns() + round(START_LOOK_S * 1e9)
+            self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
+            self._guard_memory()
+            self._end_elsewhere(waiting - self.members.resting)
+            if first_decides and (ended := self._script_ended()):
+                self.script_ended = ended
+                for slot in self.alive:
+                    self._kill(slot)
+            waiting &= set(self.alive)
+        for slot in sorted(waiting - self.members.resting):
+            self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
+        for slot in set(slots) & set(self.alive):
+            first = self.members.steps(slot)[0]  # a group rests one step later
+            self._start_s[slot] = (first.end_ns - self._launched_ns[slot]) / 1e9
+
+    def _end_elsewhere(self, slots: set[int]) -> None:
+        """End the members, of those without a step, whose child processes train instead."""
+        for slot in slots & set(self.alive):
+            seen = [one for page in self._pages(slot) for one in page.starts()]
+            if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
+                self._end(slot, "not_started", "it has no step of its own")
+
+    def _pages(self, slot: int) -> list[iterations.Page]:
+        """Return what processes have counted that a member's script has started."""
+        folder = self._launch.folder / f"{iterations.ELSEWHERE}{slot}"
+        return iterations.read_pages(folder) if folder.exists() else []
+
+    def _script_ended(self) -> MemberEnd | None:
+        """The first member's end, unless memory may have run out for all of them together."""
+        for event in self.events:
+            if event.slot == 0 and event.what == "died":
+                short = any(text in event.reason for text in SHORT_OF_MEMORY)
+                # The kernel kills some, and the others live.
+                some = "SIGKILL" in event.reason and self.alive
+                return None if (short and self.size > 1) or some else event
+        return None
+
+    def _guard_memory(self) -> None:
+        """End the last member while too little memory is left for all."""
+        left = headroom.read_free_memory()
+        if left.free >= LEAST_FREE_SHARE * self._host.memory_bytes or not self.alive:
+            return
+        self._end(
+            self.alive[-1],
+            "out_of_memory",
+            f"memory for {len(self.alive)} members is not there:"
+            f" {left.free / 1024**3:.1f} GiB left of {self._host.memory_bytes / 1024**3:.1f}"
+            f" ({left.limit})",
+        )
+
+    def read_back(self, timeout_s: float, *, with_kernel: bool = True) -> list[Readback]:
+        """Have each member report what it really got.
+
+        The first has the machine to itself, the others report some at a time: so few that each of
+        them has cores, their memory and their clock nearly to itself while it multiplies.
+
+        Args:
+            timeout_s: For each of them. A report belongs to its start: libraries are loaded for it.
+            with_kernel: which kernel its BLAS chose too. That costs a second to find out and is the
+                same for all: only the first member tells.
+        """
+        reports: list[Readback] = []
+        while not reports and self.alive:
+            question = channel.READ_BACK_KERNEL if with_kernel else channel.READ_BACK
+            reports = self._reports(self.alive[:1], question, timeout_s)
+        if reports:
+            rest = [slot for slot in self.alive if slot != reports[0].slot]
+            together = max(1, len(self._host.cpus) // (CPUS_FOR_EACH * reports[0].intra_op))
+            groups = -(-len(rest) // together)
+            for group in range(groups):  # neighbours may share a core: they are never in one group
+                reports += self._reports(rest[group::groups], channel.READ_BACK, timeout_s)
+        return sorted(reports, key=lambda report: report.slot)
+
+    def _reports(self, slots: Sequence[int], question: int, timeout_s: float) -> list[Readback]:
+        """Have some members report at once; those that end instead report nothing."""
+        living = [slot for slot in slots if slot in self.alive]
+        self.members.order(living, question)
+        ended = self._rest(living, timeout_s)
+        reports = []
+        for slot in set(living) - ended:
+            path = self._launch.folder / f"readback-{slot}.json"
+            report = json.loads(path.read_text())
+            for name in report["env"].keys() & self._launch.passed:
+                del report["env"][name]
+            # From its launch to the end of its first step, while all of them started.
+            report["start_s"] = self._start_s[slot]
+            report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)
+            reports.append(convert(report, Readback))
+        return reports
+
+    def shared_files(self) -> dict[str, int]:
+        """Return the files that several members wrote, and how many of them did."""
+        return written.shared(self._launch.folder)
+
+    def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
+        """Put a question to a resting member; return whether it lived to answer."""
+        if slot not in self.alive:  # it ended while another one answered
+            return False
+        self.members.order([slot], question)
+        return slot not in self._rest([slot], patience_s)
+
+    def tell(self, slots: Sequence[int], asked: int) -> None:
+        """Put a number beside the members' orders; it stays there until it is changed."""
+        for slot in slots:
+            self.members.ask(slot, asked)
+
+    def trainer(self, slot: int) -> tuple[int, int]:
+        """Return the process and the thread that train in a member; of a group rank 0's.
+
+        Raises:
+            MemberEndedError: it has ended.
+        """
+        tid = self.members.words(slot)[channel.TRAINER_TID]
+        try:
+            return kernel_counters.process_of(tid), tid
+        except (FileNotFoundError, ProcessLookupError) as error:
+            self._bury_dying()
+            raise MemberEndedError([slot]) from error
+
+    def freeze(self) -> None:
+        """Stop every process of this cohort; its members must rest."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the processes of this cohort go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        host = self._launcher.host
+        for root in self.members.pids.values() if host is None else [host]:
+            _signal_all(kernel_counters.descendants(root), number)
+
+    @contextmanager
+    def _quiet(self, active: Sequence[int]) -> Iterator[None]:
+        """Keep the members outside a window from running, where resting is not enough.
+
+        A loader's workers fill their queue while their member rests.
+        """
+        out = [self.members.pids[slot] for slot in self.alive if slot not in active]
+        trees = [kernel_counters.descendants(pid) for pid in out]
+        stopped = [pid for tree in trees if self._restless or len(tree) > 1 for pid in tree]
+        _signal_all(stopped, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_all(stopped, signal.SIGCONT)
+
+    @property
+    def _patience_s(self) -> float:
+        """For how long a member may end no step: what its script has been seen to do counts."""
+        return max(self._hang_s, HANG_TIMES * self._longest_step_s)
+
+    def _hung(self, slots: Sequence[int], now_ns: int) -> set[int]:
+        """End the members that have ended no step for too long; return them."""
+        patience_ns = self._patience_s * 1e9
+        hung = {slot for slot in slots if now_ns - self.members.latest(slot) > patience_ns}
+        for slot in sorted(hung):
+            self._end(slot, "hung", f"no step for {self._patience_s:g} s")
+        return hung
+
+    def _rest(self, slots: Sequence[int], patience_s: float | None = None) -> set[int]:
+        """Wait until members rest; end those that do not in time; return who ended."""
+        return self._wait(slots, self.members.wait_resting, self.members.resting, patience_s)
+
+    def _wait(
+        self,
+        slots: Sequence[int],
+        wait: Callable[[set[int], int], set[int]],
+        told: set[int],
+        patience_s: float | None = None,
+    ) -> set[int]:
+        """Wait until members have told what is waited for; end those that do not in time.
+
+        Args:
+            slots: the members.
+            wait: waits for them until a time, and returns who ended.
+            told: the members that have told it.
+            patience_s: how long; by default for as long as a step may take.
+
+        Returns:
+            Who ended.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
+        waiting = set(slots) & set(self.alive)
+        gone: set[int] = set()
+        while late := waiting - told:
+            ended = wait(waiting, deadline_ns)
+            self._bury(ended)
+            if not ended and not told.issuperset(waiting):
+                ended = late - told
+                for slot in sorted(ended):
+                    self._end(slot, "hung", f"no answer for {patience_s:g} s")
+            gone |= ended
+            waiting -= ended
+        return gone
+
+    def _bury(self, slots: set[int]) -> None:
+        for slot in sorted(slots):
+            pid = self.members.pids[slot]
+            self._kill(slot)
+            self._ended[slot] += 1
+            self._event(slot, "died", self._launcher.exit_reason(pid))
+
+    def _bury_dying(self) -> set[int]:
+        """Bury the members whose end has just begun; return them."""
+        ended = self.members.sleep_until(time.perf_counter_ns() + round(DYING_S * 1e9))
+        self._bury(ended)
+        return ended
+
+    def _end(self, slot: int, what: str, reason: str) -> None:
+        self._kill(slot)
+        self._ended[slot] += 1
+        self._event(slot, what, reason)
+
+    def _kill(self, slot: int) -> None:
+        """Kill a member and everything below it."""
+        for pid in kernel_counters.descendants(self.members.pids[slot])[1:]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.members.kill(slot)
+
+    def _event(self, slot: int, what: str, reason: str) -> None:
+        files = self._launch.errors(slot), self._launch.log(slot)
+        if what == "died":  # what a killed program has printed last says nothing of its end
+            words = last_words.words_of(*(files[:1] if "killed" in reason else files))
+            reason += f": {words}" if words else ""
+        text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
+        reason += headroom.why_bus_error(text, reason)
+        if not self._has_stepped(slot) and (pages := self._pages(slot)):
+            reason = ELSEWHERE.format(
+                steps=sum(page.iterations for page in pages), processes=len(pages)
+            )
+        self.events.append(MemberEnd(slot, what, reason, text))
+
+    def _has_stepped(self, slot: int) -> bool:
+        words = self.members.words(slot)
+        return bool(words[channel.STEPS] or words[channel.EARLIER])
+
+    def _shorten_logs(self) -> None:
+        """Keep the end of what members have printed; they print at the end of the file."""
+        for slot in self.alive:
+            for path in (self._launch.log(slot), self._launch.errors(slot)):
+                if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:
+                    end = last_words.tail(path)
+                    with path.open("ab") as file:
+                        file.truncate(0)
+                        file.write(end)
+
+
+def _signal_all(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
