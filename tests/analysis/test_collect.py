@@ -106,7 +106,7 @@ def test_starts_that_ended_give_models_per_hour(tmp_path):
     length = {"starts": 4, "steps": 400, "shortest": 400, "longest": 800}
     assert found.cohorts["model_length"] == length
     by_number = collect(
-        tmp_path, {**plan, "workload": {**plan["workload"], "steps_per_model": 400}}
+        tmp_path, typed({**plan, "workload": {**plan["workload"], "steps_per_model": 400}})
     )
     columns = ["models_per_hour", "models_per_hour_low", "models_per_hour_high"]
     pd.testing.assert_frame_equal(found.points[columns], by_number.points[columns])

@@ -249,7 +249,7 @@ def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
 
 
 def test_ends_after_another_number_of_steps_than_in_windows_are_seen(tmp_path):
-    learnt = {"starts": 4, "steps": 800.0, "shortest": 800, "longest": 800}
+    learnt = ModelLength(4, 800.0, 800, 800)
     one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=800.0, learnt=learnt)
     length = one["model_length"]
     assert (length["steps"], length["shortest"], length["longest"]) == (800, 500, 800)
@@ -258,7 +258,7 @@ def test_ends_after_another_number_of_steps_than_in_windows_are_seen(tmp_path):
 
 
 def test_every_end_counts_where_windows_have_seen_models_of_different_lengths(tmp_path):
-    learnt = {"starts": 4, "steps": 600.0, "shortest": 500, "longest": 800}
+    learnt = ModelLength(4, 600.0, 500, 800)
     one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=600.0, learnt=learnt)
     assert one["arms"][0]["whole_models"] > 0
     assert one["arms"][0]["value"] == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.05)

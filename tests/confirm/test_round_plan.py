@@ -76,7 +76,7 @@ def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
     planned = round_plan.schedule(chosen, seconds, seed=3)
     assert planned.round_s == pytest.approx(round_s)
     assert len(planned.rounds) == turns * len(chosen)
-    orders = [[one.role.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
+    orders = [[one.arm.key for one in planned.rounds if one.turn == turn] for turn in range(turns)]
     assert all(order == orders[0] for order in orders)
     assert sorted(orders[0]) == sorted(arm.key for arm in chosen)
     assert planned == round_plan.schedule(chosen, seconds, seed=3)

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from processes import has_ended, wait_ended
 from scaling_study.member import bind, model_queue
-from test_launch_script import BASH, alive, gone, plan, recommendation, slot, write
+from test_launch_script import BASH, plan, recommendation, slot, write
 
 BINDER = [sys.executable, "-P", bind.__file__]
 TELL = """
@@ -189,14 +190,16 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
     process.send_signal(sent)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == status
-    assert gone(pids)
+    for pid in pids:
+        wait_ended(pid)
     assert "1 trained in" in said.splitlines()[-1]
     journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
     assert [json.loads(line)["model"] for line in journal] == [1]
     again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options)
     again.terminate()
     again.communicate(timeout=60)
-    assert gone(pids)
+    for pid in pids:
+        wait_ended(pid)
 
 
 @pytest.mark.parametrize("options", [[], ["--reuse"]])
@@ -204,7 +207,8 @@ def test_models_do_not_outlive_a_killed_queue(endless, options):
     process, pids = start(endless, "long 1\nlong 2\n", (1, 2), *options)
     process.kill()
     process.communicate(timeout=60)
-    assert gone(pids[::2])
+    for pid in pids[::2]:
+        wait_ended(pid)
     for child in pids[1::2]:
         os.kill(child, signal.SIGKILL)
 
@@ -214,10 +218,11 @@ def test_two_queues_of_one_folder_do_not_run_at_once(endless):
     second = queue(endless, "long 1\nlong 2\n")
     assert second.returncode == 2
     assert "another queue" in second.stderr
-    assert all(map(alive, pids))
+    assert not any(map(has_ended, pids))
     process.terminate()
     process.communicate(timeout=60)
-    assert gone(pids)
+    for pid in pids:
+        wait_ended(pid)
 
 
 def test_a_slot_takes_the_next_model_while_others_train(tmp_path):
@@ -249,7 +254,7 @@ def test_what_a_failed_model_leaves_is_ended():
     (ended,) = slots.wait()
     os.close(write_end)
     assert ended.status == 1
-    assert gone([int(os.read(read, 100))])
+    wait_ended(int(os.read(read, 100)))
     assert slots.free == [0]
     os.close(read)
 
