@@ -6,7 +6,7 @@ the window had. Prints the part of the cohort's time inside windows, start skew,
 windows per minute of both. With --isolated it also measures fresh cohorts per point, and compares
 step times. Usage:
 
-    python benchmarks/ladder.py [--isolated]
+    python benchmarks/one_cohort.py [--isolated]
 """
 
 import argparse

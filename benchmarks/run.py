@@ -62,7 +62,7 @@ def one_cohort() -> Iterator[Figure]:
 
 
 def isolated() -> Iterator[Figure]:
-    """Ladder windows against fresh cohorts for each point."""
+    """Windows of one cohort against fresh cohorts for each point."""
     for n, row in run("one_cohort.py", "--isolated").items():
         spans = [f"{low:.2f} to {high:.2f}" for low, high in (row["ladder_ms"], row["isolated_ms"])]
         text = f"{spans[0]} and {spans[1]} ms"

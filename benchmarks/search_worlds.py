@@ -1,7 +1,7 @@
 """Simulated machines for the search benchmark: true throughputs, and what starts there show.
 
-Ladder and boundaries are those of captured machines (tests/data/topologies). Everything else is
-drawn: how throughput grows with the processes, what each launch changes, how the machine drifts,
+Process counts and boundaries are those of captured machines (tests/data/topologies). All else
+is drawn: how throughput grows with the processes, what each launch changes, how the machine drifts,
 how lucky a start is, which launches fail, which starts lose members.
 """
 

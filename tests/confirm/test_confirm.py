@@ -50,7 +50,7 @@ def test_every_arm_has_its_rounds_in_turn(confirmed):
     assert all(one.status == "ok" for one in rounds), [one.reason for one in rounds]
     assert isinstance(records[-1], End)
     launches = {arm.launch for arm in head.arms}
-    assert launches == {plan["default"], plan["baseline"]}
+    assert launches == {plan.default, plan.baseline}
 
 
 def test_slots_are_busy_and_times_are_in_order(confirmed):

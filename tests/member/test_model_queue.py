@@ -168,11 +168,6 @@ def start(path, models, logs, *options):
     raise AssertionError("models did not start")
 
 
-def wait_all_ended(pids):
-    for pid in pids:
-        wait_ended(pid)
-
-
 @pytest.fixture
 def endless(tmp_path):
     script = tmp_path / "train.py"
@@ -195,14 +190,16 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
     process.send_signal(sent)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == status
-    wait_all_ended(pids)
+    for pid in pids:
+        wait_ended(pid)
     assert "1 trained in" in said.splitlines()[-1]
     journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
     assert [json.loads(line)["model"] for line in journal] == [1]
     again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options)
     again.terminate()
     again.communicate(timeout=60)
-    wait_all_ended(pids)
+    for pid in pids:
+        wait_ended(pid)
 
 
 @pytest.mark.parametrize("options", [[], ["--reuse"]])
@@ -210,7 +207,8 @@ def test_models_do_not_outlive_a_killed_queue(endless, options):
     process, pids = start(endless, "long 1\nlong 2\n", (1, 2), *options)
     process.kill()
     process.communicate(timeout=60)
-    wait_all_ended(pids[::2])
+    for pid in pids[::2]:
+        wait_ended(pid)
     for child in pids[1::2]:
         os.kill(child, signal.SIGKILL)
 
@@ -223,7 +221,8 @@ def test_two_queues_of_one_folder_do_not_run_at_once(endless):
     assert not any(map(has_ended, pids))
     process.terminate()
     process.communicate(timeout=60)
-    wait_all_ended(pids)
+    for pid in pids:
+        wait_ended(pid)
 
 
 def test_a_slot_takes_the_next_model_while_others_train(tmp_path):

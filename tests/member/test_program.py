@@ -150,17 +150,17 @@ def test_a_mistake_is_named_with_its_place(package, monkeypatch, keys, place, wo
 def test_paths_of_a_workload_start_in_its_folder(package, monkeypatch):
     monkeypatch.chdir(package.parent)
     found = load_config(workload(script="mypkg/train.py", cwd=package.name, inputs=["data"]))
-    digests = [measure.workload_digest(found.workload.model_dump())]
+    digests = [measure.workload_digest(found.workload)]
     (package / "data/more").touch()
-    digests.append(measure.workload_digest(found.workload.model_dump()))
+    digests.append(measure.workload_digest(found.workload))
     (package / "mypkg/train.py").write_text("")
-    digests.append(measure.workload_digest(found.workload.model_dump()))
+    digests.append(measure.workload_digest(found.workload))
     assert len(set(digests)) == 3
 
 
 def test_another_module_of_the_package_counts(package, monkeypatch):
     monkeypatch.chdir(package)
-    found = load_config(workload(module="mypkg.train")).workload.model_dump()
+    found = load_config(workload(module="mypkg.train")).workload
     before = measure.workload_digest(found)
     (package / "mypkg/model.py").write_text("")
     assert measure.workload_digest(found) != before

@@ -58,8 +58,8 @@ def test_it_says_that_it_races_and_what_came_out(project, raced):
     assert "a race of 5 minutes" in raced.stdout
     assert "Report: reports/raced.html" in raced.stdout
     report = (project.folder / "reports/raced.html").read_text()
-    assert "Launches raced for" in report
-    assert "The race ended because" in report
+    assert "The race took" in report
+    assert "It ended because" in report
 
 
 def test_first_come_baseline_repeat_and_default_and_then_every_other_launch(project, raced):
@@ -71,9 +71,9 @@ def test_first_come_baseline_repeat_and_default_and_then_every_other_launch(proj
     assert found[-1]["reason"]
     assert found[-1]["not_screened"] == []
     searched = read(project, "searched.json")
-    assert all(launch["replicates"] for launch in searched["launches"])
-    files = project.records("raced")
-    assert len(files) == sum(launch["replicates"] for launch in searched["launches"])
+    made = searched["made"]
+    assert all(made.get(launch["id"]) for launch in searched["launches"])
+    assert len(project.records("raced")) == sum(made.values())
 
 
 def test_what_the_race_chose_is_what_is_recommended(project, raced):

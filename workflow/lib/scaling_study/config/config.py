@@ -452,7 +452,9 @@ def load_config(content: object) -> Config:
     """
     match content:
         case {"workload": {"parameters": {**own}}}:
-            names = frozenset(own) - AXES.keys()
+            # Others are refused where they stand, and would break the messages on axes.
+            printable = {name for name in own if isinstance(name, str) and name.isprintable()}
+            names = frozenset(printable - AXES.keys())
         case _:
             names = frozenset()
     try:

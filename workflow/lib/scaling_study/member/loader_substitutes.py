@@ -260,11 +260,11 @@ def _takes_one(sources: Sources, way: Ask) -> bool:
 def _batches(make: Makes, loader: object) -> list[Batch]:
     """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
     kind = type(loader)
-    keeper = loader if hasattr(kind, "__len__") else kind
-    batches: list[Batch] | None = keeper.__dict__.get("_study_batches")
+    holder = loader if hasattr(kind, "__len__") else kind
+    batches: list[Batch] | None = holder.__dict__.get("_study_batches")
     if batches is None:
         batches = [Batch(one) for one in itertools.islice(make(), CACHED_BATCHES)]
-        setattr(keeper, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
+        setattr(holder, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
         _facts["cached_batches"] = len(batches)
         _facts["cached_bytes"] = sum(batch.bytes for batch in batches)
         _facts.setdefault("copied", False)

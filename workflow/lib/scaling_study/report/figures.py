@@ -157,6 +157,8 @@ STACKS: dict[str, tuple[str, dict[str, tuple[str, str]], str]] = {
     ),
 }  # fmt: skip
 """Title, parts with their columns of tables/points, and caption."""
+SCALING = (*CURVES, *STACKS, "fairness", "noise")
+"""Figures against the number of processes, in the page's order."""
 
 
 def numbered(at: int) -> str:
@@ -226,9 +228,9 @@ def _against_n(
         rows = rows.sort_values("n")
         values = []
         for row in rows.to_dict("records"):
-            ends = (row[f"{column}_low"], row[f"{column}_high"])
+            ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
             sure = row["replicates"] >= ENOUGH_STARTS and known(ends[0])
-            interval = [scale * end for end in ends] if sure else []
+            interval = [scale * end for end in ends if end is not None] if sure else []
             values.append(Value(float(row["n"]), scale * row[column], *interval))
         # No line leads through a count that was not measured.
         breaks = tuple(

@@ -294,7 +294,7 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
         words=words,
         sections=sections,
         variants=TITLES,
-        accounts=figures.ACCOUNTS,
+        scaling_figures=figures.SCALING,
         group_colour=figures.group_colour,
         group_reason=operator_groups.reason,
         checks=checks,

@@ -68,7 +68,7 @@ ALL = 0.995
 LEAST_FACTOR = 0.01
 """A factor that is nearer to 1 is not listed."""
 MANY_LOST = 0.1
-"""Retakes make up for fewer windows than this share of all."""
+"""Retries make up for fewer windows than this share of all."""
 FEW = 3
 """So many things are named; of more, the number."""
 
