@@ -6,7 +6,6 @@ step of one process alone (the single-process loss).
 
 from msgspec import Struct, field
 
-from scaling_study.launch.axes.axis import Value
 from scaling_study.records.analysis import Number, OfMachine
 from scaling_study.records.field import Json
 from scaling_study.stats.interval import Interval
@@ -23,7 +22,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     """What to do about a cause."""
 
     text: str | None = None
-    axes: dict[str, Value] | None = None
+    axes: dict[str, str | int | float | tuple[str, ...]] | None = None
     """A launch's values that do it."""
     config: str | None = None
     command: str | None = None
