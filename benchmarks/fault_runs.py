@@ -24,6 +24,8 @@ from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import cause_file
 from scaling_study.experiments import microbenchmarks
 from scaling_study.host import probe
+from scaling_study.records import codec
+from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.runner import measure
 from scaling_study.runner.supervisor import supervised
 
@@ -113,7 +115,7 @@ def machine() -> str:
 def diagnose(case: Case, results: Path) -> Entry:
     """Ask the verdict about the records of a case."""
     own = results / "microbenchmarks.json"
-    known = microbenchmarks.read(own) if own.exists() else None
+    known = codec.read_file(own, Microbenchmarks) if own.exists() else None
     try:
         found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
     except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
@@ -169,7 +171,7 @@ def measure_microbenchmarks(results: Path) -> None:
         RuntimeError: that failed.
     """
     path = results / "microbenchmarks.json"
-    if path.exists() and microbenchmarks.quiet(microbenchmarks.read(path)):
+    if path.exists() and microbenchmarks.quiet(codec.read_file(path, Microbenchmarks)):
         return
     results.mkdir(parents=True, exist_ok=True)
     failure = run(

@@ -136,10 +136,12 @@ def microbenchmarks(machine, counts=(1, 2, 4, 8), blocks=3):
     """Return microbenchmarks.json; every kernel but the control gets slower with its place."""
     rows = [
         {"kernel": kernel, "placement": "cores", "n": n, "block": block,
-         "rates": [1000 / (1 + 0.08 * at * (n - 1)) * (1 + 0.004 * block)] * n}
+         "rates": [1000 / (1 + 0.08 * at * (n - 1)) * (1 + 0.004 * block)] * n,
+         "valid": True, "flags": []}
         for at, kernel in enumerate(KERNELS)
         for n in counts
         for block in range(blocks)
     ]  # fmt: skip
-    kernels = [{"kernel": name, "title": title} for name, title in KERNELS.items()]
-    return {"machine": machine, "kernels": kernels, "rows": rows}
+    kernels = [{"kernel": name, "title": title, "bound_by": ""} for name, title in KERNELS.items()]
+    about = {"schema_version": 1, "machine": machine, "started": "2025-01-01T00:00:00+00:00"}
+    return {**about, "kernels": kernels, "rows": rows}

@@ -5,6 +5,8 @@ import pytest
 
 from made_records import made_plan
 from scaling_study.common.objectives import OBJECTIVES, time_s
+from scaling_study.records.analysis import shown
+from scaling_study.stats.interval import Interval
 
 
 @pytest.mark.parametrize(
@@ -27,9 +29,10 @@ def test_a_model_takes_as_long_as_its_process_has_it():
 
 
 def test_the_lowest_rate_is_the_longest_time():
-    assert OBJECTIVES["model_s"].shown(60.0, 50.0, 72.0, 1) == (60.0, 50.0, 72.0)
-    assert OBJECTIVES["model_s"].shown(60.0, None, None, 2) == (120.0, None, None)
-    assert OBJECTIVES["models_per_hour"].shown(60.0, 50.0, 72.0, 2) == (60.0, 50.0, 72.0)
+    ends = Interval(60.0, 50.0, 72.0)
+    assert shown(ends, "model_s", 1) == ends
+    assert shown(Interval(60.0), "model_s", 2) == Interval(120.0)
+    assert shown(ends, "models_per_hour", 2) == ends
 
 
 def test_what_is_compared_is_to_be_large():

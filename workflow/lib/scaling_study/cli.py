@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.common.storage import write_json
 from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ def confirm(options: argparse.Namespace) -> None:
     from scaling_study.confirm.confirm import Confirmation
     from scaling_study.runner import job_process, measure
 
-    plan, found, _ = _recommendation(options)
+    plan, found = _recommendation(options)
     with job_process.prepared("confirm", options.log, options.probed):
         Confirmation(
             measure.read_job(options.job, 0), plan.by_id, found, options.output, options.builds,
@@ -421,9 +421,9 @@ def loader_experiment(options: argparse.Namespace) -> None:
         if not job.launch.id:
             one.leave_out("no launch is recommended on this machine")
         else:
-            entries = read_json(_recommendation_of(options))["machines"]
-            entry = next(one for one in entries if one["machine"] == machine)
-            one.run(entry["recommended"]["n"])
+            found = _recommendation(options)[1].of(machine)
+            if found is not None and found.recommended is not None:
+                one.run(found.recommended.n)
 
 
 @_stage(
@@ -525,23 +525,14 @@ def flamegraph(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recommendation_of(options: argparse.Namespace) -> Path:
-    path: Path = options.study_folder / "analysis/recommendation.json"
-    return path
-
-
-def _recommendation(
-    options: argparse.Namespace,
-) -> tuple[Plan, Machines[Recommendation], str]:
-    """Return the plan, recommendation.json and this machine's hash."""
-    from scaling_study.host import probe
+def _recommendation(options: argparse.Namespace) -> tuple[Plan, Machines[Recommendation]]:
+    """Return the plan and recommendation.json."""
     from scaling_study.records.analysis import Machines, Recommendation
     from scaling_study.records.codec import read_file
 
-    machine = str(probe.read_machine().to_dict()["hash"])
+    path = options.study_folder / "analysis/recommendation.json"
     with file_errors.told(options.stage, reads="plan.json and analysis"):
-        found = read_file(_recommendation_of(options), Machines[Recommendation])
-        return _plan(options), found, machine
+        return _plan(options), read_file(path, Machines[Recommendation])
 
 
 def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
@@ -555,9 +546,10 @@ def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
     from scaling_study.runner import measure
 
     job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
+    machine = str(probe.read_machine().to_dict()["hash"])
     if options.target != RECOMMENDED:
-        return job, None, str(probe.read_machine().to_dict()["hash"])
-    plan, found, machine = _recommendation(options)
+        return job, None, machine
+    plan, found = _recommendation(options)
     own = found.of(machine)
     chosen = own.recommended.launch if own and own.recommended else ""
     return replace(job, launch=plan.by_id.get(chosen, NO_LAUNCH)), plan, machine

@@ -42,16 +42,6 @@ class Objective:
         """Return what is compared, which is to be large: numbers, arrays or columns of a table."""
         return rate / n if self.single else rate
 
-    def shown(
-        self, rate: float | None, low: float | None, high: float | None, n: int
-    ) -> tuple[float | None, float | None, float | None]:
-        """Return a rate with its interval as a person asks for it: itself, or the time (s)."""
-        if not self.single:
-            return rate, low, high
-        ends = (rate, high, low)  # the lowest rate is the longest time
-        value, shortest, longest = (end and time_s(end, n, self.rate) for end in ends)
-        return value, shortest, longest
-
 
 OBJECTIVES = {
     "models_per_hour": Objective("models_per_hour"),

@@ -16,7 +16,6 @@ from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import sensitivities
 from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
-from scaling_study.experiments import microbenchmarks as kernels_file
 from scaling_study.host.perf_events import EVENTS
 from scaling_study.member.kernels import KERNELS
 from scaling_study.records.analysis import Machines
@@ -89,7 +88,7 @@ def gather(
         others.append(run)
     known = None
     if microbenchmarks is not None and microbenchmarks.exists():
-        known = kernels_file.read(microbenchmarks)
+        known = read_file(microbenchmarks, Microbenchmarks)
     machines: dict[str, list[Json]] = {}
     for (machine, _), runs in by_target.items():
         own = known if known and known.machine == machine else None

@@ -12,8 +12,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec import convert
-
 from scaling_study.common import private, storage
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
@@ -133,11 +131,6 @@ def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
         code: digest of what measures: another kernel makes other microbenchmarks.
     """
     return folder / f"{machine['hash']}-{code}.json"
-
-
-def read(path: Path) -> Microbenchmarks:
-    """Read microbenchmarks.json."""
-    return convert(storage.read_json(path), Microbenchmarks)
 
 
 def quiet(found: Microbenchmarks) -> bool:

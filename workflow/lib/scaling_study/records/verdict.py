@@ -227,46 +227,6 @@ class Causes(OfMachine, frozen=True, kw_only=True):
     targets: tuple[Target, ...] = ()
 
 
-# The machine's microbenchmarks.
-
-
-class KernelRow(Struct, frozen=True, kw_only=True):
-    """Rates of a kernel on n processes, in one block."""
-
-    kernel: str
-    placement: str
-    n: int
-    block: int
-    rates: tuple[float, ...] = ()
-    """Of each process (1/s)."""
-    valid: bool = True
-
-
-class Kernel(Struct, frozen=True, kw_only=True):
-    """A kernel of the machine's microbenchmarks."""
-
-    kernel: str
-    title: str
-
-
-class Ceiling(Struct, frozen=True, kw_only=True):
-    """What a part of the machine gives at most."""
-
-    name: str
-    title: str
-    per_s: Number = None
-    unit: str = "B"
-    note: str = ""
-
-
-class Microbenchmarks(OfMachine, frozen=True, kw_only=True):
-    """microbenchmarks.json: the machine's own kernels and ceilings."""
-
-    kernels: tuple[Kernel, ...] = ()
-    rows: tuple[KernelRow, ...] = ()
-    ceilings: tuple[Ceiling, ...] = ()
-
-
 # The data loader.
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from scaling_study.config.plan import Plan
     from scaling_study.records.analysis import Comparison, FrontPoint
-    from scaling_study.records.verdict import Microbenchmarks, Sensitivity, Target
+    from scaling_study.records.experiment import Microbenchmarks
+    from scaling_study.records.verdict import Sensitivity, Target
     from scaling_study.report.model import Machine
     from scaling_study.stats.interval import Interval
 

@@ -30,7 +30,8 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
-from scaling_study.records.verdict import Causes, DataLoader, Microbenchmarks, Target
+from scaling_study.records.experiment import Microbenchmarks
+from scaling_study.records.verdict import Causes, DataLoader, Target
 
 if TYPE_CHECKING:
     from pathlib import Path

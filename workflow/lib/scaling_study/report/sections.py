@@ -52,7 +52,8 @@ if TYPE_CHECKING:
         Effective,
         Recommendation,
     )
-    from scaling_study.records.verdict import DataLoader, MachineUse, Microbenchmarks
+    from scaling_study.records.experiment import Microbenchmarks
+    from scaling_study.records.verdict import DataLoader, MachineUse
     from scaling_study.report.figures import Series
     from scaling_study.report.model import Machine
 
