@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
-from scaling_study.confirm import losses, round_plan
+from scaling_study.confirm import imports, losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
 from scaling_study.host import probe
 from scaling_study.launch.axes import build
+from scaling_study.member import model_queue
 from scaling_study.records.confirmation import (
     DECODER,
     End,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from scaling_study.config.launches import Launch
     from scaling_study.records.analysis import Machines, Recommendation
+    from scaling_study.records.confirmation import Arm
 
 MODULES = ("confirm/confirm",)
 """What decides, beside the harness, what is run; with what it imports."""
@@ -116,7 +118,7 @@ class Confirmation:
         own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
         python = own or work.interpreter(plan.workload)
         return Head(
-            schema_version=2,
+            schema_version=3,
             study=plan.study,
             machine_hash=self._machine["hash"],
             arms=list(self._arms),
@@ -144,37 +146,55 @@ class Confirmation:
         # An arm whose model does not end within an extended round is not waited for again.
         endless = {one.arm for one in rounds if not _ended(one)}
         with private.folder() as folder:
+            known = folder / model_queue.IMPORTS
             for number, one in enumerate(planned.rounds):
                 if (one.turn, one.arm.key) in done or one.arm.key in given_up:
                     continue
                 log.info(
                     "round %d of %d: %s, %d at once, %s", number + 1, len(planned.rounds),
-                    one.arm.label, one.arm.n, one.arm.queue.replace("_", " "),
+                    one.arm.label, one.arm.n, one.arm.start,
                 )  # fmt: skip
                 with private.part(folder, f"round-{number}") as own:
-                    record = self._round(one, planned, own, extended=one.arm.key not in endless)
+                    try:
+                        running = self._running(one.arm, own, known)
+                    except UnavailableError as error:
+                        record: Round | LeftOut = LeftOut(arm=one.arm.key, reason=error.reason)
+                    else:
+                        longer = one.arm.key not in endless
+                        record = running.run(one, planned.round_s, planned.most_s, extended=longer)
                 self._journal.write(record)
                 if isinstance(record, Round) and not _ended(record):
                     endless.add(one.arm.key)
                 if isinstance(record, LeftOut) or record.status != "ok":
                     log.warning("%s: %s", one.arm.label, record.reason)
                     given_up.add(one.arm.key)
+            if known.exists():
+                log.info("measuring how long imports take")
+                with private.part(folder, "imports") as own:
+                    forked = next(one for one in self._arms if one.start == "forked")
+                    running = self._running(forked, own, known)
+                    program = running.program
+                    found = imports.measure(known, running.launch, running.members[0], program)
+                self._journal.write(found)
 
-    def _round(
-        self, one: round_plan.Planned, planned: round_plan.Schedule, folder: Path, *, extended: bool
-    ) -> Round | LeftOut:
-        """Run one round and return its record."""
-        arm = one.arm
-        try:
-            resolved = self._resolve(arm.launch, arm.n)
-        except UnavailableError as error:
-            return LeftOut(arm=arm.key, reason=error.reason)
+    def _running(self, arm: Arm, folder: Path, known: Path) -> RunningRound:
+        """Prepare a round.
+
+        Args:
+            arm: what runs.
+            folder: private to the round.
+            known: the file of what is imported before a model is forked.
+
+        Raises:
+            UnavailableError: this machine cannot run it.
+        """
+        resolved = self._resolve(arm.launch, arm.n)
         workload = self._job.plan.workload
         switches = folder / "recommended.switches.py"
         text = render_switches(self._launches[arm.launch].axes, switches.name)
         if text:
             switches.write_text(text, encoding="utf-8")
-        running = RunningRound(
+        return RunningRound(
             replace(resolved.launch, folder=folder),
             [pool.whole(resolved.members[0], arm.n)]
             if workload.pool
@@ -185,10 +205,10 @@ class Confirmation:
                 work.marks(workload),
                 workload.pool,
             ),
-            arm.queue,
+            arm.start,
+            known,
             resolve.host(self._machine),
         )
-        return running.run(one, planned.round_s, planned.most_s, extended=extended)
 
     def _compare_losses(self, done: set[str]) -> None:
         """Train some steps with each finalist that computes with other numbers."""

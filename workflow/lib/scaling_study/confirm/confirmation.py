@@ -20,7 +20,7 @@ from scaling_study.config.work import model_length
 from scaling_study.confirm import timeline
 from scaling_study.records import analysis, codec
 from scaling_study.records.analysis import Confirmation, Difference, Part, Reference
-from scaling_study.records.confirmation import DECODER, Arm, Head, LeftOut, Losses, Round
+from scaling_study.records.confirmation import DECODER, Arm, Head, Imports, LeftOut, Losses, Round
 from scaling_study.records.model_length import ModelLength, pool
 from scaling_study.stats.intervals import Floats, geometric_means
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from scaling_study.records.confirmation import Record
     from scaling_study.stats.interval import Interval
 
-RECOMMENDED = "recommended/process_per_model"
-OWN_N, SAME_N = "{}/process_per_model", "{}_same_n/process_per_model"
+RECOMMENDED, FORKED = "recommended/fresh", "recommended/forked"
+OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
 """The arms of today's launch or the default one, at its own number and at the recommended one."""
 
 PARTS = ("start", "between", "queue")
@@ -171,10 +171,11 @@ def _confirmed(
     means = geometric_means(values)
     asked = OBJECTIVES[objective]
     gains = {key: asked.gain(own, arms[key].about.n) for key, own in values.items()}
-    others = {key: own for key, own in gains.items() if key != RECOMMENDED}
-    ratios = geometric_means({key: gains[RECOMMENDED] / own for key, own in others.items()})
+    forked = FORKED in arms and means[FORKED].value > means[RECOMMENDED].value
+    chosen = FORKED if forked else RECOMMENDED
+    others = {key: own for key, own in gains.items() if key != chosen}
+    ratios = geometric_means({key: gains[chosen] / own for key, own in others.items()})
     predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
-    best = arms[RECOMMENDED]
     unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
@@ -182,14 +183,16 @@ def _confirmed(
         nothing,
         status="confirmed",
         against=against,
+        start=arms[chosen].about.start,
         model_length=learnt,
         arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
         losses=tuple(one for one in records if isinstance(one, Losses)),
+        imports=next((one for one in records if isinstance(one, Imports)), None),
         ratio=_ratio(ratios.get(OWN_N.format(against))),
         ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
         seconds=_seconds_to_ends(head, unseen, length) if unseen else None,
         difference=_difference(
-            entry.recommended, best, means[RECOMMENDED].value / said, windows, length
+            entry.recommended, arms[RECOMMENDED], means[RECOMMENDED].value / said, windows, length
         )
         if entry.recommended and said
         else None,
@@ -277,7 +280,7 @@ def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
 
 
 def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
-    names = {name: getattr(about, name) for name in ("role", "label", "n", "queue")}
+    names = {name: getattr(about, name) for name in ("role", "label", "n", "start")}
     return analysis.LeftOut(arm=about.key, **names, status=status, reason=reason)
 
 
@@ -310,7 +313,7 @@ def _ended_after(arm: _Arm) -> int | None:
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
     """What the table of points says of an arm: with a process per model, or none."""
-    if about.queue != "process_per_model":
+    if about.start != "fresh":
         return None
     role, same_n, _ = about.role.partition("_same_n")
     points = {"today": entry.today, "default": entry.default, "recommended": entry.recommended}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations
-from scaling_study.records.confirmation import Round, Run, Status
+from scaling_study.records.confirmation import Round, Run, Start, Status
 from scaling_study.runner import counter_snapshots, non_step
 from scaling_study.runner.free_run import FreeRun
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scaling_study.confirm.round_plan import Planned
     from scaling_study.launch.launchers.launcher import Launch, Member
     from scaling_study.member import model_queue
-    from scaling_study.records.confirmation import Way
     from scaling_study.runner.free_run import Program
     from scaling_study.runner.member_processes import Host
 
@@ -65,25 +64,31 @@ class _Process:
     pid: int
     pages: Path
     began_s: float
+    start: Start
     pool: bool
 
-    def seen(self) -> tuple[list[iterations.Counted], float | None]:
-        """Return the starts of the script in it, and the mean time (ns) of ordinary iterations.
+    def seen(self) -> list[tuple[iterations.Counted, float | None]]:
+        """Return the starts of the script in it, each with the mean time (ns) of its ordinary ones.
 
         Of a group of ranks they are the first one's. A program that trains in processes of its own
         has one start, with the iterations of all of them.
         """
         pages = iterations.read_pages(self.pages)
-        own = [page for page in pages if page.pid == self.pid]
-        page = next(iter([*own, *(page for page in pages if page.parent == self.pid)]), None)
+        children = [page for page in pages if page.parent == self.pid]
         if not self.pool:
-            return (page.starts(), page.ordinary_ns(non_step.LONG)) if page else ([], None)
+            own = [page for page in pages if page.pid == self.pid] or children
+            return [
+                (start, page.ordinary_ns(non_step.LONG))
+                for page in (own if self.start == "forked" else own[:1])
+                for start in page.starts()
+            ]
         starts = [start for page in pages for start in page.starts()]
         if not starts:
-            return [], None
+            return []
         first_ns = min(start.first_ns for start in starts)
         latest_ns = max(start.latest_ns for start in starts)
-        return [iterations.Counted(first_ns, latest_ns, sum(s.iterations for s in starts), 0)], None
+        both = iterations.Counted(first_ns, latest_ns, sum(one.iterations for one in starts), 0)
+        return [(both, None)]
 
     def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
         """Return the starts of the script in it.
@@ -96,11 +101,11 @@ class _Process:
         def since(ns: int) -> float | None:
             return ns / 1e9 - origin_s if ns else None
 
-        seen, ordinary_ns = self.seen()
+        seen = self.seen()
         # A start without an iteration has no numbers yet.
-        if not seen or seen[-1].ended_ns:
-            seen.append(iterations.Counted(0, 0, 0, 0))
-        began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one in seen)]
+        if not seen or seen[-1][0].ended_ns:
+            seen.append((iterations.Counted(0, 0, 0, 0), None))
+        began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one, _ in seen)]
         last = len(seen) - 1
         return [
             Run(
@@ -116,7 +121,7 @@ class _Process:
                 if number < last or ended_s is None
                 else ended_s - origin_s,
             )
-            for number, one in enumerate(seen)
+            for number, (one, ordinary_ns) in enumerate(seen)
         ]
 
 
@@ -128,14 +133,16 @@ class RunningRound:
         launch: the launch; its folder is private to this round.
         members: one for each slot.
         program: what runs in the slots.
-        way: how the queue is run.
+        start: how models are started.
+        imports: file of what is imported before models are forked.
         host: what is known of the machine.
     """
 
     launch: Launch
     members: Sequence[Member]
     program: Program
-    way: Way
+    start: Start
+    imports: Path
     host: Host
     _free: FreeRun = field(init=False)
     _now: dict[int, _Process] = field(init=False, default_factory=dict)
@@ -201,13 +208,16 @@ class RunningRound:
 
     def _start(self, slot: int, number: int) -> None:
         pages = self.launch.folder / "memory" / f"pages-{slot}-{number}"
-        orders = self._orders(slot) if self.way == "one_process" else None
-        began_s = self._free.start(slot, pages, orders=orders)
+        if self.start == "fresh":
+            began_s = self._free.start(slot, pages)
+        else:
+            served = ["--start", self.start, "--imports", str(self.imports)]
+            began_s = self._free.start(slot, pages, served=served, orders=self._orders(slot))
         pid = self._free.slots.pid(slot)
-        self._now[slot] = _Process(slot, number, pid, pages, began_s, self.program.pool)
+        self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)
 
     def _orders(self, slot: int) -> Path:
-        """Return a file that has ``again.py`` train a slot's model more often than is counted."""
+        """Return a file that has a server train a slot's model more often than is counted."""
         arguments = self.members[slot].command[len(self.program.words) :]
         order = {
             "arguments": arguments,
@@ -226,9 +236,9 @@ class RunningRound:
         words = self._free.last_words(ended.slot)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{f': {words}' if words else ''}"
         # A script that cannot be started twice says so before its second start has trained.
-        if self.way == "one_process" and [bool(run.iterations) for run in runs] == [True, False]:
+        if self.start == "reused" and [bool(run.iterations) for run in runs] == [True, False]:
             raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
-        if ended.status or self.way == "one_process":
+        if ended.status:
             raise RoundError("failed", how)
         if not runs[0].iterations:
             raise RoundError("failed", f"the script ended without an iteration: {how}")
@@ -237,7 +247,7 @@ class RunningRound:
         """Whether a round that has reached its limit may be cut."""
         # What a process does after its last iteration is seen only where it ends, and what a later
         # start in one process takes only where one has trained.
-        if self.way == "process_per_model":
+        if self.start == "fresh":
             seen = {run.slot for run in self._runs}
         else:
             runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]

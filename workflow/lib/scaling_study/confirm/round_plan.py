@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scaling_study.config.launches import Launch
     from scaling_study.records.analysis import Recommendation, Reference
-    from scaling_study.records.confirmation import Role
+    from scaling_study.records.confirmation import Role, Start
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
 FEWEST_TURNS = 3
@@ -67,10 +67,10 @@ def choose_arms(
     best = found.recommended
     if not found.ok or best is None:
         return ()
-    arms = [Arm("recommended", best.launch, best.label, best.n, "process_per_model")]
-    # A group of ranks ends with its model.
-    if not pool and ranks.asked(best.axes) is None:
-        arms.append(Arm("recommended", best.launch, best.label, best.n, "one_process"))
+    # A group of ranks ends with its model, and a program that has a pool trains several.
+    alone = pool or ranks.asked(best.axes) is not None
+    starts: tuple[Start, ...] = ("fresh",) if alone else ("fresh", "forked", "reused")
+    arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
     compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
         ("today", "today_same_n", today, found.today),
         ("default", "default_same_n" if today is None else None, default, found.default),
@@ -78,7 +78,7 @@ def choose_arms(
     for role, same_n, launch, own in compared:
         if launch is None or launch.id == best.launch:
             continue
-        plain = partial(Arm, launch=launch.id, label=launch.label, queue="process_per_model")
+        plain = partial(Arm, launch=launch.id, label=launch.label, start="fresh")
         if own is not None:
             arms.append(plain(role, n=own.n))
         if same_n is not None and (own is None or own.n != best.n):

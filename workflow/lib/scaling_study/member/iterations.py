@@ -13,8 +13,8 @@ module on PYTHONPATH (``hook/sitecustomize.py``) attaches a counter in each proc
 In a process that the script of a member forks, the member's own hooks count. Each process keeps a
 page of integers, a file with its process id as the name, that another process reads: how many
 iterations there were, and when each of them ended. Where one process trains one model after the
-other (``rerun``), each start of the script has numbers of its own. A step costs a clock reading and
-a few integer stores.
+other (``model_server``), each start of the script has numbers of its own. A step costs a clock
+reading and a few integer stores.
 
 Standard library only, and what is torch's.
 """
@@ -226,7 +226,8 @@ class Page:
         self.pid = int(path.name)
         with path.open("rb") as file:
             self._words = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")
-        self.parent, self.trainer_tid = self._words[PARENT], self._words[TRAINER_TID]
+        self.made_ns, self.parent = self._words[MADE_NS], self._words[PARENT]
+        self.trainer_tid = self._words[TRAINER_TID]
 
     def starts(self) -> list[Counted]:
         """Return all starts of the script that have numbers."""
@@ -265,8 +266,9 @@ class Page:
 
 
 def read_pages(folder: Path) -> list[Page]:
-    """Return what all processes have counted that write to a folder."""
-    return [Page(path) for path in sorted(folder.iterdir()) if path.name.isdecimal()]
+    """Return what all processes have counted that write to a folder, the earliest first."""
+    pages = [Page(path) for path in folder.iterdir() if path.name.isdecimal()]
+    return sorted(pages, key=lambda page: page.made_ns)
 
 
 def environment(
@@ -314,7 +316,7 @@ class Counter:
         if not self.leads:
             return
         os.register_at_fork(after_in_child=self._begin)
-        sys.scaling_study_counter = self  # type: ignore[attr-defined] # for ``rerun``
+        sys.scaling_study_counter = self  # type: ignore[attr-defined] # for ``model_server``
         if self._iterations.by_mark:
             after_torch.call_back(self._take_marks, "scaling_study")
         else:

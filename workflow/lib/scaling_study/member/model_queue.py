@@ -4,15 +4,15 @@
 
 FILE holds the arguments of one model on each line, quoted as for a shell; empty lines and
 lines that begin with ``#`` are skipped. Each ``--slot`` is one process at a time, with its CPUs
-('' is not bound) and its memory policy. BINDER is a command line of ``bind.py``, COMMAND what a
-model's arguments are added to; with ``--reuse`` it is one of ``again.py``, which trains one model
-after the other in each process.
+('' is not bound) and its memory policy. BINDER is a command line of ``bind.py``. With ``--start
+fresh`` COMMAND is what a model's arguments are added to; with ``forked`` and ``reused`` it is one
+of ``model_server.py``, and each slot has such a server.
 
 FOLDER gets a file for each model, and ``queue.jsonl``: a line for each model that ended. The same
 command goes on where it stopped: a model that was interrupted or has failed starts anew. Exit
 status: 0 all trained, 1 a model failed, 2 wrong input, 130 and 143 stopped by SIGINT and SIGTERM.
 
-The module needs nothing but the standard library. All times are of the monotonic clock.
+The module needs nothing but the standard library. Durations are of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ import argparse
 import contextlib
 import fcntl
 import json
+import math
 import os
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,13 +42,14 @@ if TYPE_CHECKING:
     from typing import IO
 
 JOURNAL = "queue.jsonl"
+IMPORTS = "imports.json"
 WRONG_INPUT = 2  # as argparse
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
-# Time for a process that has trained all its models to end: what scripts have left for their end
-# is done then.
+# Time for a server that has trained all its models to end: what scripts have left for the end of a
+# process is done then.
 EXIT_S = 30.0
 LOOK_S = 0.05
 
@@ -57,12 +62,14 @@ class Ended:
 
     Attributes:
         status: its return code, as subprocess gives it: below 0, the signal that killed it.
+        peak_kib: the most memory that it had (maximum resident set size); 0 if unknown.
     """
 
     slot: int
     began_s: float
     ended_s: float
     status: int
+    peak_kib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +145,10 @@ class Slots:
             timeout_s: None to wait without an end.
             stop: a descriptor.
         """
-        poll = select.poll()
         by_pidfd = {running.pidfd: slot for slot, running in self._running.items()}
-        for descriptor in (*by_pidfd, *(() if stop is None else (stop,))):
-            poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+        ready = _ready([*by_pidfd, *(() if stop is None else (stop,))], timeout_s)
         ended_s = time.monotonic()
-        return [
-            self._reap(by_pidfd[descriptor], ended_s)
-            for descriptor, _ in ready
-            if descriptor in by_pidfd
-        ]
+        return [self._reap(by_pidfd[one], ended_s) for one in ready if one in by_pidfd]
 
     def stop(self, grace_s: float = GRACE_S) -> None:
         """End all processes with their own child processes.
@@ -158,28 +158,26 @@ class Slots:
         """
         deadline_s = time.monotonic() + grace_s
         if grace_s > 0:
-            self._signal(signal.SIGTERM)
+            self._signal_all(signal.SIGTERM)
         # A leader that is waited for at once would free the group's number: its children first.
         while grace_s > 0 and self._unended() and time.monotonic() < deadline_s:
-            self._poll_once(deadline_s)
-        self._signal(signal.SIGKILL)
+            _ready([one.pidfd for one in self._unended()], deadline_s - time.monotonic())
+        self._signal_all(signal.SIGKILL)
         for slot in list(self._running):
             self._reap(slot, time.monotonic())
+
+    def signal(self, slot: int, signum: int) -> None:
+        """Send a signal to a slot's process and its child processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid(slot), signum)
+
+    def _signal_all(self, signum: int) -> None:
+        for slot in self._running:
+            self.signal(slot, signum)
 
     def _unended(self) -> list[_Running]:
         """Processes that have not ended; those that have are not waited for yet."""
         return [running for running in self._running.values() if not _has_ended(running.process)]
-
-    def _poll_once(self, deadline_s: float) -> None:
-        poll = select.poll()
-        for running in self._unended():
-            poll.register(running.pidfd, select.POLLIN)
-        poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000)
-
-    def _signal(self, signum: int) -> None:
-        for running in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(running.process.pid, signum)
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
         running = self._running.pop(slot)
@@ -190,10 +188,12 @@ class Slots:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(running.process.pid, signal.SIGKILL)
         os.close(running.pidfd)
-        return Ended(slot, running.began_s, ended_s, running.process.wait())
+        _, status, usage = os.wait4(running.process.pid, 0)
+        running.process.returncode = code = os.waitstatus_to_exitcode(status)
+        return Ended(slot, running.began_s, ended_s, code, usage.ru_maxrss)
 
 
-class FreshSlots(Slots):
+class FreshModels(Slots):
     """Runs a process for each model.
 
     Args:
@@ -207,21 +207,17 @@ class FreshSlots(Slots):
         self._commands = commands
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
-        """Start a free slot's process for a model; as ``ReusedSlots.train``."""
+        """Start a free slot's process for a model; as ``ServedModels.train``."""
         self.start(slot, [*self._commands[slot], *arguments], log)
-
-    def wait_trained(self, stop: int) -> list[Ended]:
-        """Wait until a model has ended, or ``stop`` becomes readable."""
-        return self.wait(stop=stop)
 
 
 @dataclass(slots=True)
-class _Trainer:
-    """A process of ``again.py``, and the model in it.
+class _Server:
+    """A process of ``model_server.py``, and the model that it trains.
 
     Attributes:
         orders: it reads models from there.
-        answers: a status comes from there for each.
+        answers: how each of them ended comes from there.
         trained: models that it has trained.
         model: the order and the time at which it began; None while there is none.
     """
@@ -233,26 +229,30 @@ class _Trainer:
     model: tuple[bytes, float] | None = None
 
 
-class ReusedSlots:
-    """Runs one process in each of n slots, each of which trains one model after the other.
+class ServedModels:
+    """Runs a server in each of n slots, which trains one model after the other.
 
-    A model that fails where another one was trained before it starts anew in a fresh process: what
-    a script cannot do twice in a process is no fault of the model. A process whose model has failed
-    trains no other one.
+    A server that ends is started again. Where models are trained in the server itself, one that
+    fails after others starts anew in a fresh one: what a script cannot do twice in a process is no
+    fault of the model.
 
     Args:
-        commands: of each slot: of ``again.py``, with the program after the last ``--``.
+        commands: of each slot: of ``model_server.py``, with the program after the last ``--``.
+        options: of all of them.
+        reused: models are trained in the server itself.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        self._commands = commands
-        self._trainers: dict[int, _Trainer] = {}
+    def __init__(
+        self, commands: Sequence[Sequence[str]], options: Sequence[str], *, reused: bool
+    ) -> None:
+        self._commands, self._options, self._reused = commands, options, reused
+        self._servers: dict[int, _Server] = {}
         self.anew = 0
 
     @property
     def free(self) -> list[int]:
         """Slots without a model."""
-        busy = {slot for slot, trainer in self._trainers.items() if trainer.model}
+        busy = {slot for slot, server in self._servers.items() if server.model}
         return [slot for slot in range(len(self._commands)) if slot not in busy]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
@@ -266,85 +266,93 @@ class ReusedSlots:
         order = json.dumps({"arguments": list(arguments), "log": str(log)}).encode() + b"\n"
         self._give(slot, order, time.monotonic())
 
-    def wait_trained(self, stop: int) -> list[Ended]:
-        """Wait until a model has ended, or ``stop`` becomes readable."""
-        poll = select.poll()
-        by_answers = {one.answers: slot for slot, one in self._trainers.items() if one.model}
-        for descriptor in (*by_answers, stop):
-            poll.register(descriptor, select.POLLIN)
-        ready = poll.poll()
-        ended = [self._answered(by_answers[one]) for one, _ in ready if one in by_answers]
+    def wait(self, timeout_s: float | None, stop: int) -> list[Ended]:
+        """Wait until a model has ended; as ``Slots.wait``."""
+        by_answers = {one.answers: slot for slot, one in self._servers.items() if one.model}
+        ready = _ready([*by_answers, stop], timeout_s)
+        ended = [self._answered(by_answers[one]) for one in ready if one in by_answers]
         return [one for one in ended if one is not None]
+
+    def signal(self, slot: int, signum: int) -> None:
+        """Send a signal to a slot's server, which ends its model with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._servers[slot].process.pid, signum)
 
     def stop(self) -> None:
         """End all processes with their own child processes."""
         busy = len(self._commands) - len(self.free)
-        deadline_s = time.monotonic() + (GRACE_S if busy else EXIT_S)
-        for trainer in self._trainers.values():
-            if trainer.model is None:  # there is no further one: it ends as a script does
-                trainer.orders.close()
+        # A server has a model killed that does not end in time, and ends after it.
+        deadline_s = time.monotonic() + (2 * GRACE_S if busy else EXIT_S)
+        for slot, server in self._servers.items():
+            if server.model is None:  # there is no further one: it ends as a script does
+                server.orders.close()
             else:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(trainer.process.pid, signal.SIGTERM)
+                self.signal(slot, signal.SIGTERM)
         while time.monotonic() < deadline_s:
-            if all(map(_has_ended, [one.process for one in self._trainers.values()])):
+            if all(_has_ended(one.process) for one in self._servers.values()):
                 break
             time.sleep(LOOK_S)
-        for slot in list(self._trainers):
+        for slot in list(self._servers):
             self._end(slot)
 
     def _give(self, slot: int, order: bytes, began_s: float) -> None:
-        trainer = self._trainers.get(slot) or self._begin(slot)
-        trainer.model = (order, began_s)
+        server = self._servers.get(slot) or self._begin(slot)
+        server.model = (order, began_s)
         with contextlib.suppress(BrokenPipeError):  # its end is seen where its answer is awaited
-            trainer.orders.write(order)
-            trainer.orders.flush()
+            server.orders.write(order)
+            server.orders.flush()
 
-    def _begin(self, slot: int) -> _Trainer:
+    def _begin(self, slot: int) -> _Server:
         answers, theirs = os.pipe()
         command = list(self._commands[slot])
         last = len(command) - command[::-1].index("--") - 1  # before the program
-        command[last:last] = ["--answers", str(theirs)]
+        command[last:last] = [*self._options, "--answers", str(theirs)]
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            pass_fds=[theirs],
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, pass_fds=[theirs], start_new_session=True
         )
         os.close(theirs)
         if process.stdin is None:
             raise RuntimeError("the process has no standard input")
-        self._trainers[slot] = _Trainer(process, process.stdin, answers)
-        return self._trainers[slot]
+        self._servers[slot] = _Server(process, process.stdin, answers)
+        return self._servers[slot]
 
     def _answered(self, slot: int) -> Ended | None:
         """Return how a slot's model has ended; None where it starts anew."""
-        trainer, ended_s = self._trainers[slot], time.monotonic()
-        if trainer.model is None:
+        server, ended_s = self._servers[slot], time.monotonic()
+        if server.model is None:
             return None
-        order, began_s = trainer.model
-        text = os.read(trainer.answers, 64)
-        trainer.model = None
-        if text and int(text) == 0:
-            trainer.trained += 1
-            return Ended(slot, began_s, ended_s, 0)
-        code = self._end(slot)
-        if not trainer.trained:
-            return Ended(slot, began_s, ended_s, int(text) if text else code or 1)
-        self.anew += 1
-        self._give(slot, order, began_s)
-        return None
+        order, began_s = server.model
+        answer = [int(word) for word in os.read(server.answers, 64).split()]
+        server.model = None
+        if not answer or (answer[0] and self._reused):
+            code = self._end(slot)
+            answer = answer or [code or 1, 0]
+        status, peak_kib = answer
+        if status and self._reused and server.trained:
+            self.anew += 1
+            self._give(slot, order, began_s)
+            return None
+        server.trained += 1
+        return Ended(slot, began_s, ended_s, status, peak_kib)
 
     def _end(self, slot: int) -> int:
-        """End a process and its children; return its return code."""
-        trainer = self._trainers.pop(slot)
+        """End a server and its children; return its return code."""
+        server = self._servers.pop(slot)
         # Not waited for yet: the group's number is still this process's.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(trainer.process.pid, signal.SIGKILL)
+            os.killpg(server.process.pid, signal.SIGKILL)
         with contextlib.suppress(BrokenPipeError):
-            trainer.orders.close()
-        os.close(trainer.answers)
-        return trainer.process.wait()
+            server.orders.close()
+        os.close(server.answers)
+        return server.process.wait()
+
+
+def _ready(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
+    """Wait until one of some descriptors can be read from; return those."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [one for one, _ in poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)]
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -419,71 +427,114 @@ def left_to_train(models: Sequence[Model], ended: Sequence[Mapping[str, Any]]) -
     return [model for model in models if model.number not in trained]
 
 
+@dataclass(slots=True)
+class _Training:
+    """A model in a slot; times in s of the monotonic clock.
+
+    Attributes:
+        began: when, for the journal.
+        next_s: when it is sent the next signal, because it takes longer than it may.
+        signals: that it has been sent.
+    """
+
+    model: Model
+    began: datetime
+    next_s: float
+    signals: int = 0
+
+
 class Queue:
     """The running of one list.
 
     Args:
-        commands: of each slot, what a model's arguments are added to.
+        slots: where models are trained.
         logs: folder of logs and journal.
         journal: a descriptor of it.
-        reuse: each process trains one model after the other.
+        limit_s: the time that a model may take.
+        retries: how often a model that has failed starts again, after the others.
     """
 
     def __init__(
-        self, commands: Sequence[Sequence[str]], logs: Path, journal: int, *, reuse: bool
+        self,
+        slots: FreshModels | ServedModels,
+        logs: Path,
+        journal: int,
+        *,
+        limit_s: float = math.inf,
+        retries: int = 0,
     ) -> None:
-        self._logs = logs
-        self._journal = journal
-        self._slots = ReusedSlots(commands) if reuse else FreshSlots(commands)
-        self._models: dict[int, Model] = {}
+        self._slots, self._logs, self._journal = slots, logs, journal
+        self._limit_s, self._retries = limit_s, retries
+        self._training: dict[int, _Training] = {}
+        self._attempts: dict[int, int] = {}
         self.trained = 0
-        self.failed: list[tuple[Model, str]] = []
+        self.failed: list[Model] = []
 
     def run(self, models: Sequence[Model], stop: int) -> bool:
         """Train the models; return False if ``stop`` became readable before all had ended."""
-        waiting = list(reversed(models))
+        waiting = deque(models)
         try:
-            while waiting or self._models:
+            while waiting or self._training:
                 for slot in self._slots.free if waiting else ():
                     if waiting:
-                        self._start(slot, waiting.pop())
-                for ended in self._slots.wait_trained(stop):
-                    self._end(ended)
-                if select.select([stop], [], [], 0)[0]:
+                        self._start(slot, waiting.popleft())
+                for ended in self._slots.wait(self._until_limit_s(), stop):
+                    waiting.extend(self._end(ended))
+                if _ready([stop], 0):
                     return False
+                self._end_late_ones()
         finally:
             self._slots.stop()
         return True
-
-    @property
-    def anew(self) -> int:
-        """Models that were started again in a fresh process."""
-        return self._slots.anew
 
     def log(self, model: Model) -> Path:
         """Return the file of a model's output."""
         return self._logs / f"model-{model.number:05}.log"
 
     def _start(self, slot: int, model: Model) -> None:
-        self._models[slot] = model
+        now_s = time.monotonic()
+        self._training[slot] = _Training(model, datetime.now(UTC), now_s + self._limit_s)
         self._slots.train(slot, model.arguments, self.log(model))
 
-    def _end(self, ended: Ended) -> None:
-        model = self._models.pop(ended.slot)
+    def _until_limit_s(self) -> float | None:
+        """Return the time until a model has taken as long as it may; None for no limit."""
+        next_s = min((one.next_s for one in self._training.values()), default=math.inf)
+        return None if math.isinf(next_s) else next_s - time.monotonic()
+
+    def _end_late_ones(self) -> None:
+        for slot, one in self._training.items():
+            if one.next_s <= time.monotonic():
+                # A server has its model killed that does not end by itself.
+                self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
+                one.signals += 1
+                one.next_s = time.monotonic() + 2 * GRACE_S
+
+    def _end(self, ended: Ended) -> list[Model]:
+        """Note how a model has ended; return it where it starts again."""
+        one = self._training.pop(ended.slot)
+        model = one.model
         line = {
             "model": model.number,
             "arguments": model.text,
             "status": ended.status,
             "slot": ended.slot,
+            "began": one.began.isoformat(timespec="milliseconds"),
+            "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "seconds": round(ended.ended_s - ended.began_s, 3),
+            "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
         _write_whole(self._journal, (json.dumps(line) + "\n").encode())
         if ended.status == 0:
             self.trained += 1
-        else:
-            how = _describe(ended.status)
-            self.failed.append((model, how))
-            print(f"model {model.number} {how}; see {self.log(model)}", file=sys.stderr)
+            return []
+        how = f"took more than {self._limit_s:g} s" if one.signals else _describe(ended.status)
+        attempts = self._attempts[model.number] = self._attempts.get(model.number, 0) + 1
+        again = attempts <= self._retries
+        what_next = "it starts again after the others; " if again else ""
+        print(f"model {model.number} {how}; {what_next}see {self.log(model)}", file=sys.stderr)
+        if not again:
+            self.failed.append(model)
+        return [model] if again else []
 
 
 def _describe(status: int) -> str:
@@ -537,9 +588,10 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser = argparse.ArgumentParser(description="Train a list of models, several at once.")
     parser.add_argument("--models", type=Path, required=True, help="a line of arguments per model")
     parser.add_argument("--logs", type=Path, required=True, help="folder of logs and journal")
-    parser.add_argument(
-        "--reuse", action="store_true", help="each process trains one model after the other"
-    )
+    parser.add_argument("--start", choices=["fresh", "forked", "reused"], default="fresh")
+    parser.add_argument("--imports", type=Path, help="what is imported before a model is forked")
+    parser.add_argument("--limit", type=_positive, default=math.inf, metavar="SECONDS")
+    parser.add_argument("--retries", type=int, default=0, metavar="COUNT")
     parser.add_argument(
         "--slot", action="append", nargs=2, metavar=("CPUS", "POLICY"), required=True
     )
@@ -550,6 +602,24 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
         parser.error("no BINDER -- COMMAND after --")
     second = rest.index("--")
     return options, rest[:second], rest[second + 1 :]
+
+
+def _positive(text: str) -> float:
+    if not float(text) > 0:
+        raise ValueError
+    return float(text)
+
+
+def _slots(
+    options: argparse.Namespace, commands: Sequence[Sequence[str]]
+) -> FreshModels | ServedModels:
+    if options.start == "fresh":
+        return FreshModels(commands)
+    imports = options.logs.resolve() / IMPORTS
+    if options.imports is not None and options.imports.exists():
+        shutil.copyfile(options.imports, imports)
+    own = ["--start", options.start, "--imports", str(imports)]
+    return ServedModels(commands, own, reused=options.start == "reused")
 
 
 def main(argv: list[str]) -> int:
@@ -573,8 +643,16 @@ def main(argv: list[str]) -> int:
         _fail(f"{path}: {error}")
     os.ftruncate(journal, whole)  # a line that a crash cut off
     commands = [slot_command(binder, cpus, policy, command) for cpus, policy in options.slot]
-    queue = Queue(commands, options.logs, journal, reuse=options.reuse)
-    return _train(models, waiting, queue, len(commands))
+    slots = _slots(options, commands)
+    queue = Queue(slots, options.logs, journal, limit_s=options.limit, retries=options.retries)
+    status = _train(models, waiting, queue, len(commands))
+    if slots.anew:
+        print(
+            f"{slots.anew} models failed where another one was trained before, and were trained in"
+            " a process of their own: this script may not run twice in a process",
+            file=sys.stderr,
+        )
+    return status
 
 
 def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slots: int) -> int:
@@ -589,14 +667,8 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     seconds = time.monotonic() - began_s
     status = int(bool(queue.failed))
     if queue.failed:
-        names = ", ".join(str(model.number) for model, _ in queue.failed)
+        names = ", ".join(str(model.number) for model in queue.failed)
         print(f"failed: models {names}; the same command trains them again", file=sys.stderr)
-    if queue.anew:
-        print(
-            f"{queue.anew} models failed where another one was trained before, and were trained in"
-            " a process of their own: this script may not run twice in a process",
-            file=sys.stderr,
-        )
     if not done:
         status = 128 + os.read(stop, 1)[0]
         print("stopped; the same command goes on, interrupted models anew", file=sys.stderr)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
 from scaling_study.records.cohorts import Counted, Setting
-from scaling_study.records.confirmation import Losses
+from scaling_study.records.confirmation import Imports, Losses
 from scaling_study.records.field import Json
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Check
@@ -297,15 +297,15 @@ class SingleChanges(OfMachine, frozen=True, kw_only=True):
 
 
 class Arm(Struct, frozen=True, kw_only=True):
-    """A launch as it ran freely, in one kind of queue: what it gave, and what was predicted."""
+    """A launch as it ran freely, with one kind of start: what it gave, and what was predicted."""
 
     role: str
     launch: str
     label: str
     n: int
     """Slots."""
-    queue: str
-    """How a slot runs one model after the other."""
+    start: str
+    """How models start: `fresh`, `forked` or `reused`."""
     rounds: int
     """Rounds that show a value."""
     value: float
@@ -313,7 +313,7 @@ class Arm(Struct, frozen=True, kw_only=True):
     low: Number = None
     high: Number = None
     predicted: Number = None
-    """What the table of points says; None for a queue that is not predicted."""
+    """What the table of points says; None for a start that is not predicted."""
     start_s: Number = None
     """Start of a process, to the end of its first iteration."""
     iteration_s: Number = None
@@ -352,11 +352,11 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     """An arm of the confirmation that gave no figure."""
 
     arm: str = ""
-    """Role and way of the queue."""
+    """Role and start."""
     role: str = ""
     label: str
     n: int
-    queue: str
+    start: str
     status: str
     reason: str | None = None
 
@@ -368,9 +368,14 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     """`confirmed`, `failed`, `none` or `off`."""
     reason: str | None = None
     objective: str = "models_per_hour"
+    start: str = "fresh"
+    """How models of the recommended launch start best in a process of their own: `fresh` or
+    `forked`. The ratios are of that."""
     arms: tuple[Arm, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     losses: tuple[Losses, ...] = ()
+    imports: Imports | None = None
+    """What is imported before models are forked."""
     ratio: Interval | None = None
     """Of the recommended launch to the other one, each at its best count."""
     ratio_same_n: Interval | None = None
@@ -381,10 +386,11 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     """What it is compared with: `today` or `default`."""
     model_length: ModelLength | None = None
 
-    def arm(self, role: str, queue: str = "process_per_model") -> Arm | None:
-        """Return what ran in a role; None where it did not."""
+    def arm(self, role: str, start: str | None = None) -> Arm | None:
+        """Return what ran in a role, by default with its best start; None where it did not."""
+        start = start or (self.start if role == "recommended" else "fresh")
         arms = self.arms if self.status == "confirmed" else ()
-        return next((one for one in arms if (one.role, one.queue) == (role, queue)), None)
+        return next((one for one in arms if (one.role, one.start) == (role, start)), None)
 
 
 # How sure it is, and what was lost.

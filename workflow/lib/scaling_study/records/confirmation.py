@@ -4,6 +4,7 @@ History of the format:
     1: first version.
     2: starts say how long the ordinary iterations of their process took. Later files have
        `compared` in the head, and losses.
+    3: arms have a `start` in place of a `queue`, and models may be forked.
 """
 
 from typing import Literal
@@ -21,36 +22,38 @@ from scaling_study.records.field import (
 )
 
 Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
-Way = Literal["process_per_model", "one_process"]
+Start = Literal["fresh", "forked", "reused"]
 Status = Literal["ok", "once", "failed"]
 
 
 class Arm(Struct, frozen=True):
-    """One launch at one process count, with one way to run a queue of models."""
+    """One launch at one process count, with one way to start its models."""
 
     role: Role
     launch: str
     label: str
     n: Processes
     """Slots."""
-    queue: Way
+    start: Start
+    """`fresh`: a process for each model; `forked`: one that is forked from a process that has
+    imported what the script imports; `reused`: one process for all models of a slot."""
 
     @property
     def key(self) -> str:
         """What names the arm in records."""
-        return f"{self.role}/{self.queue}"
+        return f"{self.role}/{self.start}"
 
 
 class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmation"):
     """A confirmation begins."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     study: str
     """The study."""
     machine_hash: str
     """Hash of the machine."""
     arms: list[Arm]
-    """What is compared: role, launch, count, way of the queue."""
+    """What is compared: role, launch, count, start."""
     compared: list[str] = []
     """Launches whose losses are compared."""
     seed: int
@@ -71,9 +74,9 @@ class Run(Struct, frozen=True, kw_only=True):
     slot: Index
     """The slot."""
     process: Index
-    """The slot's processes, from 0."""
+    """The slot's processes, or its servers, from 0."""
     again: Index
-    """Starts of the script in that process, from 0."""
+    """Starts of the script in that process or from that server, from 0."""
     began_s: Seconds
     """Its beginning."""
     first_s: Seconds | None
@@ -99,7 +102,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     turn: Index
     """Rounds of a turn follow each other, one of each arm."""
     arm: str
-    """Role and way of the queue."""
+    """Role and start."""
     status: Status
     """`ok`; `once`: the script does not run twice in one process; `failed`."""
     reason: str | None
@@ -120,7 +123,7 @@ class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out
     """An arm that this machine cannot run."""
 
     arm: str
-    """Role and way of the queue."""
+    """Role and start."""
     reason: str
     """Why."""
 
@@ -144,6 +147,19 @@ class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
     """Whether the loss falls alike."""
 
 
+class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"):
+    """What a model had imported at its end, and how long that takes a process alone."""
+
+    steps: list[list[str]]
+    """In order: `import` and a module, `set`, a variable and its value, `unset` and a variable."""
+    left: dict[str, str]
+    """Modules that forked models import by themselves, and why."""
+    seconds: dict[str, Seconds]
+    """The packages that take longest: the time of their own modules (`-X importtime`)."""
+    all_s: Seconds
+    """The time of all modules."""
+
+
 class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """A confirmation ends."""
 
@@ -151,5 +167,5 @@ class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """How long it took."""
 
 
-Record = Head | Round | LeftOut | Losses | End
+Record = Head | Round | LeftOut | Losses | Imports | End
 DECODER: json.Decoder[Record] = json.Decoder(Record)

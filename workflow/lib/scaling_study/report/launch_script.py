@@ -27,7 +27,7 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member.program import name
 from scaling_study.report.words import sureness
 from scaling_study.runner.environment import LIBRARY_FOLDER, activated
-from scaling_study.runner.switch_script import command, reused_command, switched
+from scaling_study.runner.switch_script import command, served_command, switched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,6 +57,8 @@ def render_launch_script(
     folder: str,
     kept: Sequence[str],
     switches_file: Path,
+    imports_file: Path,
+    start: str = "fresh",
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
@@ -69,6 +71,8 @@ def render_launch_script(
         folder: the folder in which the program runs.
         kept: names of the variables that members inherit.
         switches_file: the file that makes the launch's switches true (see ``switch_script``).
+        imports_file: the file of what is imported before a model is forked (see ``ahead``).
+        start: how a list of models is trained by default: ``fresh`` or ``forked``.
 
     Returns:
         The text of a bash script. Where nothing is recommended it says why and fails.
@@ -94,7 +98,9 @@ def render_launch_script(
         bind=binder,
         queue=queue,
         command=command(python, words, switches),
-        reused=reused_command(python, words, switches),
+        server=served_command(python, words, switches),
+        start=start,
+        imports=str(imports_file),
         ranks=group is not None,
         started=" ".join(['"${command[@]}"', *_arguments(workload, launch)]),
         needed=passed,

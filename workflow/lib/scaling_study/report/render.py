@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from msgspec import json
+
 from scaling_study.common import storage
 from scaling_study.config import work
 from scaling_study.config.plan import read_plan
@@ -60,11 +62,16 @@ def render_study(
     for machine in _machines(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
         texts[script] = _launch_script(machine, planned, builds, script)
-        switches = switches_of(script)
-        if text := _switches(machine, script):
-            texts[switches] = text
-        else:
-            switches.unlink(missing_ok=True)  # that of an earlier recommendation
+        imported = machine.confirmation.imports if machine.confirmation else None
+        beside = {
+            switches_of(script): _switches(machine, script),
+            imports_of(script): imported and json.encode(imported).decode(),
+        }
+        for path, text in beside.items():
+            if text:
+                texts[path] = text
+            else:
+                path.unlink(missing_ok=True)  # that of an earlier recommendation
         seen = flames.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         launching = page.Launching(str(script), texts[script])
@@ -90,6 +97,7 @@ def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machi
             script = folder / "launch" / f"recommended-{entry.name}.sh"
             script.unlink(missing_ok=True)
             switches_of(script).unlink(missing_ok=True)
+            imports_of(script).unlink(missing_ok=True)
     return machines
 
 
@@ -106,7 +114,14 @@ def _launch_script(machine: Machine, plan: Plan, builds: Path, path: Path) -> st
         folder=work.folder(workload),
         kept=INHERITED,
         switches_file=switches_of(path).absolute(),
+        imports_file=imports_of(path).absolute(),
+        start=machine.confirmation.start if machine.confirmation else "fresh",
     )
+
+
+def imports_of(script: Path) -> Path:
+    """Return the file of what is imported before a model is forked, beside a launch script."""
+    return script.with_suffix(".imports.json")
 
 
 def switches_of(script: Path) -> Path:

@@ -51,7 +51,7 @@ class Program:
         member: Member,
         pages: Path,
         *,
-        reused: bool = False,
+        served: Sequence[str] = (),
         read_back: bool = False,
     ) -> list[str]:
         """Return the command line of a slot: the launch script's, with a counter on PYTHONPATH.
@@ -60,16 +60,20 @@ class Program:
             launch: the launch.
             member: of the slot.
             pages: folder of what processes count.
-            reused: each process trains one model after the other, as standard input says.
+            served: options of the server that trains one model after the other, as its standard
+                input says; none where the process is the program itself.
             read_back: its processes write down what they got.
         """
         env, preload = split_preload(self.environment(launch))
         own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
-        start = switch_script.reused_command if reused else switch_script.command
+        how = (launch.python, self.words, self.switches)
         return [
             *bind_command(member.cpus, member.mempolicy, own, launch.group),
-            *start(launch.python, self.words, self.switches),
-            *(() if reused else member.command[len(self.words) :]),
+            *(
+                switch_script.served_command(*how, served)
+                if served
+                else [*switch_script.command(*how), *member.command[len(self.words) :]]
+            ),
         ]
 
 
@@ -93,20 +97,27 @@ class FreeRun:
         self.slots = model_queue.Slots(len(self.members))
 
     def start(
-        self, slot: int, pages: Path, *, orders: Path | None = None, read_back: bool = False
+        self,
+        slot: int,
+        pages: Path,
+        *,
+        served: Sequence[str] = (),
+        orders: Path | None = None,
+        read_back: bool = False,
     ) -> float:
         """Start a process in a free slot; return when (s of the monotonic clock).
 
         Args:
             slot: the slot.
             pages: the folder of what its processes count, which is made.
-            orders: a file from which one process takes its models (see ``rerun``).
+            served: options of the server in the slot (see ``Program.command``).
+            orders: the file from which a server takes its models.
             read_back: its processes write down what they got.
         """
         launch = self.launch
         pages.mkdir()
         words = self.program.command(
-            launch, self.members[slot], pages, reused=orders is not None, read_back=read_back
+            launch, self.members[slot], pages, served=served, read_back=read_back
         )
         env, _ = split_preload(self.program.environment(launch))
         return self.slots.start(

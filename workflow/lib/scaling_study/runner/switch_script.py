@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common.problems import ConfigError
 from scaling_study.launch.axes import optimizer_kernel
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
-from scaling_study.member import after_torch, loader_arguments, program, rerun
+from scaling_study.member import after_torch, loader_arguments, model_server, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,13 +66,19 @@ def command(python: str, words: Sequence[str], switches: Path | None) -> list[st
     return [python, *([str(switches)] if switches else []), *words]
 
 
-def reused_command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
-    """Return the command line of one process that trains one model after the other.
+def served_command(
+    python: str, words: Sequence[str], switches: Path | None, options: Sequence[str] = ()
+) -> list[str]:
+    """Return the command line of a process that trains one model after the other.
 
-    The arguments are those of ``command``.
+    Args:
+        python: the interpreter.
+        words: the program's (``work.program``).
+        switches: as of ``command``.
+        options: further ones of ``model_server.py``.
     """
-    options = ["--switches", str(switches)] if switches else []
-    return [python, str(rerun.__file__), *options, "--", *words]
+    own = ["--switches", str(switches)] if switches else []
+    return [python, str(model_server.__file__), *options, *own, "--", *words]
 
 
 def switched(axes: Axes) -> dict[str, object]:

@@ -1,0 +1,208 @@
+"""What is imported once, before models are forked from a process.
+
+It is learnt from a first model: what it had imported at its end, in that order, with the variables
+that it set in between, since a library may read them when it is imported. Only modules of Python
+and of site-packages are; the script's own are left to each model, which may find them changed.
+
+A fork copies the thread that calls it and no other; open files and their positions are shared, and
+so is CUDA's state, which a child cannot use. A module that leaves such things behind is left to the
+models too, with whatever imports it. Threads are no hindrance if a fork handles them, as that of
+OpenBLAS does: it is tried.
+
+The file is JSON: ``steps``, each ``["import", NAME]``, ``["set", NAME, VALUE]`` or ``["unset",
+NAME]``, and ``left``, reasons by module. Standard library only; Python finds it by its path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import site
+import stat
+import sys
+import sysconfig
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# jemalloc's threads only give memory back; a child starts its own (``renew``).
+JEMALLOC = "jemalloc"
+
+# Where so many modules cannot be imported ahead, what comes after the next one is not tried.
+MOST_LEFT = 3
+
+EVENTS = {"os.putenv": "set", "os.unsetenv": "unset"}
+
+# ---- in the first model
+
+
+def learning(path: str) -> Callable[[], None]:
+    """Note from now on what this process imports; return what writes it down.
+
+    Args:
+        path: of the file. It is written beside it: ``keep`` gives it its name.
+    """
+    known = set(sys.modules)
+    changes: dict[str, list[list[str]]] = {}
+
+    def note(event: str, values: tuple[object, ...]) -> None:
+        if event in EVENTS:
+            words = [os.fsdecode(one) for one in values if isinstance(one, bytes)]
+            changes.setdefault(next(reversed(sys.modules)), []).append([EVENTS[event], *words])
+
+    def write() -> None:
+        steps: list[list[str]] = []
+        for name, module in list(sys.modules.items()):
+            if name not in known and _is_installed(name, module):
+                steps.append(["import", name])
+            steps += changes.get(name, [])
+        _write(_part(path, os.getpid()), steps, {})
+
+    sys.addaudithook(note)
+    return write
+
+
+def _is_installed(name: str, module: object) -> bool:
+    """Whether a module is Python's own or in site-packages, and of this name."""
+    spec = getattr(module, "__spec__", None)
+    if spec is None or spec.name != name or spec.origin is None:
+        return False
+    if spec.origin in {"built-in", "frozen"}:
+        return True
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
+    path = os.path.realpath(spec.origin)
+    return any(path.startswith(os.path.realpath(one) + os.sep) for one in folders if one)
+
+
+def keep(path: str, pid: int) -> None:
+    """Give a file its name that a process has written at its end."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(_part(path, pid), path)
+
+
+def _part(path: str, pid: int) -> str:
+    return f"{path}.{pid}"
+
+
+def _write(path: str, steps: list[list[str]], left: dict[str, str]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"steps": steps, "left": left}, file, indent=0)
+
+
+# ---- in the process that models are forked from
+
+
+def load(path: str, program: Sequence[str]) -> bool:
+    """Import what a file says.
+
+    Args:
+        path: of the file. A module that must be left to the models is noted in it.
+        program: its package, if it is a module, is the script's own.
+
+    Returns:
+        False if such a module has been imported: this process cannot be forked from.
+
+    Raises:
+        SystemExit: this process has threads although nothing has been imported.
+    """
+    with open(path, encoding="utf-8") as file:
+        found = json.load(file)
+    steps, left = found["steps"], found["left"]
+    own = program[1].partition(".")[0] if program[0] == "-m" else None
+    if names := _remaining_threads():
+        sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
+    before, arguments = dict(os.environ), sys.argv
+    sys.argv = list(program[:1])
+    for number, (what, name, *value) in enumerate(steps):
+        if what == "set":
+            os.environ[name] = value[0]
+        elif what == "unset":
+            os.environ.pop(name, None)
+        elif not any(f"{name}.".startswith(f"{one}.") for one in (*left, own)):
+            reason = _import(name)
+            if reason is not None:
+                left[name] = reason
+                kept = steps[:number] if len(left) > MOST_LEFT else steps
+                _write(_part(path, os.getpid()), kept, left)
+                keep(path, os.getpid())
+                return False
+    sys.argv = arguments
+    os.environ.clear()
+    os.environ.update(before)  # a model sets its variables by itself
+    return True
+
+
+def _import(name: str) -> str | None:
+    """Import a module; return why no process may be forked after that, None if it may."""
+    if name in sys.modules:
+        return None
+    threads, files = _count("/proc/self/task"), _open_files()
+    # One that cannot be imported by itself is imported by the models, as the script does.
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is warned of, a model is warned of
+        importlib.import_module(name)
+    if _count("/proc/self/task") > threads and (names := _remaining_threads()):
+        return f"starts threads: {', '.join(names)}"
+    if kept := _open_files() - files:
+        return f"keeps open: {', '.join(sorted(kept))}"
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is not None and cuda.is_initialized():
+        return "initialises CUDA"
+    return None
+
+
+def _count(folder: str) -> int:
+    return len(os.listdir(folder))
+
+
+def _remaining_threads() -> list[str]:
+    """Fork once; return the names of the threads that are left beside this one.
+
+    OpenBLAS ends its threads before a fork, and starts others where they are needed.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which are looked at here
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    names = []
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm") as file:
+            names.append(file.read().strip())
+    return sorted(one for one in names if not one.startswith(JEMALLOC))[1:]
+
+
+def _open_files() -> set[str]:
+    """Return what this process has open, without devices."""
+    found = set()
+    for one in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if not stat.S_ISCHR(os.stat(int(one)).st_mode):
+                found.add(os.readlink(f"/proc/self/fd/{one}"))
+    return found
+
+
+# ---- in each model
+
+
+def renew() -> None:
+    """Give this process, which was forked, what a fresh one gets by itself.
+
+    Python's ``random`` sees to itself; torch's generators begin with a fixed seed.
+    """
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+    control = getattr(ctypes.CDLL(None), "mallctl", None)
+    if control is not None:  # jemalloc: its threads are not in the child, and it knows
+        value, size = ctypes.c_bool(), ctypes.c_size_t(1)
+        control(b"opt.background_thread", ctypes.byref(value), ctypes.byref(size), None, 0)
+        if value:
+            control(b"background_thread", None, None, ctypes.byref(value), 1)
