@@ -138,7 +138,7 @@ def _processes(results: Path, points: pd.DataFrame, launches: list[str], n: int)
     confirmed = [
         arm
         for arm in found["arms"]
-        if arm["launch"] in launches and arm["n"] == n and arm["queue"] == "process_per_model"
+        if arm["launch"] in launches and arm["n"] == n and arm["start"] == "fresh"
     ]
     if confirmed:
         return {"source": "confirmed", "rounds": [_interval(arm) for arm in confirmed]}

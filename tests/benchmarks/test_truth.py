@@ -591,13 +591,13 @@ def test_the_tables_of_a_real_collection_are_read(tmp_path):
     assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
 
 
-ARM = {"launch": "b-1", "n": 1, "queue": "process_per_model", "value": 410.0, "low": 400.0,
+ARM = {"launch": "b-1", "n": 1, "start": "fresh", "value": 410.0, "low": 400.0,
        "high": 420.0, "rounds": 4}  # fmt: skip
 
 
 def test_whole_processes_are_those_of_the_confirmed_launch(results):
     (results / "analysis").mkdir()
-    others = [ARM | {"launch": "default"}, ARM | {"queue": "one_process"}, ARM | {"n": 2}]
+    others = [ARM | {"launch": "default"}, ARM | {"start": "reused"}, ARM | {"n": 2}]
     file = results / "analysis/confirmation.json"
     file.write_text(json.dumps({"machines": [{"arms": [*others, ARM]}]}))
     found = truth_studies.read_point(results, 1, whole=True)

@@ -40,13 +40,12 @@ def test_every_arm_has_its_rounds_in_turn(confirmed):
     head, *_ = records
     keys = [arm.key for arm in head.arms]
     assert sorted(keys) == [
-        "default/process_per_model",
-        "recommended/one_process",
-        "recommended/process_per_model",
+        "default/fresh",
+        *("recommended/forked", "recommended/fresh", "recommended/reused"),
     ]
     rounds = of_kind(records, "round")
-    assert [one.turn for one in rounds] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3
+    assert [one.turn for one in rounds] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [one.arm for one in rounds] == [one.arm for one in rounds[:4]] * 3
     assert all(one.status == "ok" for one in rounds), [one.reason for one in rounds]
     assert isinstance(records[-1], End)
     launches = {arm.launch for arm in head.arms}
@@ -64,10 +63,15 @@ def test_slots_are_busy_and_times_are_in_order(confirmed):
             if run.ended_s is not None:
                 assert run.iterations == 60
         again = [run.again for run in one.runs]
-        if one.arm.endswith("one_process"):
-            assert again == list(range(len(again)))
-        else:
+        if one.arm.endswith("fresh"):
             assert set(again) == {0}
+        else:
+            assert again == list(range(len(again)))
+    (found,) = of_kind(confirmed[3], "imports")
+    assert ["import", "torch"] in found.steps
+    assert found.left == {}
+    assert next(iter(found.seconds)) == "torch"
+    assert found.seconds["torch"] < found.all_s
 
 
 def test_the_same_again_runs_nothing(confirmed):
@@ -79,11 +83,14 @@ def test_the_same_again_runs_nothing(confirmed):
 def test_an_interrupted_run_goes_on_after_its_last_round(confirmed, tmp_path):
     folder, plan, found, records = confirmed
     lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "rounds.jsonl.part").write_text("".join(lines[:-2]) + '{"kind": "rou')
+    (tmp_path / "rounds.jsonl.part").write_text(
+        "".join(lines[: len(of_kind(records, "round"))]) + '{"kind": "rou'
+    )
     new = confirm_jobs.run(plan, found, tmp_path)
-    assert new[:-2] == records[:-2]
-    assert [new[-2].turn, new[-2].arm] == [records[-2].turn, records[-2].arm]
-    assert new[-2] != records[-2]
+    last = len(of_kind(records, "round"))  # after the head
+    assert new[:last] == records[:last]
+    assert [new[last].turn, new[last].arm] == [records[last].turn, records[last].arm]
+    assert new[last] != records[last]
     assert left_behind(tmp_path) == []
 
 
@@ -126,11 +133,11 @@ def test_a_script_that_runs_once_in_a_process_is_confirmed_with_one_per_model(tm
     script.write_text(ONCE)
     plan = confirm_jobs.planned(script, SECONDS)
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
-    together = [one for one in rounds if one.arm == "recommended/one_process"]
+    together = [one for one in rounds if one.arm == "recommended/reused"]
     assert together[-1].status == "once"
     assert "set_num_interop_threads" in together[-1].reason
     others = [one for one in rounds if one not in together]
-    assert len(others) == 6
+    assert len(others) == 9
     assert all(one.status == "ok" for one in others)
 
 
@@ -273,7 +280,7 @@ def test_starts_in_one_process_are_counted_apart(tmp_path):
     orders.write_text(f"{json.dumps({'arguments': [], 'log': os.devnull})}\n" * 3)
     env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
     env |= iterations.environment(pages, "mark", env)
-    words = switch_script.reused_command(sys.executable, [str(script)], None)
+    words = switch_script.served_command(sys.executable, [str(script)], None, ["--start", "reused"])
     with orders.open("rb") as given:
         subprocess.run(words, env=env, stdin=given, check=True)
     (page,) = iterations.read_pages(pages)

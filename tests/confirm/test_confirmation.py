@@ -33,8 +33,9 @@ PLAN = SimpleNamespace(
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
-KEYS = ("recommended/process_per_model", "recommended/one_process", "default/process_per_model",
-        "default_same_n/process_per_model")  # fmt: skip
+KEYS = ("recommended/fresh", "recommended/reused", "default/fresh",
+        "default_same_n/fresh")  # fmt: skip
+FORKED = "recommended/forked"
 NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"]]
 
 
@@ -48,16 +49,16 @@ def predicted(**changed):
     return replace(whole, recommended=replace(whole.recommended, **changed))
 
 
-def head():
+def head(keys=KEYS):
     arms = []
-    for key in KEYS:
+    for key in keys:
         role, way = key.split("/")
         mine = role == "recommended"
         launch, label = ("b", "intra_op 1") if mine else ("d", "default")
         arms.append(Arm(role, launch, label, 1 if role == "default" else 2, way))
     return plain(
         Head(
-            schema_version=2, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
+            schema_version=3, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
             started="2026-01-01T00:00:00+00:00", measured_hash="m", harness_hash="h",
         )
     )  # fmt: skip
@@ -77,7 +78,8 @@ def a_round(key, turn, factor=1.0, **changed):
 
 def write(tmp_path, records):
     path = tmp_path / "rounds.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in [head(), *records]))
+    begins = head((*KEYS, FORKED) if any(one.get("arm") == FORKED for one in records) else KEYS)
+    path.write_text("".join(json.dumps(one) + "\n" for one in [begins, *records]))
     return path
 
 
@@ -100,7 +102,7 @@ def rounds(*factors):
 def test_every_arm_is_there_with_its_interval(tmp_path):
     one = machine(tmp_path, rounds(1.0, 1.05, 0.95))
     assert one.status == "confirmed"
-    assert [f"{arm.role}/{arm.queue}" for arm in one.arms] == list(KEYS)
+    assert [f"{arm.role}/{arm.start}" for arm in one.arms] == list(KEYS)
     best = one.arms[0]
     assert best.value == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.02)
     assert best.low < best.value < best.high
@@ -117,6 +119,17 @@ def test_ratios_are_paired_by_turn(tmp_path):
         assert ratio.value == pytest.approx(times * SLOW_S / MODEL_S, rel=0.02)
         # Turns differ by half; within a turn both go along.
         assert ratio.high / ratio.low < 1.2
+
+
+@pytest.mark.parametrize(("factor", "start"), [(0.9, "forked"), (1.1, "fresh")])
+def test_the_better_start_in_a_process_of_its_own_is_what_is_compared(tmp_path, factor, start):
+    forked = [a_round(FORKED, turn, factor) for turn in range(2)]
+    one = machine(tmp_path, [*rounds(1.0, 1.0), *forked])
+    assert one.start == start
+    assert one.arm("recommended") is one.arm("recommended", start)
+    gain = 2 * SLOW_S / MODEL_S * max(1.0, 1 / factor)
+    assert one.ratio.value == pytest.approx(gain, rel=0.02)
+    assert one.difference.value < 1  # of what was predicted: a process for each model
 
 
 def test_one_round_has_no_interval(tmp_path):
@@ -180,12 +193,12 @@ def test_the_clock_is_a_part_where_it_is_known(tmp_path):
 def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
     records = rounds(1.0, 1.0)
     records[-1] |= {"status": "failed", "reason": "out of memory", "runs": []}
-    once = [one for one in records if one["arm"] == "recommended/one_process"]
+    once = [one for one in records if one["arm"] == "recommended/reused"]
     once[0] |= {"status": "once", "reason": "not twice"}
     one = machine(tmp_path, records)
     assert [(left.arm, left.status, left.reason) for left in one.left_out] == [
-        ("recommended/one_process", "once", "not twice"),
-        ("default_same_n/process_per_model", "failed", "out of memory"),
+        ("recommended/reused", "once", "not twice"),
+        ("default_same_n/fresh", "failed", "out of memory"),
     ]
     assert len(one.arms) == 2
     assert one.ratio_same_n is None

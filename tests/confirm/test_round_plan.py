@@ -25,42 +25,42 @@ def arms(best, default):
     ]
 
 
-ONE_BEST = [("recommended/process_per_model", "x", 4), ("recommended/one_process", "x", 4)]
+STARTS = ("fresh", "forked", "reused")
+ONE_BEST = [(f"recommended/{start}", "x", 4) for start in STARTS]
 
 
 def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n():
     assert arms(point("x", 4), point("default-1", 1)) == [
         *ONE_BEST,
-        ("default/process_per_model", "default-1", 1),
-        ("default_same_n/process_per_model", "default-1", 4),
+        ("default/fresh", "default-1", 1),
+        ("default_same_n/fresh", "default-1", 4),
     ]
 
 
 def test_a_group_of_ranks_trains_one_model():
     assert arms(point("x", 1, ranks=2), point("default-1", 1)) == [
-        ("recommended/process_per_model", "x", 1),
-        ("default/process_per_model", "default-1", 1),
+        ("recommended/fresh", "x", 1),
+        ("default/fresh", "default-1", 1),
     ]
 
 
 def test_the_same_n_is_confirmed_once():
     assert arms(point("x", 4), point("default-1", 4)) == [
         *ONE_BEST,
-        ("default/process_per_model", "default-1", 4),
+        ("default/fresh", "default-1", 4),
     ]
 
 
 def test_a_default_without_a_point_is_tried_at_the_recommended_n():
     assert arms(point("x", 4), None) == [
         *ONE_BEST,
-        ("default_same_n/process_per_model", "default-1", 4),
+        ("default_same_n/fresh", "default-1", 4),
     ]
 
 
 def test_a_recommended_default_has_nothing_to_be_compared_with():
     assert [arm[0] for arm in arms(point("default-1", 4), point("default-1", 4))] == [
-        "recommended/process_per_model",
-        "recommended/one_process",
+        f"recommended/{start}" for start in STARTS
     ]
 
 
@@ -70,7 +70,7 @@ def test_nothing_recommended_is_nothing_to_confirm():
 
 @pytest.mark.parametrize(
     ("seconds", "turns", "round_s"),
-    [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],
+    [(30, 3, 2), (120, 3, 8), (360, 3, 24), (600, 4, 30), (4800, 10, 96)],
 )
 def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
     chosen = round_plan.choose_arms(found(point("x", 4), point("default-1", 1)), DEFAULT)

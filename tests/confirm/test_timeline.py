@@ -21,7 +21,7 @@ def run(slot, times, iterations, *, process=0, again=0, ordinary_s=None):
     )  # fmt: skip
 
 
-def queue(slot, models, cut_s, *, way="process_per_model", gap_s=0.0):
+def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
     """A slot's starts until the cut; each model is (start, iterations, iteration, end), in s."""
     runs, at_s = [], 0.0
     for number, (start_s, iterations, iteration_s, end_s) in enumerate(models):
@@ -38,13 +38,13 @@ def queue(slot, models, cut_s, *, way="process_per_model", gap_s=0.0):
             latest_s if done else None,
             ended_s if ended_s <= cut_s else None,
         )
-        which = "again" if way == "one_process" else "process"
+        which = "again" if way == "reused" else "process"
         runs.append(run(slot, times, done, **{which: number}))
         at_s = ended_s + gap_s
     return runs
 
 
-def record(slots, cut_s, way="process_per_model"):
+def record(slots, cut_s, way="fresh"):
     runs = [one for runs in slots for one in runs]
     return Round(
         turn=0, arm=f"recommended/{way}", status="ok", reason=None, limit_s=cut_s, cut_s=cut_s,
@@ -162,7 +162,7 @@ def test_a_script_of_another_length_than_a_model_is_put_together():
 
 def test_one_process_counts_the_starts_after_its_first():
     models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
-    one = record([queue(0, models, 20.0, way="one_process")], 20.0, "one_process")
+    one = record([queue(0, models, 20.0, way="reused")], 20.0, "reused")
     how, (seen,) = look([one], 100)
     assert how == timeline.Basis(later=True, whole=True)
     assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)
@@ -172,8 +172,7 @@ def test_one_process_counts_the_starts_after_its_first():
 def test_one_round_without_a_later_start_has_all_rounds_read_alike():
     models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
     records = [
-        record([queue(0, models, cut_s, way="one_process")], cut_s, "one_process")
-        for cut_s in (7.0, 12.0)
+        record([queue(0, models, cut_s, way="reused")], cut_s, "reused") for cut_s in (7.0, 12.0)
     ]
     how, (first, second) = look(records, 100)
     assert how == timeline.Basis(later=False, whole=False)

@@ -135,6 +135,7 @@ def test_the_launch_script_carries_everything(tmp_path):
         folder=str(folder),
         kept=["PATH"],
         switches_file=folder / "switches.py",
+        imports_file=folder / "imports.json",
     )
     assert texts.LONG in text
     script = folder / "recommended.sh"

@@ -325,7 +325,7 @@ def confirmed(best, today):
     found = convert(found, Recommendation)
     launches = [Launch(name, name, name, {}) for name in ("default", "today")]
     chosen = choose_arms(found, *launches)
-    return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.queue == "process_per_model"]
+    return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.start == "fresh"]
 
 
 def test_todays_launch_is_confirmed_in_place_of_the_default_at_the_same_number():

@@ -56,7 +56,7 @@ def order(folder):
     return (folder / "order").read_text().split()
 
 
-@pytest.mark.parametrize("options", [[], ["--reuse"]])
+@pytest.mark.parametrize("options", [["--fresh"], ["--forked"], ["--reuse"]])
 def test_each_line_is_one_model_with_the_launchs_cpus_and_environment(tmp_path, launch, options):
     done = queue(launch, "# the first ones\n1 --name 'a b' '#x'\n\n  2 \"\"\n", *options)
     assert done.returncode == 0, done.stderr
@@ -181,6 +181,7 @@ def endless(tmp_path):
         (signal.SIGINT, 130, []),
         (signal.SIGTERM, 143, []),
         (signal.SIGINT, 130, ["--reuse"]),
+        (signal.SIGTERM, 143, ["--forked"]),
     ],
 )
 def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
@@ -202,7 +203,7 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
         wait_ended(pid)
 
 
-@pytest.mark.parametrize("options", [[], ["--reuse"]])
+@pytest.mark.parametrize("options", [[], ["--forked"], ["--reuse"]])
 def test_models_do_not_outlive_a_killed_queue(endless, options):
     process, pids = start(endless, "long 1\nlong 2\n", (1, 2), *options)
     process.kill()
@@ -282,11 +283,11 @@ elif how != "well":
 """
 
 
-def reuse(tmp_path, *how):
+def served(tmp_path, option, *how):
     """Train models in one slot; return what the queue said, and which process trained each."""
     (tmp_path / "train.py").write_text(HOW)
     path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
-    done = queue(path, "\n".join(how), "--reuse")
+    done = queue(path, "\n".join(how), option)
     told = [log(tmp_path, number).split()[:5] for number in range(1, len(how) + 1)]
     for _, folder, first, name, read in told:
         assert (folder, first) == (str(tmp_path), str(tmp_path))
@@ -296,17 +297,18 @@ def reuse(tmp_path, *how):
     return done, [pid for pid, *_ in told], status
 
 
-def test_each_process_trains_one_model_after_the_other(tmp_path):
-    done, pids, status = reuse(tmp_path, "well", "0", "forks", "well")
+@pytest.mark.parametrize(("option", "processes"), [("--reuse", 1), ("--forked", 4)])
+def test_a_server_trains_one_model_after_the_other(tmp_path, option, processes):
+    done, pids, status = served(tmp_path, option, "well", "0", "forks", "well")
     assert done.returncode == 0, done.stderr
-    assert len(set(pids)) == 1
-    assert (tmp_path / f"end of {pids[0]}").exists()
+    assert len(set(pids)) == processes
+    assert all((tmp_path / f"end of {pid}").exists() for pid in pids)
     assert status == [0, 0, 0, 0]
     assert done.stderr == ""
 
 
 def test_a_model_that_fails_after_another_one_is_trained_in_a_process_of_its_own(tmp_path):
-    done, pids, status = reuse(tmp_path, "leaves", "leaves", "leaves")
+    done, pids, status = served(tmp_path, "--reuse", "leaves", "leaves", "leaves")
     assert done.returncode == 0, done.stderr
     assert len(set(pids)) == 3
     assert status == [0, 0, 0]
@@ -314,12 +316,47 @@ def test_a_model_that_fails_after_another_one_is_trained_in_a_process_of_its_own
     assert "3 trained in" in done.stdout
 
 
-def test_a_model_that_fails_in_a_process_of_its_own_has_failed(tmp_path):
-    done, pids, status = reuse(tmp_path, "well", "7", "says", "dies", "well", "well")
+@pytest.mark.parametrize(("option", "processes"), [("--reuse", 5), ("--forked", 6)])
+def test_a_model_that_fails_in_a_process_of_its_own_has_failed(tmp_path, option, processes):
+    done, pids, status = served(tmp_path, option, "well", "7", "says", "dies", "well", "well")
     assert done.returncode == 1
     assert status == [0, 7, 1, -signal.SIGKILL, 0, 0]
     assert "model 2 failed with status 7" in done.stderr
     assert "model 4 was killed by SIGKILL" in done.stderr
     assert log(tmp_path, 3).endswith("said\n")
-    assert pids[4] == pids[5]
-    assert len(set(pids)) == 5
+    assert len(set(pids)) == processes
+
+
+LATE = """
+import os, signal, sys, time
+if "hangs" in sys.argv and not os.path.exists("hung"):
+    open("hung", "w").close()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--forked", "--reuse"])
+def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, option):
+    (tmp_path / "train.py").write_text(LATE)
+    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    done = queue(path, "hangs\nwell", option, "--limit", "1.5", "--retries", "1")
+    assert done.returncode == 0, done.stderr
+    assert "model 1 took more than 1.5 s; it starts again after the others" in done.stderr
+    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
+    ended = [json.loads(line) for line in journal]
+    assert [(one["model"], bool(one["status"])) for one in ended] == [
+        (1, True),
+        (2, False),
+        (1, False),
+    ]
+    assert all(one["began"] < one["ended"] for one in ended)
+    assert all(one["peak_memory_mib"] > 5 for one in ended[1:])
+
+
+@pytest.mark.parametrize("words", [["--limit", "0"], ["--limit", "soon"], ["--slow"]])
+def test_a_wrong_option_starts_nothing(tmp_path, launch, words):
+    done = queue(launch, "1\n", *words)
+    assert done.returncode == 2
+    assert words[0] in done.stderr
+    assert not (tmp_path / "order").exists()

@@ -54,6 +54,7 @@ def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
         folder=str(tmp_path),
         kept=KEPT,
         switches_file=tmp_path / "it's switched.py",
+        imports_file=tmp_path / "imports.json",
     )
     recommended = found["recommended"]
     if switches := recommended and render_switches(recommended["axes"], "it's switched.py"):

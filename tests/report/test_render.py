@@ -58,7 +58,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
     best = found["recommended"]
     arm = {
         "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
-        "queue": "process_per_model", "rounds": 4, "value": 911.0, "low": 900.0, "high": 922.0,
+        "start": "fresh", "rounds": 4, "value": 911.0, "low": 900.0, "high": 922.0,
     }  # fmt: skip
     entry = {"machine": found["machine"], "status": "confirmed", "arms": [arm]}
     write_json(folder / "analysis/confirmation.json", {"machines": [entry]})

@@ -151,7 +151,7 @@ def arm(role, value, n, spread):
     """A launch as it ran freely."""
     low, high = value * (1 - spread[0]), value * (1 + spread[1])
     label = "default" if role == "default" else "blas mkl"
-    return Arm(role=role, launch=label, label=label, n=n, queue="process_per_model", rounds=3,
+    return Arm(role=role, launch=label, label=label, n=n, start="fresh", rounds=3,
                value=value, low=low, high=high)  # fmt: skip
 
 

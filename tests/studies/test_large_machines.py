@@ -176,6 +176,7 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
             convert(recommendation, Recommendation), plan, python="python",
             binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",),
             switches_file=Path("none"),
+            imports_file=Path("none"),
         )
     )  # fmt: skip
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)

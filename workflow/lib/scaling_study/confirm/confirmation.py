@@ -184,6 +184,7 @@ def _confirmed(
         status="confirmed",
         against=against,
         start=arms[chosen].about.start,
+        steps_per_model=length.of(arms[chosen].about.launch),
         model_length=learnt,
         arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
         losses=tuple(one for one in records if isinstance(one, Losses)),

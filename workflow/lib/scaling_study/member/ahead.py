@@ -119,22 +119,24 @@ def load(path: str, program: Sequence[str]) -> bool:
         sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
     before, arguments = dict(os.environ), sys.argv
     sys.argv = list(program[:1])
-    for number, (what, name, *value) in enumerate(steps):
-        if what == "set":
-            os.environ[name] = value[0]
-        elif what == "unset":
-            os.environ.pop(name, None)
-        elif not any(f"{name}.".startswith(f"{one}.") for one in (*left, own)):
-            reason = _import(name)
-            if reason is not None:
-                left[name] = reason
-                kept = steps[:number] if len(left) > MOST_LEFT else steps
-                _write(_part(path, os.getpid()), kept, left)
-                keep(path, os.getpid())
-                return False
-    sys.argv = arguments
-    os.environ.clear()
-    os.environ.update(before)  # a model sets its variables by itself
+    try:
+        for number, (what, name, *value) in enumerate(steps):
+            if what == "set":
+                os.environ[name] = value[0]
+            elif what == "unset":
+                os.environ.pop(name, None)
+            elif not any(f"{name}.".startswith(f"{one}.") for one in (*left, own) if one):
+                reason = _import(name)
+                if reason is not None:
+                    left[name] = reason
+                    kept = steps[:number] if len(left) > MOST_LEFT else steps
+                    _write(_part(path, os.getpid()), kept, left)
+                    keep(path, os.getpid())
+                    return False
+    finally:
+        sys.argv = arguments
+        os.environ.clear()
+        os.environ.update(before)  # a model sets its variables by itself
     return True
 
 
@@ -142,23 +144,21 @@ def _import(name: str) -> str | None:
     """Import a module; return why no process may be forked after that, None if it may."""
     if name in sys.modules:
         return None
-    threads, files = _count("/proc/self/task"), _open_files()
+    threads, files, children = len(os.listdir("/proc/self/task")), _open_files(), _children()
     # One that cannot be imported by itself is imported by the models, as the script does.
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is warned of, a model is warned of
         importlib.import_module(name)
-    if _count("/proc/self/task") > threads and (names := _remaining_threads()):
+    if len(os.listdir("/proc/self/task")) > threads and (names := _remaining_threads()):
         return f"starts threads: {', '.join(names)}"
+    if _children() != children:
+        return "starts processes"
     if kept := _open_files() - files:
         return f"keeps open: {', '.join(sorted(kept))}"
     cuda = sys.modules.get("torch.cuda")
     if cuda is not None and cuda.is_initialized():
         return "initialises CUDA"
     return None
-
-
-def _count(folder: str) -> int:
-    return len(os.listdir(folder))
 
 
 def _remaining_threads() -> list[str]:
@@ -179,6 +179,13 @@ def _remaining_threads() -> list[str]:
     return sorted(one for one in names if not one.startswith(JEMALLOC))[1:]
 
 
+def _children() -> str:
+    """Return the ids of this process's children; nothing where the kernel does not tell them."""
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read()
+    return ""
+
+
 def _open_files() -> set[str]:
     """Return what this process has open, without devices."""
     found = set()
@@ -195,11 +202,13 @@ def _open_files() -> set[str]:
 def renew() -> None:
     """Give this process, which was forked, what a fresh one gets by itself.
 
-    Python's ``random`` sees to itself; torch's generators begin with a fixed seed.
+    Python's ``random`` sees to itself; torch's other generators are made where they are used.
     """
-    numpy = sys.modules.get("numpy.random")
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if numpy is not None:
         numpy.seed()
+    if torch is not None:
+        torch.default_generator.seed()
     control = getattr(ctypes.CDLL(None), "mallctl", None)
     if control is not None:  # jemalloc: its threads are not in the child, and it knows
         value, size = ctypes.c_bool(), ctypes.c_size_t(1)

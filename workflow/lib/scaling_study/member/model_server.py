@@ -15,8 +15,9 @@ forked
     Each model runs in a process that is forked from this one, which has imported what the first
     model had imported at its end (see ``ahead``). It begins as ``__main__``, in a session of its
     own, with this process's CPUs, memory policy and environment; what a fresh process draws from
-    entropy (``random``, numpy's global state) is drawn anew. Only the seed of Python's hashes is
-    shared, unless PYTHONHASHSEED is set. It ends without taking apart what was imported.
+    entropy (``random``, numpy's global state, torch's generator) is drawn anew. Only the seed of
+    Python's hashes is shared, unless PYTHONHASHSEED is set. It ends without taking apart what was
+    imported.
 
 The module needs the standard library only.
 """
@@ -85,7 +86,7 @@ def train(command: list[str]) -> int:
         at = error.__traceback__
         while at is not None and at.tb_frame.f_code.co_filename in OWN_FILES:
             at = at.tb_next  # a fresh process shows the script's frames only
-        sys.excepthook(type(error), error, at)
+        sys.excepthook(type(error), error.with_traceback(at), at)
         return 1
     return 0
 
@@ -198,8 +199,9 @@ class Forked:
         # What Python does at its end (Py_FinalizeEx), but for taking all modules apart.
         threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001
+        written = flush()  # first: collecting may close a file below the buffer that holds text
         gc.collect()  # frees what the script's globals hold
-        if not flush():
+        if not flush() or not written:
             status = status or UNWRITTEN
         learn()
         _count_end()

@@ -374,6 +374,8 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     arms: tuple[Arm, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     losses: tuple[Losses, ...] = ()
+    steps_per_model: Number = None
+    """Of the recommended launch; None where none is known."""
     imports: Imports | None = None
     """What is imported before models are forked."""
     ratio: Interval | None = None

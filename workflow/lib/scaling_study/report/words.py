@@ -22,6 +22,7 @@ from scaling_study.common.quantities import (
     format_percent,
     format_probability,
     format_ratio,
+    format_seconds,
     format_time,
     known,
     time_unit,
@@ -397,12 +398,20 @@ ROLES = {
 }
 
 
+FORKED = {"fresh": "", "forked": ", forked", "reused": ", reused"}
+
+
 def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
     """Today's and default, at their own count and the recommended one, recommended: as run."""
     objective = confirmation.objective
     arms = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
+    if confirmation.start != "fresh" and (fresh := confirmation.arm("recommended", "fresh")):
+        arms.insert(-1, fresh)
     return _bars(
-        [(ROLES[arm.role], arm.label, arm.n, arm.gave(objective), False) for arm in arms],
+        [
+            (ROLES[arm.role], f"{arm.label}{FORKED[arm.start]}", arm.n, arm.gave(objective), False)
+            for arm in arms
+        ],
         objective,
     )
 
@@ -505,6 +514,8 @@ PARTS = {
 
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Say where confirmed is not what was predicted, and what was not seen to its end."""
+    if arm.start == "forked":
+        yield Mark("forked", explain_forked(confirmation))
     difference = confirmation.difference
     if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
@@ -523,6 +534,35 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
         )
     if not arm.end_seen and OBJECTIVES[confirmation.objective].rate == "models_per_hour":
         yield Mark("end of a model not seen", _no_end(confirmation, arm), bad=True)
+
+
+def explain_forked(confirmation: Confirmation) -> str:
+    """Say what forked models are, and what is not imported ahead."""
+    left = confirmation.imports.left if confirmation.imports else {}
+    own = "".join(f" {name} {why}: each model imports it." for name, why in left.items())
+    return (
+        "Each model is forked from a process that has imported what the script imports. It is a "
+        "process of its own, and shares the seed of Python's hashes with the others." + own
+    )
+
+
+def explain_model(confirmation: Confirmation) -> str:
+    """Say what a model's time is made of in a fresh process, and what its start is."""
+    arm = confirmation.arm("recommended", "fresh")
+    steps = confirmation.steps_per_model
+    if arm is None or arm.start_s is None or arm.iteration_s is None or steps is None:
+        return ""
+    parts = [
+        f"{format_seconds(arm.start_s)} to start",
+        f"{format_seconds(steps * arm.iteration_s)} for {steps:,.0f} steps",
+    ]
+    if arm.end_s is not None:
+        parts.append(f"{format_seconds(arm.end_s)} to end")
+    text = f"A model in a fresh process takes {listed(parts)}."
+    if confirmation.imports and confirmation.imports.seconds:
+        slow = [f"{name} {format_seconds(s)}" for name, s in confirmation.imports.seconds.items()]
+        text += f" Imports alone take {format_seconds(confirmation.imports.all_s)}: {listed(slow, len(slow))}."
+    return text
 
 
 def _no_end(confirmation: Confirmation, arm: Arm) -> str:
