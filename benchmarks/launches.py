@@ -16,8 +16,8 @@ Each way starts n processes of the same script at once, from their start to thei
   per core, divided by n. Without that number it sets one thread, as `one thread` does;
 - recommended: launch/recommended.sh of the workload's study, with the number that it recommends:
   own studies have no other number than n;
-- recommended, --queue: the same with a list of four models for each slot; with --reuse each process
-  trains one after the other.
+- recommended, --queue: the same with a list of four models for each slot, whose models start fresh,
+  forked or in one process.
 
 The first two workloads have figures to reach. With --rivals the others run, as one model and as one
 per CPU, without queues: `recommended` should nowhere be slower than another way by more than 2%,

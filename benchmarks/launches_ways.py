@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
 ACCELERATE, RECOMMENDED = "accelerate", "recommended"
-QUEUES = {"recommended, --queue": [], "recommended, --queue --reuse": ["--reuse"]}
+QUEUES = {f"recommended, --queue {way}": [way] for way in ("--fresh", "--forked", "--reuse")}
 """Ways that work through a list of models, with their further options."""
 WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE, RECOMMENDED, *QUEUES)
 LAUNCHERS = {RUN_CPU: "torch.backends.xeon.run_cpu", ACCELERATE: "accelerate.commands.launch"}

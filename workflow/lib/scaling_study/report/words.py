@@ -559,9 +559,10 @@ def explain_model(confirmation: Confirmation) -> str:
     if arm.end_s is not None:
         parts.append(f"{format_seconds(arm.end_s)} to end")
     text = f"A model in a fresh process takes {listed(parts)}."
-    if confirmation.imports and confirmation.imports.seconds:
-        slow = [f"{name} {format_seconds(s)}" for name, s in confirmation.imports.seconds.items()]
-        text += f" Imports alone take {format_seconds(confirmation.imports.all_s)}: {listed(slow, len(slow))}."
+    found = confirmation.imports
+    if found and found.seconds:
+        slow = [f"{name} {format_seconds(own_s)}" for name, own_s in found.seconds.items()]
+        text += f" Its imports take {format_seconds(found.all_s)}, first {listed(slow, len(slow))}."
     return text
 
 
