@@ -248,9 +248,10 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
     (tmp_path / "models").write_text("--seed 1\n")
     done = run(path, "--queue", tmp_path / "models")
     assert done.returncode == 0, done.stderr
-    done = run(path, "--queue", "--reuse", tmp_path / "models")
-    assert done.returncode == 2
-    assert "not for ranks" in done.stderr
+    for option in ("--forked", "--reuse"):
+        done = run(path, "--queue", option, tmp_path / "models")
+        assert done.returncode == 2
+        assert "not for ranks" in done.stderr
 
 
 def test_names_cannot_leave_their_comments(tmp_path, script):
