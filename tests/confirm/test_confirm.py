@@ -67,11 +67,18 @@ def test_slots_are_busy_and_times_are_in_order(confirmed):
             assert set(again) == {0}
         else:
             assert again == list(range(len(again)))
-    (found,) = of_kind(confirmed[3], "imports")
-    assert ["import", "torch"] in found.steps
-    assert found.left == {}
-    assert next(iter(found.seconds)) == "torch"
-    assert found.seconds["torch"] < found.all_s
+
+
+def test_what_forked_models_import_is_kept_with_its_time(confirmed):
+    forked = [one for one in of_kind(confirmed[3], "round") if one.arm.endswith("forked")]
+    ended = any(run.ended_s is not None for one in forked for run in one.runs)
+    found = of_kind(confirmed[3], "imports")
+    assert len(found) == ended  # on a busy machine none may have ended
+    for one in found:
+        assert ["import", "torch"] in one.steps
+        assert one.left == {}
+        assert next(iter(one.seconds)) == "torch"
+        assert one.seconds["torch"] < one.all_s
 
 
 def test_the_same_again_runs_nothing(confirmed):
@@ -146,7 +153,7 @@ def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
     script.write_text("raise SystemExit('no such data')\n")
     plan = confirm_jobs.planned(script, SECONDS)
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
-    assert len(rounds) == 3
+    assert len(rounds) == 4
     for one in rounds:
         assert one.status == "failed"
         assert "slot 0 ended with status 1: no such data" in one.reason

@@ -38,7 +38,7 @@ def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
             latest_s if done else None,
             ended_s if ended_s <= cut_s else None,
         )
-        which = "again" if way == "reused" else "process"
+        which = "process" if way == "fresh" else "again"
         runs.append(run(slot, times, done, **{which: number}))
         at_s = ended_s + gap_s
     return runs

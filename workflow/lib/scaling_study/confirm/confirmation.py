@@ -22,6 +22,7 @@ from scaling_study.records import analysis, codec
 from scaling_study.records.analysis import Confirmation, Difference, Part, Reference
 from scaling_study.records.confirmation import DECODER, Arm, Head, Imports, LeftOut, Losses, Round
 from scaling_study.records.model_length import ModelLength, pool
+from scaling_study.stats import thresholds
 from scaling_study.stats.intervals import Floats, geometric_means
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ def _confirmed(
     means = geometric_means(values)
     asked = OBJECTIVES[objective]
     gains = {key: asked.gain(own, arms[key].about.n) for key, own in values.items()}
-    forked = FORKED in arms and means[FORKED].value > means[RECOMMENDED].value
-    chosen = FORKED if forked else RECOMMENDED
+    chosen = FORKED if _forks_pay(arms, means) else RECOMMENDED
     others = {key: own for key, own in gains.items() if key != chosen}
     ratios = geometric_means({key: gains[chosen] / own for key, own in others.items()})
     predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
@@ -198,6 +198,13 @@ def _confirmed(
         if entry.recommended and said
         else None,
     )
+
+
+def _forks_pay(arms: Mapping[str, _Arm], means: Mapping[str, Interval]) -> bool:
+    """Whether forked models are faster, as far as each slot has seen one after its first."""
+    if FORKED not in arms or not arms[FORKED].how.later:
+        return False
+    return means[FORKED].value > (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
 
 
 def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float | None:
