@@ -17,7 +17,7 @@ from small_cohort import SmallCohort
 from test_switches import SCRIPT
 
 RUNTIMES = list(AXES["openmp"].words)
-MACHINE = probe.read_machine().to_dict()
+MACHINE = probe.read_machine()
 SHOWN = ("openmp", "openmp_affinity", "placement", "wait_policy")
 
 
@@ -42,7 +42,7 @@ def read_back(cohort, values, env, slot, launcher="exec"):
 
 
 def slot_of_two():
-    topology = probe.usable_topology(MACHINE)
+    topology = MACHINE.usable
     if len(topology.cpus) == 1:
         pytest.skip("one CPU")
     return convert(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0].to_dict(), Slot)

@@ -6,9 +6,10 @@ import pytest
 import synthetic
 import synthetic_profiles
 from scaling_study import stages
-from scaling_study.common.storage import read_json, read_table
+from scaling_study.common.storage import read_table
 from scaling_study.profiling import profiles
 from scaling_study.profiling.profiles import operator_rows
+from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Profiled
 
@@ -101,7 +102,7 @@ def test_the_stage_writes_the_tables_and_the_comparison(folders, tmp_path):
     table = read_table(tmp_path / "tables", OPERATORS)
     assert len(table) == 6 * len(synthetic_profiles.OPERATORS)
     assert (tmp_path / "tables/operators.csv").exists()
-    (machine,) = read_json(tmp_path / "analysis/inflation.json")["machines"]
+    (machine,) = read_file(tmp_path / "analysis/inflation.json", object)["machines"]
     assert [one["kind"] for one in machine["comparisons"]] == ["counts"] * 3 + ["launches"]
 
 

@@ -45,7 +45,7 @@ def planned(processes="auto", **more):
 
 @pytest.fixture(scope="module")
 def machine():
-    return probe.read_machine(machines.root(MACHINE)).to_dict()
+    return probe.read_machine(machines.root(MACHINE))
 
 
 def with_files(plan, made):
@@ -85,7 +85,7 @@ def rates(*rows):
 
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     assert (field.default.launch, field.baseline.launch) == (plan.default, plan.baseline)
     left = set(plan.by_id)
     left -= {plan.default, plan.baseline, plan.repeat}
@@ -103,7 +103,7 @@ def test_what_the_config_excludes_no_combination_has(machine):
     exclude = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
     plan = planned().model_copy(update={"exclude": exclude})
     changed = frozenset({("allocator", '"jemalloc"'), ("blas", '"mkl"')})
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     one, other = field.exclusions
     assert one == Exclusion(changed)
     assert other == Exclusion(frozenset({("allocator", '"tcmalloc"')}), frozenset({"intra_op"}))
@@ -114,7 +114,7 @@ def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine
 
     def exclusions(base):
         plan = planned(launches={"baseline": base, "one_change": others})
-        field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+        field = rounds.competing(plan, machine.usable, machine.quota_cpus)
         return set(field.exclusions)
 
     intel, llvm = ({("openmp", f'"{value}"')} for value in ("intel", "llvm"))
@@ -132,7 +132,7 @@ def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine
 
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     assert (field.process_counts, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
 
 

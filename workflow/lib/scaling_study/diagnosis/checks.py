@@ -183,7 +183,7 @@ def several_threads(query: Query) -> Evidence:
     case, threads = query.case, query.case.threads
     text = (
         f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
-        f"{format_count(case.machine.allowed_cpus, 'CPU')}."
+        f"{format_count(len(case.machine.cpus), 'CPU')}."
     )
     return Evidence(threads > 1, "fact", text)
 

@@ -144,7 +144,7 @@ def inflations(case: Case) -> dict[str, Inflation]:
     }
 
 
-def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
+def _slowdowns(rows: Sequence[KernelRates], placement: str) -> "pd.Series[float]":
     """Return the inflation by kernel, n and block, of the placement nearest to the launch's."""
     table = pd.DataFrame(
         {
@@ -165,9 +165,9 @@ def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
     return (alone / rates).dropna()
 
 
-def _means(values: Mapping[str, pd.Series]) -> dict[str, Interval]:
+def _means(values: Mapping[str, "pd.Series[float]"]) -> dict[str, Interval]:
     """Return means by kernel over blocks; few blocks each, so their variance is pooled."""
-    known = {kernel: one.dropna().to_numpy(dtype=np.float64) for kernel, one in values.items()}
+    known = {kernel: np.asarray(one.dropna(), dtype=np.float64) for kernel, one in values.items()}
     pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
     prior = fit_prior([*pairs.values()])
     found = {kernel: ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}

@@ -172,7 +172,7 @@ class View:
         """The machine's size in a few words; its processor too, where the config names it."""
         hardware = self.machine.hardware
         parts = [hardware.cpu_model] if self.machine.name else []
-        parts.append(quantities.format_count(hardware.cpus, "usable CPU"))
+        parts.append(quantities.format_count(len(hardware.cpus), "usable CPU"))
         if hardware.quota_cpus is not None:
             parts.append(f"a quota of {quantities.format_number(hardware.quota_cpus)}")
         return ", ".join([*parts, quantities.format_bytes(hardware.memory_bytes)])

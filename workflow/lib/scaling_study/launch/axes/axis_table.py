@@ -16,18 +16,19 @@ from scaling_study.records.readback import Check
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Value, Where
+    from scaling_study.launch.axes.axis import Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
 
-def _all() -> dict[str, Axis]:
+def _all() -> dict[str, Axis[Any]]:  # type: ignore[explicit-any]  # each has its own values
     known = entries.found("axes", "AXIS", Axis)
     return dict(sorted(known.items(), key=lambda item: (item[1].order, item[0])))
 
 
-AXES: Mapping[str, Axis] = _all()
+AXES = _all()
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
 LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
 
@@ -58,7 +59,7 @@ def read_value(name: str, value: object, *, files: bool) -> Value:
     raise wrong(value, what, axis.allowed, nearest)
 
 
-def whole(axes: Axes) -> dict[str, Any]:
+def whole(axes: Axes) -> dict[str, Value]:
     """Return a launch with every axis: records of before an axis was there do not name it."""
     return {**DEFAULTS, **axes}
 
