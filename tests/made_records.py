@@ -12,7 +12,7 @@ from scaling_study.records import codec
 from scaling_study.records.cohorts import CohortSummary, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Member, Slot, Taken, Window, WindowMachine
+from scaling_study.records.window import Cohort, Member, Slot, Taken, Window, WindowMachine
 
 HARDWARE = Machine(
     hash="m", hostname="host-a", cpu_model="Example CPU", cpu_vendor="GenuineIntel", isa=("avx2",),
@@ -30,6 +30,18 @@ HARDWARE = Machine(
 def hardware(**changed):
     """A machine of eight CPUs, but for some fields."""
     return structs.replace(HARDWARE, **changed)
+
+
+HEAD = Cohort(
+    schema_version=2, study="s", launch="a", role="grid", label="a", axes={}, replicate=0, cohort=0,
+    process_counts=[1], seed=1, measured_hash="w", harness_hash="h", machine_hash="m",
+    machine=HARDWARE, started="2025-01-01T00:00:00+00:00", slots=[], requested_env={},
+)  # fmt: skip
+
+
+def head(**changed):
+    """The first record of a cohort, but for some fields."""
+    return structs.replace(HEAD, **changed)
 
 
 MACHINE = WindowMachine(

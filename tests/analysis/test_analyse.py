@@ -72,7 +72,7 @@ def test_readback_shows_what_took_effect_and_what_did_not(study):
     (found,) = study
     launches = {each.label: each for each in found.readback.launches}
     assert [check.axis for check in launches["intra_op 1, blas blis"].wrong] == ["blas"]
-    assert launches["default"].member["slot"] == 0
+    assert launches["default"].member.slot == 0
     assert "intra_op 1, blas mkl" not in launches  # skipped: no member ever ran
 
 

@@ -83,7 +83,11 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     }
     unknown = replace(found["slow"].recommendation, objective="steps_per_s")
     found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
-    kinds = {name: NodeKind(**entry(content, name).kind) for name in found}
+    said = {name: entry(content, name).kind for name in found}
+    kinds = {
+        name: NodeKind(**{key: each for key, each in kind.items() if each})
+        for name, kind in said.items()
+    }
     by_steps = compare.compare(found, kinds, "EUR")
     assert by_steps.objective == "steps_per_s"
     for name, speed in (("fast", 2.0), ("slow", 1.0)):
@@ -178,7 +182,7 @@ def test_another_torch_is_said(tmp_path):
     synthetic_machines.measure(tmp_path, "b", 1.0, "node2", harness_hash="harness00002")
     path = tmp_path / "machines/b/analysis/provenance.json"
     provenance = read_file(path, object)
-    provenance["machines"][0]["versions"]["torch"] = "2.4.0"
+    provenance["machines"][0]["description"]["versions"]["torch"] = "2.4.0"
     write_file(path, provenance)
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
     assert [one.what for one in content.software] == ["torch", "measuring code"]

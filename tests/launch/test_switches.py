@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from msgspec import convert
 
 from jobs import WORKLOADS
 from made_records import UNBOUND, hardware
@@ -24,12 +23,12 @@ from scaling_study.launch.axes.axis_table import (
     place,
     prepare,
     read_value,
+    recorded,
     switches,
 )
 from scaling_study.records.analysis import Effective, EffectiveSettings
 from scaling_study.records.cohorts import Counted, Optimizer
 from scaling_study.records.readback import Check
-from scaling_study.records.window import Slot
 from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
@@ -157,7 +156,7 @@ def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
         pytest.skip("one CPU")
     values = {"intra_op": 1, "placement": "cores", "loader_cpus": value}
     (placed,) = place(values, topology, 1)
-    slot = convert(placed.to_dict(), Slot)
+    slot = recorded(placed)
     got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
     trains_on = set(placed.cpus) - set(placed.loader_cpus)
     assert (got.cpus, rows["placement"].ok) == (sorted(trains_on), True)

@@ -12,12 +12,14 @@ from msgspec import structs
 
 import jobs
 import machines
+import made_records
 from made_records import summary
 from scaling_study.config.config import load_config
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import make_plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
+from scaling_study.records import codec
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
 from scaling_study.runner import journal, measure
@@ -320,7 +322,7 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
 def write(folder, launch, replicate, **head):
     path = folder / "measure" / launch / f"{replicate}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"kind": "cohort", "launch": launch, **head}) + "\n{}\n")
+    path.write_bytes(codec.encode(made_records.head(launch=launch, **head)) + b"{}\n")
 
 
 def target(launch, *changes, scope="scaling_loss"):

@@ -165,7 +165,9 @@ class Study(StudyFiles):
         self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
 
     def _compare_words(self, currency: str) -> list[str]:
-        kinds = {name: kind.model_dump() for name, kind in self.machines.items()}
+        kinds = {
+            name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
+        }
         return [
             *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
             *("--machines", json.dumps(kinds), f"--currency={currency}"),

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET, structs
+from msgspec import structs
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -100,8 +100,7 @@ class Case:
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
         """Return what a cohort's first member reports of itself; None where it does not."""
-        found: object = getattr(self.read_back.get(name), key, UNSET)
-        return None if found is UNSET else found
+        return getattr(self.read_back.get(name), key, None)
 
     @property
     def threads(self) -> int:
@@ -382,11 +381,6 @@ def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:
                 first = min(one.members, key=lambda each: each.slot)
                 reports.setdefault(name, []).append(first)
     return {
-        name: structs.replace(
-            found[0],
-            sgemm_gflops=max(
-                (one.sgemm_gflops for one in found if one.sgemm_gflops), default=UNSET
-            ),
-        )
+        name: structs.replace(found[0], sgemm_gflops=max(one.sgemm_gflops for one in found))
         for name, found in reports.items()
     }

@@ -15,6 +15,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     """A machine, as its probe saw it."""
 
     schema_version: Literal[1] = 1
+    """Version of the format."""
     hash: str
     """Digest of all that matters to speed: machines with the same one are the same machine."""
     hostname: str

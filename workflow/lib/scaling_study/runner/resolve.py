@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import convert
-
 from scaling_study.common import placeholders
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
@@ -23,7 +21,6 @@ from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
-from scaling_study.records.window import Slot
 from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
 
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
     from scaling_study.config.plan import Planned
     from scaling_study.config.workload import Workload
     from scaling_study.records.machine import Machine
+    from scaling_study.records.window import Slot
 
 
 COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -96,7 +94,7 @@ def resolve(
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = machine.usable
     placed = axis_table.place(asked, topology, max(counts))
-    slots = [convert(slot.to_dict(), Slot) for slot in placed]
+    slots = tuple(map(axis_table.recorded, placed))
     own = work.parameters_of(workload, asked)
     if workload.pool:  # of one program, which is told how many
         own[placeholders.N] = f"{{{placeholders.N}}}"
@@ -129,7 +127,7 @@ def resolve(
             loader=workload.loader or "",
         ),
         members=tuple(members),
-        slots=tuple(slots),
+        slots=slots,
         requested_env=effects.environment() | variables,
         need=need,
         counts=tuple(fitting),

@@ -132,17 +132,6 @@ class Slot:
     policy: MemoryPolicy = MemoryPolicy()
     loader_cpus: tuple[int, ...] | None = None
 
-    def to_dict(self) -> dict[str, object]:
-        """Return it as it is recorded, with its CPUs as a list in one text."""
-        loaders = self.loader_cpus
-        return {
-            "slot": self.slot,
-            "cpus": None if self.cpus is None else format_cpu_list(self.cpus),
-            "policy": str(self.policy),
-            "oversubscribed": self.oversubscribed,
-            **({} if loaders is None else {"loader_cpus": format_cpu_list(loaders)}),
-        }
-
 
 def _nothing(_value: object, _where: Where) -> Effects:
     return Effects()

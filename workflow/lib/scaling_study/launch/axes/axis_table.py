@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import entries
 from scaling_study.common.problems import found, nearest_number, nearest_word, wrong
+from scaling_study.common.topology import format_cpu_list
 from scaling_study.launch.axes import shell
 from scaling_study.launch.axes.axis import Axis, Effects, Slot
 from scaling_study.launch.axes.values import COUNT
+from scaling_study.records import window
 from scaling_study.records.readback import Check
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
     from scaling_study.launch.axes.axis import Where
-    from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
 
@@ -100,6 +101,20 @@ def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
     for axis in AXES.values():
         slots = axis.place(asked, topology, slots)
     return slots
+
+
+def recorded(slot: Slot) -> window.Slot:
+    """Return a slot as it is recorded, with its CPUs as a list in one text."""
+    cpus, loader_cpus = (
+        None if own is None else format_cpu_list(own) for own in (slot.cpus, slot.loader_cpus)
+    )
+    return window.Slot(
+        slot=slot.slot,
+        cpus=cpus,
+        policy=str(slot.policy),
+        oversubscribed=slot.oversubscribed,
+        loader_cpus=loader_cpus,
+    )
 
 
 def switches(axes: Axes) -> tuple[str, ...]:
