@@ -20,7 +20,6 @@ from scaling_study.common import file_errors, locks
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config import process_counts
 from scaling_study.config.config import CHOICE, load_config
 from scaling_study.config.config_file import located, read_config, shipped
 from scaling_study.config.import_config import is_import
@@ -256,8 +255,7 @@ class Run:
         """Show how far the run is; jobs leave the terminal to what went wrong."""
         from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
-        machine = probe.read_machine()
-        counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
+        counts = resolve.counts(study.plan, probe.read_machine())
         jobs = {
             "measure": len(study.records),
             "profile": len(study.profiles),

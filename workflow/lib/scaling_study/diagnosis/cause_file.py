@@ -27,9 +27,7 @@ from scaling_study.records.verdict import (
     Cause,
     Causes,
     CountPerStep,
-    Dose,
     Evidence,
-    ForeignProgram,
     Intervention,
     Judged,
     Knee,
@@ -343,27 +341,24 @@ def _sensitivities(case: Case) -> Iterator[Sensitivity]:
             kernel=name,
             title=KERNELS[name].title if name in KERNELS else name,
             verified=one.verified,
-            doses=tuple(
-                Dose(dose=dose, ratio=ratio, rate_share=share) for dose, ratio, share in one.doses
-            ),
+            doses=one.doses,
             effect=one.effect,
         )
 
 
-def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProgram, ...]:
+def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
     """Programs beside the study; over several jobs, their CPU time together and mean share."""
     found: dict[tuple[str, int], list[ForeignProcess]] = {}
     for run in runs:
         for one in run.foreign:
             found.setdefault((one.name, one.pid), []).append(one)
     rows = [
-        ForeignProgram(
-            name=name,
-            pid=pid,
+        structs.replace(
+            seen[0],
             cpu_s=sum(one.cpu_s for one in seen),
             share=sum(one.share for one in seen) / len(runs),
         )
-        for (name, pid), seen in found.items()
+        for seen in found.values()
     ]
     return tuple(sorted(rows, key=lambda row: -row.share))
 

@@ -80,17 +80,15 @@ def rates(window: Taken) -> list[float]:
     ]
 
 
-def count(machine: Machine, usable_cpus: int, n: int, threads: int) -> int:
+def count(machine: Machine, n: int, threads: int) -> int:
     """Return how many stressors there is room for; none where they would only take turns.
 
     Args:
         machine: machine.json.
-        usable_cpus: CPUs that the study may use.
         n: members of the reference: as many others as a member has there.
         threads: of one operator of the training member, which need CPUs of their own.
     """
-    cpus = min(usable_cpus, machine.quota_cpus or usable_cpus)
-    return max(0, min(max(1, n - 1), int(cpus) - threads))
+    return max(0, min(max(1, n - 1), int(machine.usable_cpus) - threads))
 
 
 def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> list[Condition]:

@@ -180,6 +180,7 @@ class ForeignProcess(Struct, frozen=True, kw_only=True):
     pid: Count
     cpu_s: Seconds
     share: Ratio
+    """Of one CPU."""
 
 
 class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"):

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.records.analysis import Number, OfMachine
-from scaling_study.records.experiment import VariantLeftOut
+from scaling_study.records.experiment import ForeignProcess, VariantLeftOut
 from scaling_study.stats.interval import Interval
 
 
@@ -140,16 +140,6 @@ class TrainerWait(Struct, frozen=True, kw_only=True):
     """Of all looks."""
 
 
-class ForeignProgram(Struct, frozen=True, kw_only=True):
-    """A program beside the study."""
-
-    name: str
-    pid: int
-    cpu_s: float
-    share: float
-    """Of one CPU."""
-
-
 class Boundary(Struct, frozen=True):
     """A process count at which something of the machine runs out, with its name."""
 
@@ -197,7 +187,7 @@ class Target(Struct, frozen=True, kw_only=True):
     counts: tuple[CountPerStep, ...] = ()
     interventions: tuple[Intervention, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
-    foreign: tuple[ForeignProgram, ...] = ()
+    foreign: tuple[ForeignProcess, ...] = ()
     waits: tuple[TrainerWait, ...] = ()
     knee: Knee | None = None
 

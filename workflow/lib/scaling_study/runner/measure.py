@@ -241,7 +241,7 @@ class Measurement:
         self._batch = batch
         self._cohort = 0
         self._left = SKIPPED
-        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
+        self._lookout = foreign.Lookout(frozenset(self._machine.cpus))
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
