@@ -260,7 +260,7 @@ def test_what_is_missing_is_a_reason_with_a_remedy(values, reason, remedy):
 @pytest.mark.parametrize("missing", FLAGS)
 def test_an_instruction_set_needs_each_of_its_flags(missing):
     isa = "avx2" if missing in {"avx2", "fma"} else "avx512"
-    machine = {**MACHINE, "isa": [flag for flag in FLAGS if flag != missing]}
+    machine = hardware(libraries=LIBRARIES, isa=tuple(flag for flag in FLAGS if flag != missing))
     with pytest.raises(UnavailableError, match=rf"no {missing}$"):
         prepare(machine, isa=isa)
 

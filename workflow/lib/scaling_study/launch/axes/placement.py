@@ -206,7 +206,7 @@ def threads(axes: Axes) -> int | None:
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
     own, loaders, asked = width(axes), axes["loader_cpus"], axes["placement"]
-    placement = asked if isinstance(asked, tuple) else str(asked)
+    placement = str(asked) if isinstance(asked, int | float) else asked
     if loaders == loader_cpus.REST:
         loaders = max(0, len(topology.cpus) // len(given) - own)
     extra = loaders if isinstance(loaders, int) else 0
