@@ -222,7 +222,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "options": Options(step="mark", switches=["an.axis=3"], change=[])._asdict(),
+        "options": list(Options(step="mark", switches=["an.axis=3"], change=[])),
     }  # fmt: skip
 
 
