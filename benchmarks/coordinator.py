@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, nargs="+", default=list(MEMBERS))
     parser.add_argument("--windows", type=int, default=3)
     options = parser.parse_args()
-    host = resolve.host(probe.read_machine().to_dict())
+    host = resolve.host(probe.read_machine())
     rows = []
     with tempfile.TemporaryDirectory() as name:
         os.environ["TMPDIR"] = name

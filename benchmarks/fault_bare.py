@@ -37,7 +37,7 @@ def step_s(case: Case, n: int) -> tuple[float, float]:
         folder = Path(name)
         plan = make_plan(load_config(case.config(folder)))
         axes = plan.by_id[plan.baseline].axes
-        resolved = resolve.resolve(plan, axes, probe.read_machine().to_dict(), folder, [n])
+        resolved = resolve.resolve(plan, axes, probe.read_machine(), folder, [n])
         env = dict(resolved.launch.env)
         timed = [sys.executable, str(FOLDER / "timed.py"), "--seconds", str(SECONDS), "--"]
         commands = [

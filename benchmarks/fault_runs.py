@@ -32,6 +32,8 @@ from scaling_study.runner.supervisor import supervised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from scaling_study.records.verdict import Target
+
 LONGEST_S = 3600.0
 """A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
 STOP_S = 60.0
@@ -105,10 +107,10 @@ def leave_records(case: Case, results: Path) -> Entry:
 @functools.cache
 def machine() -> str:
     """Say on what runs are done here."""
-    here = probe.read_machine().to_dict()
+    here = probe.read_machine()
     return (
-        f"CPUs {here['allowed_cpus']} ({here['cpu_model']}), torch {here['versions']['torch']}, "
-        f"Linux {here['kernel']}, cgroup v{here['cgroup_version']}"
+        f"CPUs {here.allowed_cpus} ({here.cpu_model}), torch {here.versions['torch']}, "
+        f"Linux {here.kernel}, cgroup v{here.cgroup_version}"
     )
 
 
@@ -120,7 +122,7 @@ def diagnose(case: Case, results: Path) -> Entry:
         found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
     except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
         return {**asdict(case), "status": "failed", "reason": f"the verdict: {error!r}"}
-    storage.write_json(results / case.name / "verdict.json", found)
+    codec.write_file(results / case.name / "verdict.json", found)
     return {**asdict(case), **summarise(found), "rules": rules()}
 
 
@@ -131,22 +133,22 @@ def rules() -> str:
     return measure.digest([file.read_text(encoding="utf-8") for file in files])
 
 
-def summarise(found: Mapping[str, Any]) -> Entry:
+def summarise(found: Target) -> Entry:
     """Return what of a target of causes.json the table needs; times in s."""
-    step_1, step_n = (_value(found.get(key)) for key in ("step_1_s", "step_n_s"))
+    step_1, step_n = (one.value if one else None for one in (found.step_1_s, found.step_n_s))
     named: list[dict[str, Any]] = []
     if step_1 is not None and step_n is not None:
         of = {"scaling_loss": step_n - step_1, "single_process_loss": step_1}
         named = [
-            {"part": part, "cause": one["cause"], "share": _value(one["share"]),
-             "seconds": (_value(one["share"]) or 0.0) * of[part]}
+            {"part": part, "cause": one.cause, "share": one.value,
+             "seconds": (one.value or 0.0) * of[part]}
             for part in PARTS
-            for one in (found.get(part) or {}).get("named", ())
+            for one in getattr(found, part).named
         ]  # fmt: skip
     return {
-        "status": found["status"],
-        "reason": found.get("reason"),
-        "n": found.get("n"),
+        "status": found.status,
+        "reason": found.reason,
+        "n": found.n,
         "step_1_s": step_1,
         "step_n_s": step_n,
         "stolen_cpus": _stolen(found),
@@ -154,14 +156,10 @@ def summarise(found: Mapping[str, Any]) -> Entry:
     }
 
 
-def _stolen(found: Mapping[str, Any]) -> float:
+def _stolen(found: Target) -> float:
     """Return the CPUs that the hypervisor took, with one process or with all."""
-    rows = [one for one in found["counts"] if one["name"] == "steal_cpus"]
-    return max((one[side] or 0.0 for one in rows for side in ("low", "high")), default=0.0)
-
-
-def _value(estimate: Mapping[str, Any] | None) -> float | None:
-    return None if estimate is None else estimate["value"]
+    rows = [one for one in found.counts if one.name == "steal_cpus"]
+    return max((side or 0.0 for one in rows for side in (one.low, one.high)), default=0.0)
 
 
 def measure_microbenchmarks(results: Path) -> None:

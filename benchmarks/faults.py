@@ -13,13 +13,16 @@ from typing import cast
 
 import pytest
 
-from scaling_study.common import storage
 from scaling_study.common.doc_tables import fill, update, write_table
+from scaling_study.records import codec
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs/evidence/faults.md"
 COUNTED = ROOT / "results/.faults.json"  # no study can have this name
 HEAD = ("fault", "runs", "completed windows", "lost", "counted twice", "left behind")
+
+
+Counted = dict[str, list[tuple[str, int, int, int, int]]]
 
 
 class Counts:
@@ -32,7 +35,7 @@ class Counts:
     """
 
     def __init__(self) -> None:
-        self.counts: dict[str, list[tuple[str, int, int, int, int]]] = {}
+        self.counts: Counted = {}
         self.not_run: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -70,9 +73,9 @@ def main() -> int:
     folder = ROOT / "tests/faults"
     code = pytest.main(["-q", "-m", "", str(folder), *sys.argv[1:]], plugins=[counts])
     if code == pytest.ExitCode.OK:
-        before = storage.read_json(COUNTED) if COUNTED.exists() else {}
+        before = codec.read_file(COUNTED, Counted) if COUNTED.exists() else {}
         counts.counts = {**before, **counts.counts}
-        storage.write_json(COUNTED, counts.counts)
+        codec.write_file(COUNTED, counts.counts)
         update([str(DOCUMENT)], lambda text: fill(text, {"faults": lambda: table(counts)}))
     print(table(counts))
     return int(code)

@@ -37,6 +37,7 @@ from scaling_study.config.efforts import LOADER_EFFORTS
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_experiment as measured
+from scaling_study.records.codec import plain
 from scaling_study.runner import job_process, measure
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def run(case: str, kept: Path) -> Json:
 
 def tell(case: str, kept: Path) -> Json:
     """Return the ledger's entry of a case, from its records."""
-    found = data_loader([read_loader_run(kept)])
+    found = plain(data_loader([read_loader_run(kept)]))
     names = ("status", "reason", "parts", "variants", "ways", "left_out", "fetching")
     chosen = {name: found[name] for name in (*names, "preparing")}
     return {"case": case, **chosen}

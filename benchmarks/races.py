@@ -31,17 +31,17 @@ from truth import stop_cleanly
 from truth_list import ROOT
 
 from scaling_study.analysis.collect import collect
-from scaling_study.common.storage import read_json
 from scaling_study.config.launches import launch_id
 from scaling_study.config.plan import Plan, read_plan
-from scaling_study.host import probe
+from scaling_study.records.codec import read_file
+from scaling_study.records.machine import Machine
 from scaling_study.runner import supervisor
 from scaling_study.search import rounds
 from scaling_study.search.race import Race
 from scaling_study.stats.throughputs import Start, Throughputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scaling_study.search.race import Task
 
@@ -108,7 +108,7 @@ class Measured(NamedTuple):
 
     plan: Plan
     starts: Sequence[Start]
-    machine: Mapping[str, Any]
+    machine: Machine
 
     @property
     def spent_s(self) -> float:
@@ -151,7 +151,8 @@ def read(folder: Path) -> Measured:
     """
     raced = folder / "searched.json"
     plan = read_plan(raced if raced.exists() else folder / "plan.json")
-    collected, machine = collect(folder, plan), read_json(folder / "machine.json")
+    collected = collect(folder, plan)
+    machine = read_file(folder / "machine.json", Machine)
     cohorts = collected.cohorts.cohorts
     return Measured(plan, rounds.starts(cohorts, collected.replicates, plan), machine)
 
@@ -180,8 +181,8 @@ class Replay:
         """Race to the end, with an order of starts that the seed draws."""
         plan = self._plan.model_copy(update={"seed": seed})
         rng = np.random.default_rng(seed)
-        topology = probe.usable_topology(self._grid.machine)
-        field = rounds.competing(plan, topology, self._grid.machine["quota_cpus"])
+        machine = self._grid.machine
+        field = rounds.competing(plan, machine.usable, machine.quota_cpus)
         base, defaults = plan.by_id[plan.baseline].axes, plan.by_id[plan.default].axes
         names = {launch.id: launch.id for launch in self._grid.plan.launches}
         order: dict[str, list[Start]] = {}
@@ -238,7 +239,7 @@ def section(name: str, project: Path) -> Iterator[str]:
     """Write a workload's rows of the table."""
     folders = {how: project / "results" / study_name(name, how) for how in SEARCHES}
     grid, raced = (read(folder) for folder in folders.values())
-    replay = Replay(grid, raced, read_json(folders["race"] / "plan.json"))
+    replay = Replay(grid, raced, read_plan(folders["race"] / "plan.json"))
     found = [replay.race(seed) for seed in range(1, RACES + 1)]
     once = real(raced, replay)
     known = Throughputs([one for one in grid.starts if one.rates])

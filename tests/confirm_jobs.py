@@ -23,7 +23,7 @@ def point(plan, launch, n):
 def recommendation(plan, n=1, default_n=1, machine=None):
     """What an analysis of this machine would hold if the baseline were the best launch."""
     return Recommendation(
-        machine=machine or probe.read_machine().to_dict()["hash"],
+        machine=machine or probe.read_machine().hash,
         status="ok",
         recommended=Recommended(**point(plan, plan.baseline, n)),
         default=Reference(**point(plan, plan.default, default_n)) if default_n else None,

@@ -14,7 +14,7 @@ import rendering
 import synthetic
 import synthetic_causes
 import synthetic_machines
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.records.codec import read_file, write_file
 
 GOLDEN = Path(__file__).parent / "data/golden"
 FOLDER = "results/golden"
@@ -25,8 +25,8 @@ def plain(folder):
     study = rendering.make_study(folder)
     machine = rendering.machine_entry(study, "recommendation")["machine"]
     targets = (synthetic_causes.target(), synthetic_causes.single_process_only())
-    write_json(study / "analysis/causes.json", synthetic_causes.causes(machine, *targets))
-    write_json(study / "microbenchmarks.json", synthetic_causes.microbenchmarks(machine))
+    write_file(study / "analysis/causes.json", synthetic_causes.causes(machine, *targets))
+    write_file(study / "microbenchmarks.json", synthetic_causes.microbenchmarks(machine))
     return rendering.render(study)
 
 
@@ -44,10 +44,10 @@ def one_model(folder):
 def data_loader(folder):
     """What the data loader costs."""
     study = rendering.make_study(folder, ns=(1, 2, 4))
-    plan = read_json(study / "plan.json") | {"data_loader": "quick"}
-    write_json(study / "plan.json", plan)
+    plan = read_file(study / "plan.json", object) | {"data_loader": "quick"}
+    write_file(study / "plan.json", plan)
     machine = rendering.machine_entry(study, "recommendation")["machine"]
-    write_json(study / "analysis/data_loader.json", {"machines": [{"machine": machine, **LOADER}]})
+    write_file(study / "analysis/data_loader.json", {"machines": [{"machine": machine, **LOADER}]})
     return rendering.render(study)
 
 

@@ -61,16 +61,6 @@ def topology(name) -> Topology:
     return system.read_topology(root(name))
 
 
-def machine(name):
-    """What a job is told of one of them, as far as placing goes."""
-    found = topology(name)
-    return {
-        "topology": found.to_dict(),
-        "allowed_cpus": format_cpu_list(found.cpu_ids),
-        "allowed_nodes": format_cpu_list(node.node for node in found.nodes),
-    }
-
-
 @lru_cache
 def usable(name) -> Topology:
     """What a process may use of it."""

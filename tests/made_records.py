@@ -4,13 +4,45 @@ import sys
 
 from msgspec import json, structs
 
+from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.records import codec
 from scaling_study.records.cohorts import CohortSummary, Reported
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Member, Slot, Taken, Window, WindowMachine
+from scaling_study.records.window import Cohort, Member, Slot, Taken, Window, WindowMachine
+
+HARDWARE = Machine(
+    hash="m", hostname="host-a", cpu_model="Example CPU", cpu_vendor="GenuineIntel", isa=("avx2",),
+    topology=Topology(
+        tuple(Cpu(cpu, core=cpu, socket=0, node=0, l3=0) for cpu in range(8)),
+        (Node(0, 2**36, {0: 10}),),
+    ),
+    smt=False, l2_bytes=2**20, l3_bytes=2**25, virtual=None, allowed_cpus="0-7", allowed_nodes="0",
+    quota_cpus=None, cgroup_version=2, memory_bytes=2**36, memory_limit_bytes=None, swap_bytes=0,
+    kernel="6.1.0", libc="glibc 2.36", governor=None, thp="madvise", numa_balancing=False,
+    perf_counters=False, libraries={}, versions={}, commit=None,
+)  # fmt: skip
+
+
+def hardware(**changed):
+    """A machine of eight CPUs, but for some fields."""
+    return structs.replace(HARDWARE, **changed)
+
+
+HEAD = Cohort(
+    schema_version=2, study="s", launch="a", role="grid", label="a", axes={}, replicate=0, cohort=0,
+    process_counts=[1], seed=1, measured_hash="w", harness_hash="h", machine_hash="m",
+    machine=HARDWARE, started="2025-01-01T00:00:00+00:00", slots=[], requested_env={},
+)  # fmt: skip
+
+
+def head(**changed):
+    """The first record of a cohort, but for some fields."""
+    return structs.replace(HEAD, **changed)
+
 
 MACHINE = WindowMachine(
     foreign_cpu_s=0.0, sleeping_cpu_s=0.0, steal_s=0.0, throttled_s=None, psi_cpu_some_s=0.0,

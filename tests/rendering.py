@@ -14,7 +14,7 @@ from configs import ROOT
 from scaling_study import stages
 from scaling_study.analysis import analyse, imported, imported_causes
 from scaling_study.analysis.collect import collect
-from scaling_study.common.storage import read_json, write_json, write_table
+from scaling_study.common.storage import write_table
 from scaling_study.config.plan import read_plan
 from scaling_study.records.analysis import Machines, SavedTables
 from scaling_study.records.codec import read_file, write_file
@@ -47,7 +47,7 @@ def make_study(
     """
     plan = synthetic.write_study(folder, **options)
     change(plan)
-    write_json(folder / "plan.json", plan)
+    write_file(folder / "plan.json", plan)
     plan = synthetic.typed(plan)
     collected = collect(folder, plan)
     for table, frame in (
@@ -90,7 +90,7 @@ def remake_recorded(base: Path) -> tuple[Path, Path]:
 
 def machine_entry(folder: Path, name: str) -> Any:
     """Return the first machine's entry of an analysis file, as JSON holds it."""
-    return read_json(folder / "analysis" / f"{name}.json")["machines"][0]
+    return read_file(folder / "analysis" / f"{name}.json", object)["machines"][0]
 
 
 def entry(folder: Path, name: str, kind: Any) -> Any:

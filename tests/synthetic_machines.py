@@ -3,14 +3,10 @@
 import rendering
 import synthetic
 from scaling_study.analysis import compare, machine_results
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.render import render_study
-
-KIND = dict.fromkeys(("partition", "account", "qos", "constraint"), "") | dict.fromkeys(
-    ("cores", "price", "watts")
-)
 
 
 def launches(speed):
@@ -29,13 +25,13 @@ def measure(folder, name, speed, *hosts, **options):
     machines = [synthetic.machine(name=host) for host in hosts]
     own = machine_results.folders(folder, [name])[name]
     rendering.make_study(own, machines=machines, **options)
-    return read_json(own / "plan.json")
+    return read_file(own / "plan.json", object)
 
 
 def compared(folder, plan, *, currency="EUR", **kinds):
     """Compare a study's machines, given with what the config says of each."""
-    write_json(folder / "plan.json", plan)
-    kinds = {name: {**KIND, **kind} for name, kind in kinds.items()}
+    write_file(folder / "plan.json", plan)
+    kinds = {name: NodeKind(**kind) for name, kind in kinds.items()}
     folders = machine_results.folders(folder, list(kinds))
     found = {
         name: machine_results.read_results(path, synthetic.typed(plan))

@@ -8,13 +8,14 @@ import copy
 import dataclasses
 
 import numpy as np
-from msgspec import structs
+from msgspec import convert, structs
 
 import made_records
 from scaling_study.analysis.experiment_runs import make_run
 from scaling_study.diagnosis import cause_file
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec, experiment
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check, Loader
 from scaling_study.records.window import Slot
 from synthetic import AXES, machine
@@ -225,9 +226,7 @@ def judge(world, seed=3, *, replicates=1, change=list, measured=True, **options)
         records = change(make_records(world, rng, replicate=replicate, **options))
         runs.append(make_run(records[0], records))
     known = microbenchmarks(world, rng) if measured else None
-    target = cause_file.judge(runs, known, None)
-    codec.encode(target)  # it has no NaN
-    return target
+    return codec.plain(cause_file.judge(runs, known, None))
 
 
 def named(target, scope=None):
@@ -258,7 +257,7 @@ def microbenchmarks(world, rng, noise=0.03):
 
 
 def _head(world, replicate, effort):
-    where = world.machine()
+    where = convert(world.machine(), Machine, str_keys=True)
     changes = [
         experiment.Change(
             intervention=name,
@@ -271,7 +270,7 @@ def _head(world, replicate, effort):
     return experiment.Why(
         schema_version=2, study="synthetic", target="default-44136f", launch="default-44136f",
         label="default", role="default", axes=AXES | world.axes, replicate=replicate,
-        effort=effort, n=world.n, seed=1, machine_hash=where["hash"], machine=where,
+        effort=effort, n=world.n, seed=1, machine_hash=where.hash, machine=where,
         measured_hash="m", harness_hash="h", started="2025-01-01T00:00:00+00:00", same_as=None,
         slots=[
             Slot(slot=slot, cpus=None, policy="default", oversubscribed=slot >= world.cpus)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from scaling_study.common import file_errors
-from scaling_study.common.storage import write_json
+from scaling_study.records.codec import write_file
 
 job = globals()["snakemake"]
 with file_errors.told("plan"):
-    write_json(Path(job.output[0]), json.loads(job.params.plan))
+    write_file(Path(job.output[0]), json.loads(job.params.plan))

@@ -8,12 +8,12 @@ from jobs import STAGE
 from made_records import kept, slot
 from scaling_study.analysis.analyse import FILES, analyse, domain_laws
 from scaling_study.analysis.collect import collect
-from scaling_study.common.topology import Topology
+from scaling_study.common.topology import Cpu, Topology
 from scaling_study.records.analysis import Analysed, Noise, NoisePoint
 from scaling_study.records.codec import read_file
 from synthetic import typed
 
-TOPOLOGY = Topology.from_dict(synthetic.machine(cpus=8, cpus_per_l3=4, cpus_per_node=4)["topology"])
+TOPOLOGY = Topology(tuple(Cpu(cpu, cpu, 0, cpu // 4, cpu // 4 * 4) for cpu in range(8)), ())
 
 
 def analysed(folder, **options):
@@ -72,7 +72,7 @@ def test_readback_shows_what_took_effect_and_what_did_not(study):
     (found,) = study
     launches = {each.label: each for each in found.readback.launches}
     assert [check.axis for check in launches["intra_op 1, blas blis"].wrong] == ["blas"]
-    assert launches["default"].member["slot"] == 0
+    assert launches["default"].member.slot == 0
     assert "intra_op 1, blas mkl" not in launches  # skipped: no member ever ran
 
 
@@ -85,7 +85,7 @@ def test_provenance_counts_what_was_done(study):
     assert entry.steps == 5 * 3 * 3 * sum([1, 2, 3, 4, 6, 8]) * 20
     assert entry.measured_hashes == ("measured0001",)
     assert entry.in_windows_s == 15 * 22.0
-    assert entry.description["hash"] == entry.machine
+    assert entry.description.hash == entry.machine
 
 
 def test_machines_are_compared_never_pooled(tmp_path):

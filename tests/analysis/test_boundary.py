@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
 
+from made_records import hardware
 from scaling_study.analysis import law_choice
 from scaling_study.analysis.boundary import Knee, coinciding, read_knee
 from scaling_study.analysis.laws import SHARP
@@ -32,12 +34,12 @@ def machine(cpus, per_l3=None, per_node=None, smt=False, quota=None):
     topology = Topology(
         tuple(units), tuple(Node(node, 2**36, dict.fromkeys(nodes, 10)) for node in nodes)
     )
-    return {
-        "topology": topology.to_dict(),
-        "allowed_cpus": format_cpu_list(range(cpus)),
-        "allowed_nodes": format_cpu_list(nodes),
-        "quota_cpus": quota,
-    }
+    return hardware(
+        topology=topology,
+        allowed_cpus=format_cpu_list(range(cpus)),
+        allowed_nodes=format_cpu_list(nodes),
+        quota_cpus=quota,
+    )
 
 
 MACHINES = {
@@ -46,17 +48,13 @@ MACHINES = {
     192: machine(192, per_l3=8, per_node=48, smt=True),
 }
 COUNTS_OF = {
-    size: process_counts.resolve("auto", Topology.from_dict(one["topology"]), None)
-    for size, one in MACHINES.items()
+    size: process_counts.resolve("auto", one.topology, None) for size, one in MACHINES.items()
 }
 COUNTS_OF[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
 
 
 def test_the_machines_are_what_the_tests_take_them_for():
-    found = {
-        size: process_counts.boundaries(Topology.from_dict(one["topology"]), None)
-        for size, one in MACHINES.items()
-    }
+    found = {size: process_counts.boundaries(one.topology, None) for size, one in MACHINES.items()}
     assert found[2] == {2: ("CPUs",)}
     assert found[16] == {8: ("L3",), 16: ("CPUs",)}
     assert [*found[192]] == [8, 16, 48, 96, 192]
@@ -177,7 +175,7 @@ def test_members_of_several_cpus_are_compared_only_if_it_is_known_how_many():
 
 
 def test_a_quota_is_a_boundary_where_it_stands():
-    limited = {**MACHINES[16], "quota_cpus": 5.5}
+    limited = structs.replace(MACHINES[16], quota_cpus=5.5)
     assert coinciding(knee(5.4, 5.6), POINTS, limited) == Boundary("CPU quota", 5.5)
     assert coinciding(knee(7.8, 8.3), POINTS, limited) is None
 

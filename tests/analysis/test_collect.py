@@ -7,9 +7,9 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from made_records import reported, slot, summary
+from made_records import hardware, reported, slot, summary
 from scaling_study.analysis.accounts import TRAINER
-from scaling_study.analysis.collect import collect, oversubscribed, usable_cpus
+from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import TABLES
 from scaling_study.records.model_length import ModelLength
@@ -256,10 +256,9 @@ def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
 
 
 def test_usable_cpus_are_the_mask_or_the_quota():
-    machine = synthetic.machine(cpus=8)
-    assert usable_cpus(machine) == 8
-    assert usable_cpus({**machine, "quota_cpus": 2.5}) == 2.5
-    assert usable_cpus({**machine, "quota_cpus": 100.0}) == 8
+    assert hardware().usable_cpus == 8
+    assert hardware(quota_cpus=2.5).usable_cpus == 2.5
+    assert hardware(quota_cpus=100.0).usable_cpus == 8
 
 
 def slots(*oversubscribed):

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 import synthetic_machines
 from scaling_study.analysis import compare, machine_results
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Measures
+from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.sections import compared_notes, compared_verdict
 from scaling_study.report.study import conclusion
 from synthetic import typed
@@ -76,13 +77,17 @@ def test_the_best_machine_is_another_by_price(study):
 def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     folder, content = study
     folders = machine_results.folders(folder, ["fast", "slow"])
-    plan = read_json(folder / "plan.json")
+    plan = read_file(folder / "plan.json", object)
     found = {
         name: machine_results.read_results(path, typed(plan)) for name, path in folders.items()
     }
     unknown = replace(found["slow"].recommendation, objective="steps_per_s")
     found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
-    kinds = {name: entry(content, name).kind for name in found}
+    said = {name: entry(content, name).kind for name in found}
+    kinds = {
+        name: NodeKind(**{key: each for key, each in kind.items() if each})
+        for name, kind in said.items()
+    }
     by_steps = compare.compare(found, kinds, "EUR")
     assert by_steps.objective == "steps_per_s"
     for name, speed in (("fast", 2.0), ("slow", 1.0)):
@@ -149,13 +154,13 @@ def test_one_machine_under_two_names_is_said(tmp_path):
 def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", "node2")
     own = tmp_path / "machines/a"
-    study = read_json(own / "tables/cohorts.json")
+    study = read_file(own / "tables/cohorts.json", object)
     first, second = study["machines"]
     study["machines"][second]["kernel"] = "5.4.0"
     # One cohort more, so that there is no doubt which of them the name stands for.
     one = next(each for each in study["cohorts"] if each["machine"] == first)
     study["cohorts"].append({**one, "host": "node3"})
-    write_json(own / "tables/cohorts.json", study)
+    write_file(own / "tables/cohorts.json", study)
     content = synthetic_machines.compared(tmp_path, plan, a={})
     a = entry(content, "a")
     assert (a.machine, a.hosts) == (first, ("node1", "node3"))
@@ -176,9 +181,9 @@ def test_another_torch_is_said(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     synthetic_machines.measure(tmp_path, "b", 1.0, "node2", harness_hash="harness00002")
     path = tmp_path / "machines/b/analysis/provenance.json"
-    provenance = read_json(path)
-    provenance["machines"][0]["versions"]["torch"] = "2.4.0"
-    write_json(path, provenance)
+    provenance = read_file(path, object)
+    provenance["machines"][0]["description"]["versions"]["torch"] = "2.4.0"
+    write_file(path, provenance)
     content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
     assert [one.what for one in content.software] == ["torch", "measuring code"]
     notes = "\n".join(note.text for note in compared_notes(content))

@@ -12,6 +12,7 @@ from scaling_study.analysis.inflation import REST, compare, compare_all
 from scaling_study.profiling.profiles import operator_rows, read_profiles
 from scaling_study.records.analysis import Comparison, OperatorRow, Side
 from scaling_study.records.columns import OPERATORS
+from scaling_study.records.profile import Operators, OperatorSums
 
 
 def frame(before, after, steps=1):
@@ -20,7 +21,10 @@ def frame(before, after, steps=1):
     where = {"machine": "m", "launch": "l", "label": "L", "role": "grid", "overhead": None}
     return pd.concat(
         operator_rows(
-            {"steps": steps, "rows": [dict(zip(keys, row, strict=True)) for row in rows]},
+            Operators(
+                steps=steps,
+                rows=tuple(OperatorSums(**dict(zip(keys, row, strict=True))) for row in rows),
+            ),
             **where,
             n=n,
         )

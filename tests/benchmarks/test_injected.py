@@ -18,6 +18,8 @@ from scaling_study.config.efforts import EFFORTS
 from scaling_study.config.plan import make_plan
 from scaling_study.experiments import interventions
 from scaling_study.host.limits import read_hierarchy
+from scaling_study.records.verdict import Cause, CountPerStep, Judged, Target
+from scaling_study.stats.interval import Interval
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -697,17 +699,17 @@ def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
 
 
 def test_seconds_of_named_causes():
-    def estimate(value):
-        return {"value": value, "low": None, "high": None}
+    def named(cause, share):
+        return Judged(named=(Cause(cause=cause, title="", share=Interval(share)),))
 
     found = fault_runs.summarise(
-        {
-            "status": "explained", "reason": None, "n": 2,
-            "step_1_s": estimate(0.01), "step_n_s": estimate(0.03),
-            "scaling_loss": {"named": [{"cause": "cpu_quota", "share": estimate(0.2)}]},
-            "single_process_loss": {"named": [{"cause": "slow_blas", "share": estimate(0.5)}]},
-            "counts": [{"name": "steal_cpus", "low": 0.2, "high": None}, {"name": "threads"}],
-        }
+        Target(
+            target="a", label="a", status="explained", n=2,
+            step_1_s=Interval(0.01), step_n_s=Interval(0.03),
+            scaling_loss=named("cpu_quota", 0.2), single_process_loss=named("slow_blas", 0.5),
+            counts=(CountPerStep(name="steal_cpus", title="", low=0.2),
+                    CountPerStep(name="threads", title="")),
+        )
     )  # fmt: skip
     assert found["stolen_cpus"] == 0.2
     assert [(one["cause"], round(one["seconds"], 6)) for one in found["named"]] == [

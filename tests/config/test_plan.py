@@ -22,7 +22,7 @@ from scaling_study.config.estimate import (
     estimate,
 )
 from scaling_study.config.launches import launch_id
-from scaling_study.config.plan import Plan, make_plan, measuring_order, priority
+from scaling_study.config.plan import Plan, make_plan, priority
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
 
 
@@ -272,6 +272,12 @@ def test_a_plan_of_another_version_is_refused():
     stored = {**plan().to_dict(), "schema_version": 99}
     with pytest.raises(ValueError, match="version 99"):
         Plan.from_dict(stored)
+
+
+def measuring_order(plan):
+    """Every launch and replicate, first to last as they are measured."""
+    jobs = [(launch, index) for index in range(plan.replicates) for launch in plan.launches]
+    return sorted(jobs, key=lambda job: priority(plan, *job), reverse=True)
 
 
 def test_replicates_are_measured_one_after_the_other():

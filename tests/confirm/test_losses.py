@@ -128,7 +128,7 @@ def resolved(tmp_path):
         }
         plan = make_plan(load_config(content))
         axes = plan.by_id[plan.baseline].axes
-        return resolve.resolve(plan, axes, probe.read_machine().to_dict(), tmp_path, [1])
+        return resolve.resolve(plan, axes, probe.read_machine(), tmp_path, [1])
 
     return make
 

@@ -9,12 +9,13 @@ from msgspec import structs
 from injected_worlds import Bandwidth
 from made_records import made_plan
 from scaling_study import stages
-from scaling_study.common.storage import read_json, read_table, write_json
+from scaling_study.common.storage import read_table
 from scaling_study.diagnosis import cause_file
 from scaling_study.diagnosis.cause_tables import causes_list, updated
 from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
 from scaling_study.records import codec
-from scaling_study.records.codec import RecordError
+from scaling_study.records.analysis import Machines
+from scaling_study.records.codec import RecordError, read_file, write_file
 from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import make_records, microbenchmarks, named, write_run
 
@@ -45,7 +46,7 @@ def study(tmp_path):
     """A study of one target, with microbenchmarks; its file of experiments."""
     rng = np.random.default_rng(3)
     path = write_run(tmp_path / "why/default-44136f/0.jsonl", Bandwidth(), rng)
-    write_json(tmp_path / "microbenchmarks.json", codec.plain(microbenchmarks(Bandwidth(), rng)))
+    write_file(tmp_path / "microbenchmarks.json", codec.plain(microbenchmarks(Bandwidth(), rng)))
     return path
 
 
@@ -53,22 +54,22 @@ def test_the_stage_writes_table_and_verdicts(study, tmp_path, capsys):
     plan = made_plan({}, explained={"default-44136f": "default"})
     stages.judge_experiments(tmp_path, plan)
     assert "Memory bandwidth" in capsys.readouterr().out
-    content = read_json(tmp_path / "analysis/causes.json")
+    content = read_file(tmp_path / "analysis/causes.json", object)
     assert named(content["machines"][0]["targets"][0])
     assert len(read_table(tmp_path / "tables", EXPERIMENTS)) > 100
 
 
 def test_microbenchmarks_of_another_machine_are_not_used(study, tmp_path):
     path = tmp_path / "microbenchmarks.json"
-    write_json(path, read_json(path) | {"machine": "another"})
+    write_file(path, read_file(path, object) | {"machine": "another"})
     _, content = cause_file.gather([study], tmp_path, path)
-    assert not named(content["machines"][0]["targets"][0])
+    assert not named(codec.plain(content.machines[0].targets[0]))
 
 
 def test_without_experiments_there_are_no_targets(tmp_path):
     table, content = cause_file.gather([], tmp_path, None)
     assert table.empty
-    assert content == {"schema_version": 1, "machines": []}
+    assert content == Machines(())
 
 
 def test_replicates_of_different_workloads_are_not_pooled(study, tmp_path):

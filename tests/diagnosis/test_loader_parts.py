@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import convert, structs
+from msgspec import structs
 
-from made_records import readback
+from made_records import HARDWARE, readback
 from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
@@ -15,7 +15,6 @@ from scaling_study.experiments import loader_model
 from scaling_study.member import synthetic_load
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader
-from scaling_study.records.verdict import DataLoader
 from scaling_study.report import sections
 
 MS = 1e-3
@@ -27,8 +26,8 @@ LOADER = Loader(
 NO_WORKERS = structs.replace(LOADER, workers=0, by_row=False)
 HEAD = experiment.LoaderExperiment(
     schema_version=3, study="", launch="a", label="intra_op 1", role="", axes={}, replicate=0,
-    effort="quick", n=2, seed=1, machine_hash="", machine={}, measured_hash="", harness_hash="",
-    started="", blocks=BLOCKS,
+    effort="quick", n=2, seed=1, machine_hash="", machine=HARDWARE, measured_hash="",
+    harness_hash="", started="", blocks=BLOCKS,
 )  # fmt: skip
 CACHED = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
 END = experiment.End(status="complete", reason=None, remedy=None, wall_s=1.0)
@@ -108,30 +107,30 @@ def changed(**columns):
 )
 def test_the_parts_of_a_step_are_found(runs, parts):
     found = data_loader(runs)
-    assert (found["status"], found["replicates"]) == ("ok", len(runs))
+    assert (found.status, found.replicates) == ("ok", len(runs))
     whole = 14 if len(parts) == 1 else sum(parts.values())
-    assert [one["part"] for one in found["parts"]] == list(parts)
-    for one in found["parts"]:
-        share = parts[one["part"]] / whole
-        assert one["share"]["value"] == pytest.approx(share, abs=0.03)
-        assert one["share"]["low"] - 0.01 <= share <= one["share"]["high"] + 0.01
+    assert [one.part for one in found.parts] == list(parts)
+    for one in found.parts:
+        share = parts[one.part] / whole
+        assert one.share.value == pytest.approx(share, abs=0.03)
+        assert one.share.low - 0.01 <= share <= one.share.high + 0.01
 
 
 def test_rates_and_stalls_are_found():
     found = data_loader([run()])
-    assert found["most"] == pytest.approx({"loader": 2 / 9e-3, "training": 2 / 8e-3}, rel=0.15)
-    assert found["fetching"]["value"] == pytest.approx(3e-3, rel=0.25)
-    assert found["preparing"]["value"] == pytest.approx(6e-3, rel=0.25)
+    assert found.most == pytest.approx({"loader": 2 / 9e-3, "training": 2 / 8e-3}, rel=0.15)
+    assert found.fetching.value == pytest.approx(3e-3, rel=0.25)
+    assert found.preparing.value == pytest.approx(6e-3, rel=0.25)
 
 
 # Files that stay in memory, or are back before a window ends, show nothing of fetching.
 @pytest.mark.parametrize("known", [{"resident": 0.6}, {"back": 0.95}])
 def test_fetching_is_known_only_from_windows_without_files(known):
-    assert data_loader([run(**known)])["fetching"] is None
+    assert data_loader([run(**known)]).fetching is None
 
 
 def findings(found, disk_limit=None):
-    return " ".join(sections.loader_findings(convert(found, DataLoader), None, disk_limit))
+    return " ".join(sections.loader_findings(found, None, disk_limit))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +153,8 @@ def test_a_study_that_measured_nothing_says_why():
     end = structs.replace(END, status="skipped", reason=reason)
     one = dataclasses.replace(run(), readbacks={}, windows=pd.DataFrame(), end=end)
     found = data_loader([one])
-    assert (found["status"], found["reason"]) == ("skipped", reason)
-    said = sections.data_loader(convert(found, DataLoader))
+    assert (found.status, found.reason) == ("skipped", reason)
+    said = sections.data_loader(found)
     assert said == f"Nothing was measured: {reason}."
 
 
@@ -183,20 +182,20 @@ def test_other_ways_to_load_are_predicted_and_the_best_is_compared():
         only_at_whole=9,
         as_is_at_workers_2=10.2,
     )
-    rows = {one["name"]: one for one in found["ways"]}
+    rows = {one.name: one for one in found.ways}
     assert list(rows) == ["", "workers-0", "workers-2", "whole", "ahead"]
-    scale = found["variants"][1]["step_s"]["value"] / 8e-3  # the machine's drift
+    scale = found.variants[1].step_s.value / 8e-3  # the machine's drift
     # With batches enough ahead, training as it is and taking over a batch; as measured it is 14.
-    assert rows["ahead"]["predicted_s"] == pytest.approx(scale * 10.5 * MS, rel=0.03)
+    assert rows["ahead"].predicted_s == pytest.approx(scale * 10.5 * MS, rel=0.03)
     more = scale * 14 / 10.5 * MS
-    assert rows["workers-0"]["predicted_s"] == pytest.approx(more * (8 + 9), rel=0.03)
+    assert rows["workers-0"].predicted_s == pytest.approx(more * (8 + 9), rel=0.03)
     # Training as it is, apart from the loader, and taking over a batch: longer than making one; and
     # what both take longer while they want more than two CPUs.
     beside = 4.5 * (1.3 + 4.5 / (4.5 * scale) - 2) / 2
-    assert rows["workers-2"]["predicted_s"] == pytest.approx(more * (8.5 + beside), rel=0.03)
-    assert rows["ahead"]["predicted_s"] == rows[""]["predicted_s"]
-    assert rows["workers-2"]["gain"]["value"] == pytest.approx(14 / 10.2, rel=0.03)
-    assert rows["workers-0"]["measured_s"] is None
+    assert rows["workers-2"].predicted_s == pytest.approx(more * (8.5 + beside), rel=0.03)
+    assert rows["ahead"].predicted_s == rows[""].predicted_s
+    assert rows["workers-2"].gain.value == pytest.approx(14 / 10.2, rel=0.03)
+    assert rows["workers-0"].measured_s is None
 
 
 def test_ways_to_load_are_those_that_can_be():
@@ -238,12 +237,12 @@ def test_the_time_that_a_feed_takes_counts_what_there_is():
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():
     rows = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
     found = data_loader([run(rows=rows)])
-    threads, processes = found["neighbours"]
-    assert [each["dose"] for each in threads["doses"]] == [0.0, 0.5, 1.0]
-    assert [each["cpus"] for each in threads["doses"]] == pytest.approx([0, 1, 2])
-    assert threads["doses"][1]["ratio"]["value"] == pytest.approx(1.25)
-    assert threads["doses"][2]["spread"] == pytest.approx(2.1)
-    assert processes["doses"][2]["ratio"]["value"] == pytest.approx(1.0)
+    threads, processes = found.neighbours
+    assert [each.dose for each in threads.doses] == [0.0, 0.5, 1.0]
+    assert [each.cpus for each in threads.doses] == pytest.approx([0, 1, 2])
+    assert threads.doses[1].ratio.value == pytest.approx(1.25)
+    assert threads.doses[2].spread == pytest.approx(2.1)
+    assert processes.doses[2].ratio.value == pytest.approx(1.0)
 
 
 def looks(shared_bytes=2**31, **rates):
@@ -261,10 +260,10 @@ def looks(shared_bytes=2**31, **rates):
 
 
 def test_what_the_machine_was_used_for_is_divided_among_its_users():
-    span = data_loader([run(use=looks())])["use"]["spans"][0]
-    assert span["at_s"] == pytest.approx(0.25)
-    assert [span[kind] for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
-    assert span["others"] == pytest.approx(0.1)
+    span = data_loader([run(use=looks())]).use.spans[0]
+    assert span.at_s == pytest.approx(0.25)
+    assert [getattr(span, kind) for kind in ("trainers", "threads", "workers")] == [1.0, 0.0, 0.5]
+    assert span.others == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +275,7 @@ def test_what_the_machine_was_used_for_is_divided_among_its_users():
     ],
 )
 def test_what_the_machine_was_used_for_answers_rules_of_thumb(use, cpus, disk, shared):
-    found = convert(data_loader([run(use=use)]), DataLoader).use
+    found = data_loader([run(use=use)]).use
     rules = {rule: holds for rule, holds, _ in sections.rules_of_thumb(found, 2**34)}
     assert rules["CPUs are not used up"] is cpus
     assert rules["Nobody waits for a disk"] is disk

@@ -60,12 +60,12 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     # The files that a cold window dropped are loaded again.
     assert page_cache.resident_share([data / "file"]) == 1
     entry = parts.data_loader([found])
-    assert entry["status"] == "ok"
-    assert [one["part"] for one in entry["parts"]] == [
+    assert entry.status == "ok"
+    assert [one.part for one in entry.parts] == [
         "waiting", "training", "interference", "rest",
     ]  # fmt: skip
-    assert entry["use"]["cpus"] >= 1
-    assert sum(span["workers"] for span in entry["use"]["spans"]) > 0.01
+    assert entry.use.cpus >= 1
+    assert sum(span.workers for span in entry.use.spans) > 0.01
     (loader,) = found.readbacks["as_is"].loaders
     assert (loader.kind, loader.workers) == ("torch.utils.data.dataloader.DataLoader", 1)
     # A second run finds that all was done.
@@ -109,7 +109,7 @@ def test_a_loader_that_makes_its_batches_itself_is_waiting(tmp_path, monkeypatch
     left = {one.variant for one in found.end.left_out}
     assert left == {"beside", "warm", "cold"}
     entry = parts.data_loader([found])
-    shares = {one["part"]: one["share"]["value"] for one in entry["parts"]}
+    shares = {one.part: one.share.value for one in entry.parts}
     assert set(shares) == {"waiting", "training", "interference", "rest"}
     assert shares["waiting"] > 0.6
 
@@ -119,8 +119,8 @@ def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
     assert found.end.status == "skipped"
     assert "workload.loader: module:Class" in found.end.reason
     entry = parts.data_loader([found])
-    assert entry["status"] == "skipped"
-    assert entry["reason"] == found.end.reason
+    assert entry.status == "skipped"
+    assert entry.reason == found.end.reason
 
 
 def test_a_loader_that_the_config_names_is_known(tmp_path):
@@ -151,7 +151,7 @@ def test_work_beside_training_is_measured_at_every_dose(tmp_path, monkeypatch):
     assert found.end.status == "complete", found.end
     beside = found.windows[found.windows["variant"].isin(loader_model.NEIGHBOURS)]
     assert sorted(beside["dose"]) == sorted(4 * [0.0, 0.25, 0.5, 0.75, 1.0])
-    for kind in parts.data_loader([found])["neighbours"]:
-        used = [dose["cpus"] for dose in kind["doses"]]
+    for kind in parts.data_loader([found]).neighbours:
+        used = [dose.cpus for dose in kind.doses]
         assert used[0] < 0.1
         assert used[-1] > 0.2, used

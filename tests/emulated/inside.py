@@ -23,6 +23,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
+from scaling_study.records import codec
 from scaling_study.runner import resolve
 from small_cohort import SmallCohort
 
@@ -52,7 +53,7 @@ PATIENT = {"start_timeout_s": 600.0, "shortest_s": 0.5, "longest_s": 60.0, "warm
 
 @lru_cache
 def machine():
-    return probe.read_machine().to_dict()
+    return probe.read_machine()
 
 
 def launch(name, placement="none", membind="none"):
@@ -138,7 +139,7 @@ def checked(cohort, how, members):
 
 def probed(_name):
     """What the project's probe says of this machine."""
-    return machine()
+    return codec.plain(machine())
 
 
 def placements(name):
@@ -215,7 +216,7 @@ def limited(name):
 
 def in_cgroup(name):
     """Probe, refusals and a whole job, as a container sees them."""
-    found = {"machine": machine(), "refused": []}
+    found = {"machine": codec.plain(machine()), "refused": []}
     for wanted in ({"placement": ["0-1"]}, {"placement": "compact", "membind": "0"}):
         try:
             launch(name, **wanted)

@@ -5,6 +5,7 @@ that was measured there means anything, and none is looked at.
 """
 
 import pytest
+from msgspec import convert
 
 import machines
 import shapes
@@ -51,7 +52,7 @@ def own_nodes(name, cpus):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_probe_finds_the_machine_that_was_emulated(found, name):
     machine, shape = found(name, "probed"), shapes.MACHINES[name]
-    topology = Topology.from_dict(machine["topology"])
+    topology = convert(machine["topology"], Topology, str_keys=True)
     each = shape.cores * shape.threads
     for number, cpu in enumerate(topology.cpus):
         assert cpu.cpu == number
@@ -66,7 +67,7 @@ def test_the_probe_finds_the_machine_that_was_emulated(found, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_probe_finds_nodes_without_memory_and_without_cpus(found, name):
-    topology = Topology.from_dict(found(name, "probed")["topology"])
+    topology = convert(found(name, "probed")["topology"], Topology, str_keys=True)
     shape = shapes.MACHINES[name]
     assert set(topology.memory_nodes) == shapes.MEMORY_NODES[name]
     for node, described in zip(topology.nodes, shape.nodes, strict=True):
@@ -78,7 +79,7 @@ def test_the_probe_finds_nodes_without_memory_and_without_cpus(found, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_captured_machine_of_the_ordinary_tests_is_this_one(found, name):
     captured = machines.topology(f"emulated-{name}")
-    probed = Topology.from_dict(found(name, "probed")["topology"])
+    probed = convert(found(name, "probed")["topology"], Topology, str_keys=True)
     assert captured.cpus == probed.cpus
     assert captured.memory_nodes == probed.memory_nodes
     assert [node.distances for node in captured.nodes] == [node.distances for node in probed.nodes]

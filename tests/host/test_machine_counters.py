@@ -97,7 +97,7 @@ def test_this_machines_counters_can_be_read():
     before = machine_counters.read_machine(cpus)
     assert before.busy_cpu_s > 0
     usage = machine_counters.machine_usage(before, machine_counters.read_machine(cpus))
-    assert usage["busy_cpu_s"] >= 0
+    assert usage.busy_cpu_s >= 0
 
 
 # ---- throttling: whose files count it
@@ -239,7 +239,7 @@ class Spinning:
         after = self._edge()
         edges = zip(self.pids, before[2], after[2], strict=True)
         used = [kernel_counters.usage(then, now, pid) for pid, then, now in edges]
-        busy_s = machine_counters.machine_usage(before[1], after[1])["busy_cpu_s"]
+        busy_s = machine_counters.machine_usage(before[1], after[1]).busy_cpu_s
         fields = ("cpu_user_s", "cpu_system_s", "runqueue_s")
         rows = pd.DataFrame([{name: getattr(one, name) for name in fields} for one in used])
         return rows.assign(

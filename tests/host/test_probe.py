@@ -1,15 +1,16 @@
-import copy
-import json
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
+from msgspec import json, structs
 
 import machines
+import made_records
 from scaling_study.common.file_errors import UnusableError
-from scaling_study.common.topology import Topology
 from scaling_study.host import probe, system
 from scaling_study.host.libraries import LIBRARIES
+from scaling_study.records.machine import Fact
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +18,10 @@ def hybrid():
     return probe.read_machine(machines.root("vm-hybrid"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stored(hybrid):
-    """Machine.json, written and read again."""
-    return json.loads(json.dumps(hybrid.to_dict()))
+    """The content of machine.json."""
+    return json.decode(json.encode(hybrid))
 
 
 def test_machine_json_has_every_key(stored):
@@ -49,30 +50,27 @@ def test_machine_json_of_a_captured_machine(stored):
 
 def test_this_machine_can_be_probed():
     machine = probe.read_machine()
-    stored = json.loads(json.dumps(machine.to_dict()))
-    assert set(stored["libraries"]) == set(LIBRARIES)
-    assert stored["versions"]["torch"]
-    assert stored["versions"]["python"].startswith("3.")
-    assert probe.usable_topology(stored) == machine.usable
+    assert set(machine.libraries) == set(LIBRARIES)
+    assert machine.versions["torch"]
+    assert machine.versions["python"].startswith("3.")
     assert machine.usable.cpus
 
 
-def test_a_probe_is_repeatable(hybrid, stored):
-    assert probe.read_machine(machines.root("vm-hybrid")).to_dict() == hybrid.to_dict()
-    assert not probe.differences(stored, hybrid.to_dict())
+def test_a_probe_is_repeatable(hybrid):
+    assert probe.read_machine(machines.root("vm-hybrid")) == hybrid
 
 
-@pytest.mark.parametrize("name", ["container-v1", "container-v2", "epyc-9654-2s-nps4"])
-def test_what_may_be_used_survives_json(name):
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_every_captured_machine_can_be_probed_and_survives_json(name):
     machine = probe.read_machine(machines.root(name))
-    stored = json.loads(json.dumps(machine.to_dict()))
-    assert probe.usable_topology(stored) == machine.usable == machines.usable(name)
-    assert Topology.from_dict(stored["topology"]) == machines.topology(name)
+    assert made_records.kept(machine) == machine
+    assert machine.topology == machines.topology(name)
+    assert machine.usable == machines.usable(name)
 
 
 CHANGES = {
     "cpu_model": "another",
-    "isa": ["avx2"],
+    "isa": ("avx2",),
     "l2_bytes": 1,
     "l3_bytes": 1,
     "allowed_cpus": "0",
@@ -86,28 +84,29 @@ CHANGES = {
 }
 
 
-def rehashed(stored):
-    return probe._digest(probe.speed_facts(stored))
-
-
 @pytest.mark.parametrize("fact", CHANGES)
-def test_what_matters_to_speed_changes_the_hash_and_is_named(stored, fact):
-    other = stored | {fact: CHANGES[fact]}
-    (difference,) = probe.differences(stored, other)
-    assert difference == probe.Difference(fact, stored[fact], CHANGES[fact])
-    assert str(difference) == f"{fact}: {stored[fact]} here, {CHANGES[fact]} there"
-    assert rehashed(other) != stored["hash"]
+def test_what_matters_to_speed_changes_the_hash_and_is_named(hybrid, fact):
+    here, there = getattr(hybrid, fact), CHANGES[fact]
+    other = structs.replace(hybrid, **{fact: there})
+    (difference,) = probe.differences(hybrid, other)
+    assert difference == Fact(fact, here, there)
+    assert str(difference) == f"{fact}: {here} here, {there} there"
+    assert probe.digest(other) != hybrid.hash
 
 
-def test_more_memory_or_a_moved_cpu_matters(stored):
-    more = stored | {"memory_bytes": stored["memory_bytes"] + 2**31}
-    assert [d.fact for d in probe.differences(stored, more)] == ["memory_gib"]
-    moved = copy.deepcopy(stored)
-    moved["topology"]["cpus"][1]["core"] = 0
-    assert [d.fact for d in probe.differences(stored, moved)] == ["topology", "topology_layout"]
-    other = copy.deepcopy(stored)
-    other["topology"]["nodes"][0]["distances"]["0"] = 11
-    assert [d.fact for d in probe.differences(stored, other)] == ["topology_layout"]
+def test_more_memory_or_a_moved_cpu_matters(hybrid):
+    def differ(**changed):
+        other = structs.replace(hybrid, **changed)
+        return [one.fact for one in probe.differences(hybrid, other)]
+
+    topology = hybrid.topology
+    assert differ(memory_bytes=hybrid.memory_bytes + 2**31) == ["memory_gib"]
+    first, second, *others = topology.cpus
+    moved = replace(topology, cpus=(first, replace(second, core=0), *others))
+    assert differ(topology=moved) == ["topology", "topology_layout"]
+    node, *others = topology.nodes
+    farther = replace(topology, nodes=(replace(node, distances={0: 11}), *others))
+    assert differ(topology=farther) == ["topology_layout"]
 
 
 @pytest.mark.parametrize(
@@ -122,22 +121,28 @@ def test_more_memory_or_a_moved_cpu_matters(stored):
         {"memory_limit_bytes": 1},
     ],
 )
-def test_what_does_not_matter_leaves_the_hash(stored, change):
-    assert not probe.differences(stored, stored | change)
-    assert rehashed(stored | change) == stored["hash"]
+def test_what_does_not_matter_leaves_the_hash(hybrid, change):
+    other = structs.replace(hybrid, **change)
+    assert not probe.differences(hybrid, other)
+    assert probe.digest(other) == hybrid.hash
 
 
-def test_a_few_pages_more_or_less_are_the_same_machine(stored):
-    node = stored["topology"]["nodes"][0]
-    node["memory_bytes"] += 100 * 4096
-    assert (
-        rehashed(stored | {"memory_bytes": stored["memory_bytes"] - 100 * 4096}) == stored["hash"]
-    )
+def grown(machine, size_bytes):
+    """A machine whose first node has another size."""
+    node, *others = machine.topology.nodes
+    nodes = (replace(node, memory_bytes=size_bytes), *others)
+    return structs.replace(machine, topology=replace(machine.topology, nodes=nodes))
+
+
+def test_a_few_pages_more_or_less_are_the_same_machine(hybrid):
+    larger = grown(hybrid, hybrid.topology.nodes[0].memory_bytes + 100 * 4096)
+    other = structs.replace(larger, memory_bytes=hybrid.memory_bytes - 100 * 4096)
+    assert probe.digest(other) == hybrid.hash
 
 
 def test_different_machines_have_different_hashes():
     names = ["vm-hybrid", "vm-no-l3", "epyc-9654-2s-nps1", "epyc-9654-2s-nps4", "container-v1"]
-    hashes = {probe.read_machine(machines.root(name)).to_dict()["hash"] for name in names}
+    hashes = {probe.read_machine(machines.root(name)).hash for name in names}
     assert len(hashes) == len(names)
 
 
@@ -178,17 +183,11 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     (tmp_path / "proc/self").mkdir(parents=True)
     status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0\n"
     (tmp_path / "proc/self/status").write_text(status)
-    stored = probe.read_machine(tmp_path).to_dict()
-    assert stored["cpu_model"] == "unknown"
-    assert stored["cgroup_version"] is None
-    assert probe.usable_topology(stored).cpu_ids == (0, 1)
-    assert system.read_memory_bytes(tmp_path) == stored["memory_bytes"] == 0
-
-
-@pytest.mark.parametrize("name", machines.NAMES)
-def test_every_captured_machine_can_be_probed_and_stored(name):
-    machine = probe.read_machine(machines.root(name))
-    assert probe.usable_topology(json.loads(json.dumps(machine.to_dict()))) == machine.usable
+    machine = probe.read_machine(tmp_path)
+    assert machine.cpu_model == "unknown"
+    assert machine.cgroup_version is None
+    assert machine.usable.cpu_ids == (0, 1)
+    assert system.read_memory_bytes(tmp_path) == machine.memory_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -202,10 +201,6 @@ def test_a_file_in_another_format_is_an_error_that_says_so(tmp_path, path, quote
         probe.read_machine(root)
 
 
-def test_a_node_that_grows_is_no_other_machine():
-    here = probe.read_machine().to_dict()
-    grown = json.loads(json.dumps(here))
-    grown["topology"]["nodes"][0]["memory_bytes"] += 2**30
-    assert probe.differences(here, grown) == ()
-    grown["topology"]["nodes"][0]["memory_bytes"] = 0
-    assert probe.differences(here, grown) != ()
+def test_a_node_that_grows_is_no_other_machine(hybrid):
+    assert probe.differences(hybrid, grown(hybrid, 2**40)) == ()
+    assert probe.differences(hybrid, grown(hybrid, 0)) != ()

@@ -18,7 +18,7 @@ from pyarrow import parquet
 import texts
 from jobs import ROOT
 from scaling_study import cli
-from scaling_study.common import storage
+from scaling_study.records import codec
 
 pytestmark = pytest.mark.long
 
@@ -171,14 +171,14 @@ def test_what_is_read_is_never_unpickled():
 def test_numbers_that_json_does_not_have(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match="is no finite number"):
-        storage.read_json(path)
+    with pytest.raises(ValueError, match="is damaged"):
+        codec.read_file(path, object)
 
 
 def test_names_in_files_lead_nowhere_else(study):
     """A machine's name becomes part of names of files."""
     for path in sorted((study / "analysis").glob("*.json")):
-        content = storage.read_json(path)
+        content = codec.read_file(path, object)
         if "machines" in content:
             second = copy.deepcopy(content["machines"][0]) | {"machine": "/../../../outside"}
             path.write_text(json.dumps(content | {"machines": [*content["machines"], second]}))
@@ -189,7 +189,7 @@ def test_names_in_files_lead_nowhere_else(study):
 
 def test_a_number_of_the_launch_script_is_a_number(study):
     path = study / "analysis/recommendation.json"
-    content = storage.read_json(path)
+    content = codec.read_file(path, object)
     axes = content["machines"][0]["recommended"]["axes"]
     axes["inter_op"] = f"1); import os; os.system('touch {texts.CANARY}'"
     path.write_text(json.dumps(content))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import machines
-from made_records import TORCH, readback, slot
+from made_records import TORCH, hardware, readback, slot
+from scaling_study.common.topology import Cpu, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, blas, openmp
 from scaling_study.launch.axes.axis import Where
@@ -24,17 +25,11 @@ LIBRARIES = {
     "libiomp5": "/env/lib/libiomp5.so",
     "libomp": "/lib/llvm-14/lib/libomp.so.5",
 }
-FLAGS = ["avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl"]
-BF16 = ["avx512_bf16"]
-TOPOLOGY = {"cpus": [{"cpu": cpu, "core": cpu // 2} for cpu in range(8)]}
-MACHINE = {
-    "hash": "m",
-    "libraries": LIBRARIES,
-    "isa": [*FLAGS, *BF16],
-    "thp": "madvise",
-    "topology": TOPOLOGY,
-}
-BARE = {"libraries": dict.fromkeys(LIBRARIES), "isa": ["sse2"], "thp": "never"}
+FLAGS = ("avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl")
+BF16 = ("avx512_bf16",)
+TOPOLOGY = Topology(tuple(Cpu(cpu, cpu // 2, 0, 0, 0) for cpu in range(8)), ())
+MACHINE = hardware(libraries=LIBRARIES, isa=(*FLAGS, *BF16), topology=TOPOLOGY)
+BARE = hardware(libraries=dict.fromkeys(LIBRARIES), isa=("sse2",), thp="never")
 
 
 def prepare(machine=MACHINE, **values):
@@ -265,7 +260,7 @@ def test_what_is_missing_is_a_reason_with_a_remedy(values, reason, remedy):
 @pytest.mark.parametrize("missing", FLAGS)
 def test_an_instruction_set_needs_each_of_its_flags(missing):
     isa = "avx2" if missing in {"avx2", "fma"} else "avx512"
-    machine = {**MACHINE, "isa": [flag for flag in FLAGS if flag != missing]}
+    machine = hardware(libraries=LIBRARIES, isa=tuple(flag for flag in FLAGS if flag != missing))
     with pytest.raises(UnavailableError, match=rf"no {missing}$"):
         prepare(machine, isa=isa)
 

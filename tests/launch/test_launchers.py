@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from made_records import slot
+from made_records import HARDWARE, slot
 from processes import (
     PATIENCE_S,
     descriptors,
@@ -222,7 +222,7 @@ def test_a_host_is_asked_for_each_member(launch, host):
     request = json.loads(Path(launch.python).with_name("request-2").read_text())
     assert request == {
         "slot": 2, "cpus": "0-3", "mempolicy": "bind:0", "command": list(command),
-        "options": Options(step="mark", switches=["an.axis=3"], change=[])._asdict(),
+        "options": list(Options(step="mark", switches=["an.axis=3"], change=[])),
     }  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def test_each_value_of_the_axis_has_a_launcher(launch):
 def dask(tmp_path_factory):
     cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
     values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
-    effects = axis_table.prepare(values, Where({"topology": {"cpus": []}}))
+    effects = axis_table.prepare(values, Where(HARDWARE))
     script = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
     try:
         host = cohort.launcher(

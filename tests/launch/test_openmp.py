@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from msgspec import convert
 
 from made_records import UNBOUND
 from processes import wait_until
@@ -11,13 +10,12 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, switches
-from scaling_study.records.window import Slot
+from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, recorded, switches
 from small_cohort import SmallCohort
 from test_switches import SCRIPT
 
 RUNTIMES = list(AXES["openmp"].words)
-MACHINE = probe.read_machine().to_dict()
+MACHINE = probe.read_machine()
 SHOWN = ("openmp", "openmp_affinity", "placement", "wait_policy")
 
 
@@ -42,10 +40,10 @@ def read_back(cohort, values, env, slot, launcher="exec"):
 
 
 def slot_of_two():
-    topology = probe.usable_topology(MACHINE)
+    topology = MACHINE.usable
     if len(topology.cpus) == 1:
         pytest.skip("one CPU")
-    return convert(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0].to_dict(), Slot)
+    return recorded(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0])
 
 
 @pytest.fixture

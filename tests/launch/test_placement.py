@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import machines
+from made_records import HARDWARE
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import system
@@ -266,7 +267,7 @@ def test_no_cpus_are_left_for_loaders(axes, count, message):
 def test_cpus_of_a_loader_need_to_know_those_that_train(axes, message):
     asked = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest", **axes}
     with pytest.raises(UnavailableError, match=message):
-        axis_table.prepare(asked, Where({"libraries": {}}))
+        axis_table.prepare(asked, Where(HARDWARE))
 
 
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from msgspec import convert
 
 from jobs import WORKLOADS
-from made_records import UNBOUND
+from made_records import UNBOUND, hardware
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
@@ -24,12 +23,12 @@ from scaling_study.launch.axes.axis_table import (
     place,
     prepare,
     read_value,
+    recorded,
     switches,
 )
 from scaling_study.records.analysis import Effective, EffectiveSettings
 from scaling_study.records.cohorts import Counted, Optimizer
 from scaling_study.records.readback import Check
-from scaling_study.records.window import Slot
 from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
@@ -152,12 +151,12 @@ def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
 @pytest.mark.parametrize("value", VALUES["loader_cpus"])
 @pytest.mark.parametrize("workers", [2, 0])
 def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
-    topology = probe.usable_topology(probe.read_machine().to_dict())
+    topology = probe.read_machine().usable
     if len(topology.cpus) == 1:
         pytest.skip("one CPU")
     values = {"intra_op": 1, "placement": "cores", "loader_cpus": value}
     (placed,) = place(values, topology, 1)
-    slot = convert(placed.to_dict(), Slot)
+    slot = recorded(placed)
     got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
     trains_on = set(placed.cpus) - set(placed.loader_cpus)
     assert (got.cpus, rows["placement"].ok) == (sorted(trains_on), True)
@@ -436,14 +435,13 @@ def test_what_is_no_number_of_workers(value):
 
 
 def test_bf16_needs_a_cpu_that_has_it():
-    machine = probe.read_machine().to_dict()
     for name in ("autocast", "matmul_precision"):
         with pytest.raises(UnavailableError, match="no instructions for bf16"):
-            prepare({name: "bf16"}, Where(machine | {"isa": ["avx2"]}))
-        prepare({name: "bf16"}, Where(machine | {"isa": ["amx_bf16"]}))
+            prepare({name: "bf16"}, Where(hardware(isa=("avx2",))))
+        prepare({name: "bf16"}, Where(hardware(isa=("amx_bf16",))))
 
 
 def test_compilation_needs_a_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match="C\\+\\+ compiler"):
-        prepare({"compile": "default"}, Where({}))
+        prepare({"compile": "default"}, Where(hardware()))

@@ -13,7 +13,7 @@ import test_confirmation
 import test_recommend
 from configs import minimal
 from injected_worlds import PileUp
-from made_records import slot
+from made_records import hardware, slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
@@ -251,7 +251,7 @@ def test_its_variables_are_set_and_what_an_axis_sets_replaces_them():
     other = axis_table.prepare(other, where).environment()
     assert other["OMP_NUM_THREADS"] == "1"
     assert other["OMP_PROC_BIND"] == "close"
-    assert other["LD_PRELOAD"] == MACHINE["libraries"]["tcmalloc"]
+    assert other["LD_PRELOAD"] == MACHINE.libraries["tcmalloc"]
 
 
 TOPOLOGY = Topology(
@@ -276,7 +276,7 @@ def test_a_mask_or_policy_that_this_machine_has_not_is_said(value):
 
 
 def test_a_policy_needs_the_library_that_sets_it():
-    machine = {**MACHINE, "libraries": {"numa": None}}
+    machine = hardware(libraries={"numa": None})
     with pytest.raises(UnavailableError, match="numa is not installed"):
         axis_table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
 

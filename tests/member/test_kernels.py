@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from made_records import hardware
+from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.config import efforts
 from scaling_study.experiments import kernel_cohort, microbenchmarks
 from scaling_study.host import probe
@@ -85,18 +87,9 @@ def counted(work):
 
 
 def test_counts_of_a_large_machine_stay_few():
-    machine = probe.read_machine().to_dict()
-    cpus = [
-        {"cpu": cpu, "core": cpu, "socket": cpu // 96, "node": cpu // 48, "l3": cpu // 8 * 8}
-        for cpu in range(192)
-    ]
-    nodes = [{"node": node, "memory_bytes": 2**36, "distances": {"0": 10}} for node in range(4)]
-    machine |= {
-        "topology": {"cpus": cpus, "nodes": nodes},
-        "allowed_cpus": "0-191",
-        "allowed_nodes": "0-3",
-        "quota_cpus": None,
-    }
+    cpus = tuple(Cpu(cpu, cpu, cpu // 96, cpu // 48, cpu // 8 * 8) for cpu in range(192))
+    nodes = tuple(Node(node, 2**36, {0: 10}) for node in range(4))
+    machine = hardware(topology=Topology(cpus, nodes), allowed_cpus="0-191", allowed_nodes="0-3")
     counts = microbenchmarks.counts(machine)
     assert (counts[0], counts[-1]) == (1, 192)
     assert len(counts) <= microbenchmarks.MOST_COUNTS
@@ -116,13 +109,14 @@ def test_counts_of_a_large_machine_stay_few():
     ],
 )
 def test_stressors_have_cpus_of_their_own(cpus, quota, n, threads, expected):
-    assert kernel_cohort.count({"quota_cpus": quota}, cpus, n, threads) == expected
+    machine = hardware(allowed_cpus=f"0-{cpus - 1}", quota_cpus=quota)
+    assert kernel_cohort.count(machine, n, threads) == expected
 
 
 @pytest.mark.timing
 @pytest.mark.slow
 def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
-    machine = probe.read_machine().to_dict()
+    machine = probe.read_machine()
     settings = microbenchmarks.WINDOW
     (tmp_path / "memory").mkdir()
     with kernel_cohort.make(tmp_path, [(None, "default")], machine, resolve.host(machine)) as one:

@@ -80,7 +80,7 @@ def built(tmp_path_factory):
 @pytest.fixture(scope="module")
 def started(built):
     """A process for each case that this machine can do, all at once; for others, why not."""
-    machine = probe.read_machine().to_dict()
+    machine = probe.read_machine()
     found = {}
     for name, values in CASES.items():
         launch = {**DEFAULTS, **values}

@@ -6,11 +6,12 @@ import pytest
 import synthetic
 import synthetic_profiles
 from scaling_study import stages
-from scaling_study.common.storage import read_json, read_table
+from scaling_study.common.storage import read_table
 from scaling_study.profiling import profiles
 from scaling_study.profiling.profiles import operator_rows
+from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
-from scaling_study.records.profile import Profiled
+from scaling_study.records.profile import Operators, OperatorSums, Profiled
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_the_stage_writes_the_tables_and_the_comparison(folders, tmp_path):
     table = read_table(tmp_path / "tables", OPERATORS)
     assert len(table) == 6 * len(synthetic_profiles.OPERATORS)
     assert (tmp_path / "tables/operators.csv").exists()
-    (machine,) = read_json(tmp_path / "analysis/inflation.json")["machines"]
+    (machine,) = read_file(tmp_path / "analysis/inflation.json", object)["machines"]
     assert [one["kind"] for one in machine["comparisons"]] == ["counts"] * 3 + ["launches"]
 
 
@@ -119,11 +120,11 @@ WHERE = {"machine": "m", "launch": "l", "label": "L", "role": "grid", "n": 4, "o
 def row(**values):
     usual = {"operator": "aten::mm", "phase": "forward", "calls": 10, "self_s": 2.0,
              "total_s": 3.0, "flops": 50}  # fmt: skip
-    return usual | values
+    return OperatorSums(**usual | values)
 
 
 def test_sums_become_times_per_step_and_per_call():
-    frame = operator_rows({"steps": 5, "rows": [row()]}, **WHERE)
+    frame = operator_rows(Operators(steps=5, rows=(row(),)), **WHERE)
     assert frame.columns.tolist() == OPERATORS.names
     (found,) = frame.to_dict("records")
     assert found["group"] == "matrix multiply"
@@ -137,16 +138,16 @@ def test_sums_become_times_per_step_and_per_call():
 
 
 def test_rows_of_one_operator_and_phase_are_one():
-    rows = [row(), row(calls=30), row(phase="backward")]
-    frame = operator_rows({"steps": 10, "rows": rows}, **WHERE)
+    rows = row(), row(calls=30), row(phase="backward")
+    frame = operator_rows(Operators(steps=10, rows=rows), **WHERE)
     assert frame["phase"].tolist() == ["forward", "backward"]
     assert frame["calls_per_step"].tolist() == [4, 1]
     assert frame["self_s_per_call"].tolist() == pytest.approx([0.1, 0.2])
 
 
 def test_what_is_unknown_stays_unknown():
-    content = {"steps": 1, "rows": [row(flops=None, calls=0), {"operator": "x", "phase": ""}]}
-    frame = operator_rows(content, **(WHERE | {"overhead": None}))
+    rows = row(flops=None, calls=0), OperatorSums(operator="x", phase="")
+    frame = operator_rows(Operators(steps=1, rows=rows), **(WHERE | {"overhead": None}))
     assert frame["flops_per_step"].isna().all()
     assert frame["self_s_per_call"].isna().all()
     assert math.isnan(frame["self_s_per_step"][1])
@@ -154,11 +155,11 @@ def test_what_is_unknown_stays_unknown():
 
 
 def test_no_rows_make_an_empty_table():
-    frame = operator_rows({"steps": 1, "rows": []}, **WHERE)
+    frame = operator_rows(Operators(steps=1, rows=()), **WHERE)
     assert frame.empty
     assert frame.columns.tolist() == OPERATORS.names
 
 
 def test_a_profile_of_no_step_is_an_error():
     with pytest.raises(ValueError, match="no step"):
-        operator_rows({"steps": 0, "rows": [row()]}, **WHERE)
+        operator_rows(Operators(steps=0, rows=(row(),)), **WHERE)

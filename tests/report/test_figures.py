@@ -8,6 +8,7 @@ import pytest
 
 import rendering
 import synthetic
+from scaling_study.records.codec import read_file
 from scaling_study.report import draw, figures, svg
 from scaling_study.report.draw import About, Curve, Panel, Row, Stack, Step, Value
 from scaling_study.report.model import compare_members, read_machines
@@ -115,7 +116,7 @@ def test_members_are_compared_with_their_mean_at_the_largest_count():
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
     folder = rendering.make_study(tmp_path_factory.mktemp("figures"), ns=(1, 2, 8), replicates=2)
-    plan = rendering.read_json(folder / "plan.json")
+    plan = read_file(folder / "plan.json", object)
     (found,) = read_machines(folder, typed(plan))
     return found, typed(plan)
 
@@ -141,7 +142,7 @@ def test_a_study_has_its_figures(machine):
 def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     options = {"ns": (1, 2), "launches": synthetic.LAUNCHES[:3]}
     folder = rendering.make_study(tmp_path, replicates=1, **options)
-    plan = rendering.read_json(folder / "plan.json")
+    plan = read_file(folder / "plan.json", object)
     (found,) = read_machines(folder, typed(plan))
     assert np.all(found.points["replicates"] == 1)
     drawn = figures.scaling(found, typed(plan), figures.choose_series(found, typed(plan)))

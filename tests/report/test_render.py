@@ -12,7 +12,7 @@ import rendering
 import synthetic
 from jobs import STAGE
 from scaling_study.common import locks
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
 from scaling_study.study_run import StudyInUseError, StudyLock
 
@@ -61,7 +61,7 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
         "start": "fresh", "rounds": 4, "value": 911.0, "low": 900.0, "high": 922.0,
     }  # fmt: skip
     entry = {"machine": found["machine"], "status": "confirmed", "arms": [arm]}
-    write_json(folder / "analysis/confirmation.json", {"machines": [entry]})
+    write_file(folder / "analysis/confirmation.json", {"machines": [entry]})
     said = conclusion(folder, folder / "plan.json", folder / "report.html").splitlines()[0]
     text = f"is the best launch found: 911 models/hour with {best['n']} processes"
     assert said.endswith(f"{text} (confirmed)")
@@ -71,9 +71,9 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
 def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path):
     folder = rendering.make_study(tmp_path / "shared", ns=(1, 2), replicates=2)
     path = folder / "analysis/failures.json"
-    content = read_json(path)
+    content = read_file(path, object)
     content["machines"][0]["shared_files"] = {"/runs/log.csv": 2, "/runs/<b>last.pt": 4}
-    write_json(path, content)
+    write_file(path, content)
     said = conclusion(folder, folder / "plan.json", folder / "report.html")
     start = "4 processes write /runs/{}last.pt (and 1 more files): each overwrites"
     assert f"  Warning: processes share a file: {start.format('<b>')}" in said
@@ -95,9 +95,9 @@ def test_rendering_again_writes_the_same(study):
 def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(study, tmp_path):
     folder = shutil.copytree(study, tmp_path / "a copy")
     path = folder / "analysis/recommendation.json"
-    found = read_json(path)
+    found = read_file(path, object)
     found["machines"][0]["recommended"]["axes"]["build"] = "envs/old torch.txt"
-    write_json(path, found)
+    write_file(path, found)
     rendering.render(folder)
     text = (folder / "launch/recommended.sh").read_text()
     assert f"{folder}/builds/old torch/bin/python" in text

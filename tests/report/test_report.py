@@ -9,7 +9,7 @@ import pytest
 import browser
 import rendering
 import synthetic
-from scaling_study.common.storage import read_json, write_json
+from scaling_study.records.codec import read_file, write_file
 from synthetic import LAUNCHES, Launch, hard_saturation, usl
 
 pytestmark = pytest.mark.skipif(
@@ -131,11 +131,11 @@ def test_nothing_hostile_runs_and_all_of_it_is_shown(page, tmp_path):
     folder = rendering.make_study(
         tmp_path, study=HOSTILE, launches=launches, machines=[where], ns=(1, 2), replicates=2
     )
-    plan = read_json(folder / "plan.json")
+    plan = read_file(folder / "plan.json", object)
     plan["description"] = plan["workload"]["script"] = HOSTILE
     plan["dropped"] = [{"label": HOSTILE, "axes": {}, "reason": HOSTILE}]
-    write_json(folder / "plan.json", plan)
-    failures = read_json(folder / "analysis/failures.json")
+    write_file(folder / "plan.json", plan)
+    failures = read_file(folder / "analysis/failures.json", object)
     event = {"slot": 0, "what": HOSTILE, "log": HOSTILE}
     story = {"launch": launches[3].id, "label": HOSTILE, "replicate": 0, "reason": HOSTILE}
     failures["machines"][0] |= {
@@ -143,7 +143,7 @@ def test_nothing_hostile_runs_and_all_of_it_is_shown(page, tmp_path):
         "members": [{**story, **event}],
         "points": [{**story, "n": 2}],
     }
-    write_json(folder / "analysis/failures.json", failures)
+    write_file(folder / "analysis/failures.json", failures)
     page.open(rendering.render(folder))
     page.run(UNFOLD)
     assert page.run("window.hacked ?? null") is None

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from made_records import member, window
 from processes import killed_at_the_end, wait_until
 from scaling_study.common import file_errors
-from scaling_study.records.codec import PLAIN
 from scaling_study.records.window import DECODER
 from scaling_study.runner import journal
 from scaling_study.runner.journal import SAME, Journal, mark_of, read_part, settle
 
+PLAIN = msgspec.json.Decoder()
 HEAD = {
     "kind": "cohort", "schema_version": 2, "study": "one", "launch": "default", "replicate": 0,
     "axes": {"intra_op": 1}, "process_counts": [1, 2], "seed": 5, "measure": {"steps": 9},
@@ -251,9 +252,9 @@ def test_records_come_back_as_their_types(path):
 WRITER = """
 import sys
 from pathlib import Path
-from scaling_study.records.codec import PLAIN
+import msgspec
 from scaling_study.runner.journal import Journal
-journal = Journal(Path(sys.argv[1]), PLAIN)
+journal = Journal(Path(sys.argv[1]), msgspec.json.Decoder())
 journal.write({"kind": "cohort"})
 for number in range(10**6):
     journal.write({"kind": "window", "window": number, "text": "x" * 500})

@@ -12,12 +12,14 @@ from msgspec import structs
 
 import jobs
 import machines
+import made_records
 from made_records import summary
 from scaling_study.config.config import load_config
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import make_plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
+from scaling_study.records import codec
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
 from scaling_study.runner import journal, measure
@@ -45,7 +47,7 @@ def planned(processes="auto", **more):
 
 @pytest.fixture(scope="module")
 def machine():
-    return probe.read_machine(machines.root(MACHINE)).to_dict()
+    return probe.read_machine(machines.root(MACHINE))
 
 
 def with_files(plan, made):
@@ -85,7 +87,7 @@ def rates(*rows):
 
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     assert (field.default.launch, field.baseline.launch) == (plan.default, plan.baseline)
     left = set(plan.by_id)
     left -= {plan.default, plan.baseline, plan.repeat}
@@ -103,7 +105,7 @@ def test_what_the_config_excludes_no_combination_has(machine):
     exclude = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
     plan = planned().model_copy(update={"exclude": exclude})
     changed = frozenset({("allocator", '"jemalloc"'), ("blas", '"mkl"')})
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     one, other = field.exclusions
     assert one == Exclusion(changed)
     assert other == Exclusion(frozenset({("allocator", '"tcmalloc"')}), frozenset({"intra_op"}))
@@ -114,7 +116,7 @@ def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine
 
     def exclusions(base):
         plan = planned(launches={"baseline": base, "one_change": others})
-        field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+        field = rounds.competing(plan, machine.usable, machine.quota_cpus)
         return set(field.exclusions)
 
     intel, llvm = ({("openmp", f'"{value}"')} for value in ("intel", "llvm"))
@@ -132,7 +134,7 @@ def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine
 
 def test_of_counts_that_the_config_names_only_those_are_boundaries(machine):
     plan = planned([1, 100, 192])
-    field = rounds.competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
     assert (field.process_counts, field.boundaries) == ((1, 100, 192), (1, 192)[1:])
 
 
@@ -320,7 +322,7 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
 def write(folder, launch, replicate, **head):
     path = folder / "measure" / launch / f"{replicate}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"kind": "cohort", "launch": launch, **head}) + "\n{}\n")
+    path.write_bytes(codec.encode(made_records.head(launch=launch, **head)) + b"{}\n")
 
 
 def target(launch, *changes, scope="scaling_loss"):

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from msgspec import convert
+from msgspec import convert, structs
 
 import jobs
 import machines
@@ -28,8 +28,9 @@ BOUND = PLACEMENTS[1:]
 
 
 def machine(name):
-    found = probe.read_machine(machines.root(name)).to_dict()
-    return found | {"libraries": found["libraries"] | {"numa": "/usr/lib/libnuma.so.1"}}
+    found = probe.read_machine(machines.root(name))
+    libraries = {**found.libraries, "numa": "/usr/lib/libnuma.so.1"}
+    return structs.replace(found, libraries=libraries)
 
 
 def resolved(name, monkeypatch, placement="none", membind="none", **launch):

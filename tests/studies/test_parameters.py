@@ -114,7 +114,7 @@ def test_each_launch_gets_its_own_arguments_and_variables(tmp_path):
         {"baseline": {"batch_size": 8}}, env={"SIZE": "{batch_size} {other}", "PLAIN": "{member}"}
     )
     plan = make_plan(load_config(content))
-    machine = probe.read_machine().to_dict()
+    machine = probe.read_machine()
     for launch, size in zip(plan.launches, ("64", "8"), strict=False):
         found = resolve.resolve(plan, launch.axes, machine, tmp_path, [2])
         assert found.members[1].command[1:] == ("--batch-size", size, "--seed", "1")

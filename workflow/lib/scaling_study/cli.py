@@ -24,8 +24,8 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
-from scaling_study.common.storage import write_json
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.records.codec import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,15 +34,13 @@ if TYPE_CHECKING:
     from scaling_study.records.analysis import Machines, Recommendation
     from scaling_study.runner.measure import Job
 
-Json = dict[str, Any]
-
 WRONG_INPUT = 2
 """What argparse exits with on a wrong command line; a wrong config is no different."""
 
 SHOWN_LINES = 15
 """Of what another program has printed last."""
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
+ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argparse's own words
     "config": {"type": Path, "help": "a study's YAML file"},
     "plan_file": {"type": Path, "nargs": "?", "help": "plan.json to write"},
     "point": {"metavar": "TARGET/N", "help": "a profiled point"},
@@ -198,7 +196,7 @@ def check(options: argparse.Namespace) -> int:
         return WRONG_INPUT
     print(text)
     if options.plan_file:
-        write_json(options.plan_file, plan)
+        write_file(options.plan_file, plan)
     return 0
 
 
@@ -208,9 +206,9 @@ def probe(options: argparse.Namespace) -> None:
     from scaling_study.host import allocation, named_machine, probe
 
     allocation.require_whole_node()
-    machine = probe.read_machine().to_dict()
+    machine = probe.read_machine()
     named_machine.require_cores(machine, None if options.cores == "None" else int(options.cores))
-    write_json(options.output, machine)
+    write_file(options.output, machine)
 
 
 @_stage("--requirements", "--output")
@@ -277,7 +275,6 @@ def race(options: argparse.Namespace) -> None:
 def decide(options: argparse.Namespace) -> None:
     """Say what a race measures next, from all records so far."""
     from scaling_study import stages
-    from scaling_study.records import codec
     from scaling_study.search import rounds
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -286,7 +283,7 @@ def decide(options: argparse.Namespace) -> None:
         print(f"what is measured has changed: records of before are in {before}")
     first = options.output.stem == "0"
     plan, found = stages.decide(options.study_folder, now, first=first)
-    write_json(options.output, codec.plain(found))
+    write_file(options.output, found)
     print(printable_lines(rounds.describe(found, plan)))
 
 
@@ -313,7 +310,7 @@ def answer(options: argparse.Namespace) -> None:
     following = next(map(rounds.read, options.following), None)
     plan = rounds.searched(plan, [rounds.read(one) for one in files], following)
     plan = rounds.without_the_rest(plan)
-    write_json(interim / "plan.json", plan.to_dict())
+    write_file(interim / "plan.json", plan.to_dict())
     stages.collect(interim, plan)
     stages.analyse(interim, plan)
     stages.compare_profiles(interim, [])
@@ -331,7 +328,7 @@ def searched(options: argparse.Namespace) -> None:
 
     plan = rounds.grown(read_plan(options.study_folder / "plan.json"), options.study_folder)
     plan = rounds.searched(plan, [rounds.read(one) for one in options.rounds])
-    write_json(options.output, plan.to_dict())
+    write_file(options.output, plan.to_dict())
 
 
 @_stage("--study-folder", "--plan", reads="plan.json and the records")
@@ -362,7 +359,6 @@ def confirm(options: argparse.Namespace) -> None:
 def profile(options: argparse.Namespace) -> None:
     """Profile one launch of a study."""
     from scaling_study.profiling import profile_launch
-    from scaling_study.records.codec import write_file
     from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
@@ -445,12 +441,13 @@ def judge(options: argparse.Namespace) -> None:
 def compare(options: argparse.Namespace) -> int:
     """Set the machines of a study side by side in analysis/machines.json."""
     from scaling_study.analysis import compare, machine_results
-    from scaling_study.records.codec import write_file
+    from scaling_study.config.config import NodeKind
 
     plan = _plan(options)
+    kinds = {name: NodeKind.model_validate(one) for name, one in options.machines.items()}
     found = {
         name: machine_results.read_results(folder, plan)
-        for name, folder in machine_results.folders(options.study_folder, options.machines).items()
+        for name, folder in machine_results.folders(options.study_folder, kinds).items()
     }
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
     for name, reason in missing.items():
@@ -458,7 +455,7 @@ def compare(options: argparse.Namespace) -> int:
     if len(missing) == len(found):
         print("compare: no machine is measured yet", file=sys.stderr)
         return 1
-    write_file(options.output, compare.compare(found, options.machines, options.currency))
+    write_file(options.output, compare.compare(found, kinds, options.currency))
     print(f"compared {len(found) - len(missing)} of {len(found)} machines")
     return 0
 
@@ -546,7 +543,7 @@ def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
     from scaling_study.runner import measure
 
     job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
-    machine = str(probe.read_machine().to_dict()["hash"])
+    machine = probe.read_machine().hash
     if options.target != RECOMMENDED:
         return job, None, machine
     plan, found = _recommendation(options)

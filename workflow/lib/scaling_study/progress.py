@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
 from scaling_study.config import estimate
@@ -172,17 +172,17 @@ def expected_s(
         spent_s: what a race has taken in earlier runs.
     """
 
-    def whole_s(**without: Any) -> float:
+    def whole_s(without: Mapping[str, object]) -> float:
         found = estimate.estimate(plan.model_copy(update=without), counts)
         return MINUTE_S * sum(found.minutes) / len(found.minutes)
 
-    all_s = whole_s()
-    off: dict[str, dict[str, Any]] = {
+    all_s = whole_s({})
+    off: dict[str, dict[str, object]] = {
         "profile": {"profiled": {}},
         "why": {"explained": {}},
         "loader_experiment": {"data_loader": "off"},
     }
-    found = {rule: all_s - whole_s(**without) for rule, without in off.items()}
+    found = {rule: all_s - whole_s(without) for rule, without in off.items()}
     found["confirm"] = plan.confirm.seconds or 0.0
     found["measure"] = max(0.0, all_s - sum(found.values()))
     found = {rule: seconds / max(1, jobs.get(rule, 0)) for rule, seconds in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
@@ -11,9 +11,7 @@ from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.storage import (
     read_columns,
-    read_json,
     read_table,
-    write_json,
     write_table,
 )
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
@@ -27,6 +25,7 @@ from scaling_study.records import columns
 from scaling_study.records.analysis import Machines, Recommendation, SavedTables
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
+from scaling_study.records.machine import Machine
 from scaling_study.runner import journal
 from scaling_study.search import rounds
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
     from scaling_study.config.import_config import ImportConfig
     from scaling_study.config.plan import Plan
-
-Json = dict[str, Any]
 
 
 def collect(folder: Path, plan: Plan) -> None:
@@ -135,17 +132,14 @@ def judge_experiments(folder: Path, plan: Plan) -> None:
     ]
     experiments, content = gather(paths, folder, folder / "microbenchmarks.json" if paths else None)
     write_table(folder / "tables", columns.EXPERIMENTS, experiments)
-    write_json(folder / "analysis" / "causes.json", content)
+    write_file(folder / "analysis" / "causes.json", content)
     journal.settle(paths)
-    targets = [target for entry in content["machines"] for target in entry["targets"]]
+    targets = [target for entry in content.machines for target in entry.targets]
     print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
     for target in targets:
-        named = [
-            entry["title"]
-            for side in ("scaling_loss", "single_process_loss")
-            for entry in target[side]["named"]
-        ]
-        print(f"{target['target']}: {target['status']}{': ' if named else ''}{'; '.join(named)}")
+        named = [*target.scaling_loss.named, *target.single_process_loss.named]
+        titles = "; ".join(one.title for one in named)
+        print(f"{target.target}: {target.status}{': ' if named else ''}{titles}")
 
 
 def judge_loader(folder: Path, replicates: int) -> None:
@@ -153,15 +147,12 @@ def judge_loader(folder: Path, replicates: int) -> None:
     paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
     runs = [read_loader_run(path) for path in paths]
     machines = dict.fromkeys(run.head.machine_hash for run in runs)
-    entries = [
-        {
-            "machine": machine,
-            **loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine]),
-        }
+    entries = tuple(
+        loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine])
         for machine in machines
-    ]
-    write_json(folder / "analysis" / "data_loader.json", {"schema_version": 1, "machines": entries})
-    print(f"data_loader: {', '.join(one['status'] for one in entries)}")
+    )
+    write_file(folder / "analysis" / "data_loader.json", Machines(entries))
+    print(f"data_loader: {', '.join(one.status for one in entries)}")
 
 
 def import_tables(study: ImportConfig, folder: Path) -> None:
@@ -190,13 +181,13 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
     """
     again = rounds.left(folder) if first else ()
     plan = rounds.grown(read_plan(folder / "plan.json"), folder)
-    machine = read_json(folder / "machine.json")
-    further = rounds.helpful(plan, read_causes(folder).get(machine["hash"], ()))
+    machine = read_file(folder / "machine.json", Machine)
+    further = rounds.helpful(plan, read_causes(folder).get(machine.hash, ()))
     plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
     starts, done, unequal = [], 0, []
     if plan.made:
         collected = collecting.collect(folder, plan)
-        study, here = collected.cohorts, machine["hash"]
+        study, here = collected.cohorts, machine.hash
         plan = with_learnt(plan, study.samples, study.model_length)
         cohorts = study.of(here)
         rates, points, windows = (

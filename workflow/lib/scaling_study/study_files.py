@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.quantities import format_count
 from scaling_study.config import plan
@@ -19,7 +19,7 @@ from scaling_study.runner import journal, measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from scaling_study.config.config import Config
+    from scaling_study.config.config import Config, NodeKind
     from scaling_study.config.import_config import ImportConfig
     from scaling_study.config.launches import Found
     from scaling_study.search.rounds import Decided
@@ -63,7 +63,7 @@ class StudyFiles:
     def __init__(self, name: str) -> None:
         self.results = f"results/{name}"
         self.report = f"reports/{name}.html"
-        self.machines: Mapping[str, Any] = {}
+        self.machines: Mapping[str, NodeKind] = {}
         self.chosen: tuple[str, ...] = ()
         self.raced = False
         self.here = self.results
@@ -165,7 +165,9 @@ class Study(StudyFiles):
         self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
 
     def _compare_words(self, currency: str) -> list[str]:
-        kinds = {name: kind.model_dump() for name, kind in self.machines.items()}
+        kinds = {
+            name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
+        }
         return [
             *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
             *("--machines", json.dumps(kinds), f"--currency={currency}"),

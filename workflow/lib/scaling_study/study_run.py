@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
@@ -19,19 +19,23 @@ from snakemake.shell import shell
 from scaling_study.common import file_errors, locks
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
-from scaling_study.common.storage import read_json, write_json
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config import process_counts
 from scaling_study.config.config import CHOICE, load_config
 from scaling_study.config.config_file import located, read_config, shipped
 from scaling_study.config.import_config import is_import
 from scaling_study.config.launches import look
 from scaling_study.host import limits, probe
+from scaling_study.records.codec import read_file, write_file
+from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import job_process, measure, resolve, stop
 from scaling_study.study_files import BUILDS, PROJECT, ImportedStudy, Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from snakemake.workflow import Workflow
+
+    from snakemake_logger_plugin_study import LogHandler
 
 MOST_DIGITS = 7
 """Of a process id (pid_max is 2**22 at most)."""
@@ -112,7 +116,7 @@ class Run:
         StudyError: Snakemake cannot run this workflow from where it is.
     """
 
-    def __init__(self, workflow: Any) -> None:
+    def __init__(self, workflow: Workflow) -> None:
         if {"{", "}"} & set(str(PROJECT)) or "<" in os.path.relpath(PROJECT):
             raise StudyError(
                 f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake"
@@ -137,14 +141,14 @@ class Run:
         # Of this project's logger plugin, unless it shows Snakemake's own output.
         handlers = workflow.logger_manager.plugin_handlers
         own = (one for one in handlers if getattr(one, "snakemakes", one) is None)
-        self._terminal: Any = next(own, None)
+        self._terminal: LogHandler | None = next(own, None)
         # In a module Snakemake registers no handlers. One for all rules (use rule *) is enough.
         if self._in_module and workflow.modifier.rule_whitelist is None:
             for name, ours in (("start", self.start), ("success", self.end), ("error", self.fail)):
                 theirs = getattr(workflow, f"_on{name}")
                 setattr(workflow, f"_on{name}", _both(theirs, ours))
 
-    def load(self, config: Any) -> Study | ImportedStudy:
+    def load(self, config: object) -> Study | ImportedStudy:
         """Check the config that Snakemake has merged, and return its study.
 
         Raises:
@@ -165,19 +169,19 @@ class Run:
             self._try_what_was_skipped(self.study)
         return self.study
 
-    def _read(self, config: Any) -> Study | ImportedStudy:
+    def _read(self, config: object) -> Study | ImportedStudy:
         if is_import(config):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
 
             return ImportedStudy(imported.load_import(config))
-        choice = config.pop(CHOICE, None)
+        choice = config.pop(CHOICE, None) if isinstance(config, dict) else None
         checked = load_config(config)
         # Snakemake changes the environment of its jobs, and a cluster has another one: they read
         # what the run has found where the user started it (see `start`).
         if self._workflow.is_main_process:
             policy = limits.read_memory_policy() if self._workflow.local_exec else ""
             return Study(checked, look(os.environ, policy), choice)
-        return Study(checked, tuple(read_json(_shell_file(checked.study))), choice)
+        return Study(checked, read_file(_shell_file(checked.study), tuple[str, ...]), choice)
 
     def _say(self, text: str, *, last: bool = False) -> None:
         """Say what is the study's own, above the progress line.
@@ -201,7 +205,9 @@ class Run:
         """Have launches measured that this machine could not do, and can now."""
         found = study.lacking(study.of_chosen(study.records)).items()
         skipped = [path for path, why in found if why == measure.SKIPPED]
-        machine = probe.read_machine().to_dict() if skipped else {}
+        if not skipped:
+            return
+        machine = probe.read_machine()
         for path in skipped:
             launch = study.launches[path.parent.name]
             if resolve.can(study.plan, launch.axes, machine, Path(BUILDS)):
@@ -220,7 +226,7 @@ class Run:
         with refused():
             self._lock = StudyLock(Path(study.results))
             if isinstance(study, Study):
-                write_json(_shell_file(study.plan.study), study.shell)
+                write_file(_shell_file(study.plan.study), study.shell)
                 runs_in = resolve.check_workload(study.plan.workload)
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
@@ -243,14 +249,13 @@ class Run:
             said += [limits.tell_confined(), texts.look_around() if left else ""]
         self._say("\n".join(filter(None, said)))
         if self._terminal is not None:
-            self._watch(study)
+            self._watch(study, self._terminal)
 
-    def _watch(self, study: Study) -> None:
+    def _watch(self, study: Study, terminal: LogHandler) -> None:
         """Show how far the run is; jobs leave the terminal to what went wrong."""
         from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
-        machine = probe.read_machine()
-        counts = process_counts.resolve(study.plan.processes, machine.usable, machine.quota_cpus)
+        counts = resolve.counts(study.plan, probe.read_machine())
         jobs = {
             "measure": len(study.records),
             "profile": len(study.profiles),
@@ -261,7 +266,7 @@ class Run:
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
         progress = Progress(planned, expected, study.best_so_far)
-        os.environ[job_process.PROGRESS] = self._terminal.watch(progress)
+        os.environ[job_process.PROGRESS] = terminal.watch(progress)
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:
         """Without one all jobs run on this machine, which has one name, one after another."""
@@ -292,10 +297,10 @@ class Run:
         self._conclude()
         self._leave_to_the_next_run(ended=True)
         paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
-        found = [read_json(path) for path in paths if path.exists()]
+        found = [read_file(path, Cohorts) for path in paths if path.exists()]
         if self._workflow.dag_settings.targets or not found:
             return
-        if not any(cohort["windows_valid"] for one in found for cohort in one["cohorts"]):
+        if not any(cohort.windows_valid for one in found for cohort in one.cohorts):
             raise StudyError(
                 "The study has no result: no window of any launch is valid. The report lists why."
                 " Put that right and run the same command again: it measures what failed or was"
@@ -364,10 +369,10 @@ def _shell_file(study: str) -> Path:
     return Path(f"results/{study}/shell.json")
 
 
-def _both(theirs: Callable[[Any], None], ours: Callable[[], None]) -> Callable[[Any], None]:
+def _both(theirs: Callable[[object], None], ours: Callable[[], None]) -> Callable[[object], None]:
     """Return a handler that calls the outer workflow's and then one of a run."""
 
-    def both(log: Any) -> None:
+    def both(log: object) -> None:
         theirs(log)
         ours()
 

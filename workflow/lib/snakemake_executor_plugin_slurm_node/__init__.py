@@ -16,7 +16,6 @@ Snakemake finds this package by its name.
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import Any
 
 from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
 from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
@@ -60,7 +59,7 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
         return "--keep-going"
 
     def report_job_error(
-        self, job_info: SubmittedJobInfo, msg: str | None = None, **more: Any
+        self, job_info: SubmittedJobInfo, msg: str | None = None, **more: object
     ) -> None:
         """Say how SLURM ended a job, what it has not made, and what it said last."""
         job = job_info.job

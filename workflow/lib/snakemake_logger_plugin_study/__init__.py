@@ -50,6 +50,9 @@ STOPPING = "Will exit after"
 """Jobs that end after it were stopped and have not failed."""
 
 
+Fields = Mapping[str, Any]  # what Snakemake says with an event
+
+
 class Watched(Protocol):
     """How far a run is (``scaling_study.progress.Progress``)."""
 
@@ -169,9 +172,7 @@ class LogHandler(LogHandlerBase):
             if not hidden:
                 self._write(text, sys.stderr)
 
-    def _emit_event(
-        self, event: LogEvent, record: logging.LogRecord, found: Mapping[str, Any]
-    ) -> None:
+    def _emit_event(self, event: LogEvent, record: logging.LogRecord, found: Fields) -> None:
         """Follow the jobs; show those that fail, and errors without Snakemake's own frame."""
         watched = self._watched
         if event == LogEvent.JOB_INFO and watched is not None:
@@ -190,7 +191,7 @@ class LogHandler(LogHandlerBase):
             if "CalledProcessError" not in text and not NOISE.match(text):
                 self._write(re.sub(r"^StudyError:\n", "", text), sys.stderr)
 
-    def _emit_failed(self, job: Mapping[str, Any]) -> None:
+    def _emit_failed(self, job: Fields) -> None:
         """Name a job that has failed; its own message stands above."""
         number = job["jobid"]
         if self._stopping or number in self._failed:

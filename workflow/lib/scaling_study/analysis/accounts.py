@@ -100,7 +100,7 @@ def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].mask(again & some_without) for name in OF_ALL_STEPS})
 
 
-def throttled_share(rows: pd.DataFrame, window: Sequence[str]) -> pd.Series:
+def throttled_share(rows: pd.DataFrame, window: Sequence[str]) -> "pd.Series[float]":
     """The part of each row's run_delay in which a quota held its threads back.
 
     Args:

@@ -6,7 +6,7 @@ Machines are compared by a reader, never pooled: every number is of one machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from scaling_study.analysis.failures import list_failures
 from scaling_study.analysis.recommend import candidates, pareto, recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
-from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.common.topology import parse_cpu_list
 from scaling_study.config.work import with_learnt
 from scaling_study.records.analysis import (
     Analysed,
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from scaling_study.common.topology import Domain
+    from scaling_study.common.topology import Domain, Topology
     from scaling_study.config.plan import Plan
     from scaling_study.records.cohorts import Cohorts, CohortSummary
+    from scaling_study.records.machine import Machine
     from scaling_study.records.window import Slot
-
-    Json = Mapping[str, Any]
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
@@ -136,7 +135,10 @@ def noise(machine: str, rates: pd.DataFrame, plan: Plan) -> Noise:
 
 
 def scaling(
-    points: pd.DataFrame, rates: pd.DataFrame, cohorts: Sequence[CohortSummary], description: Json
+    points: pd.DataFrame,
+    rates: pd.DataFrame,
+    cohorts: Sequence[CohortSummary],
+    description: Machine,
 ) -> Scaling:
     """Scaling laws of every launch of a machine.
 
@@ -146,16 +148,15 @@ def scaling(
         cohorts: Its cohorts.
         description: Its machine.json.
     """
-    topology = Topology.from_dict(description["topology"])
     slots = {each.launch: each.slots for each in cohorts if each.slots}
     means = intervals.Means(rates)
     found = []
     for launch, rows in points.groupby("launch", sort=False):
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
-        further = domain_laws(slots[id_], topology)
+        further = domain_laws(slots[id_], description.topology)
         law = law_choice.choose(n, throughput, means.scatter(id_), further)
         found.append(LaunchLaws(launch=id_, laws=law))
-    return Scaling(machine=description["hash"], launches=tuple(found))
+    return Scaling(machine=description.hash, launches=tuple(found))
 
 
 def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
@@ -190,7 +191,7 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
 
 
 def provenance(
-    cohorts: Sequence[CohortSummary], description: Json, samples: Mapping[str, float]
+    cohorts: Sequence[CohortSummary], description: Machine, samples: Mapping[str, float]
 ) -> Provenance:
     """Where a machine's numbers come from.
 
@@ -202,10 +203,8 @@ def provenance(
     ends = [cohort.end for cohort in cohorts if cohort.end is not None]
     measured = [cohort for cohort in cohorts if cohort.measured]
     return Provenance(
-        machine=description["hash"],
-        description=dict(description),
-        versions=description["versions"],
-        commit=description["commit"],
+        machine=description.hash,
+        description=description,
         measured_hashes=tuple(sorted({cohort.measured_hash for cohort in measured})),
         harness_hashes=tuple(sorted({cohort.harness_hash for cohort in measured})),
         started=min(cohort.started for cohort in cohorts),

@@ -7,21 +7,20 @@ it. A wide interval, or a law that does not bend sharply, names nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.analysis.laws import SHARP
 from scaling_study.config.process_counts import boundaries
-from scaling_study.host.probe import usable_topology
 from scaling_study.records.analysis import Machines, Scaling
 from scaling_study.records.codec import read_file
 from scaling_study.records.verdict import Boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import pandas as pd
 
+    from scaling_study.records.machine import Machine
     from scaling_study.stats.interval import Interval
 
 CLOSE = 1.15
@@ -63,7 +62,7 @@ def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
 def coinciding(
     knee: Knee,
     points: pd.DataFrame,
-    machine: Mapping[str, Any],
+    machine: Machine,
     cpus_per_process: float | None = None,
 ) -> Boundary | None:
     """Return the only boundary in a sharp knee's interval, if that is close around it.
@@ -83,10 +82,10 @@ def coinciding(
     low, high = knee.at.low, knee.at.high
     if not knee.sharp or low is None or high is None:
         return None
-    quota = machine["quota_cpus"]
+    quota = machine.quota_cpus
     limits: dict[float, str] = {
         n: ", ".join(names)
-        for n, names in boundaries(usable_topology(machine), None).items()
+        for n, names in boundaries(machine.usable, None).items()
         if quota is None or n < quota
     }
     if quota is not None:

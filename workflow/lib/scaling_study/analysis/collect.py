@@ -9,7 +9,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from msgspec import convert, structs
@@ -23,13 +22,12 @@ from scaling_study.analysis.window_table import (
     window_rows,
     work_of_rows,
 )
-from scaling_study.common.topology import parse_cpu_list
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
-from scaling_study.records.codec import RecordError, plain
+from scaling_study.records.codec import RecordError
 from scaling_study.records.cohorts import (
     Cohorts,
     CohortSummary,
@@ -41,7 +39,7 @@ from scaling_study.records.cohorts import (
     Setting,
 )
 from scaling_study.records.columns import BETWEEN, WINDOWS
-from scaling_study.records.field import Json
+from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Readback
 
@@ -141,7 +139,7 @@ class _Found:
     rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     between: list[pd.DataFrame] = dataclasses.field(default_factory=list)
     quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
-    machines: dict[str, Json] = dataclasses.field(default_factory=dict)
+    machines: dict[str, Machine] = dataclasses.field(default_factory=dict)
     cohorts: list[CohortSummary] = dataclasses.field(default_factory=list)
     missing: list[MissingFile] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -235,7 +233,7 @@ def _described(cohort: CohortRecords, launch: Launch, file: Path) -> CohortSumma
         **_names(launch),
         file=str(file),
         machine=head.machine_hash,
-        host=str(head.machine["hostname"]),
+        host=head.machine.hostname,
         replicate=head.replicate,
         cohort=head.cohort,
         process_counts=tuple(head.process_counts),
@@ -270,7 +268,7 @@ def _reported(cohort: CohortRecords) -> Reported | None:
     first = members[0] if members else None
     found = Reported(
         checks=tuple(before.checks),
-        member=plain(first) if first else None,
+        member=first,
         intra_op=tuple(member.intra_op for member in members),
         start_s=tuple(member.start_s for member in members if member.start_s is not None),
     )
@@ -347,7 +345,7 @@ def _extra(found: _Found) -> pd.DataFrame:
     for cohort in found.cohorts:
         where = cohort.machine, cohort.launch
         invalid.update((*where, window.n) for window in cohort.windows_invalid)
-        cpus = usable_cpus(found.machines[cohort.machine])
+        cpus = found.machines[cohort.machine].usable_cpus
         crowded.update(
             (*where, n) for n in cohort.process_counts if oversubscribed(cohort, n, cpus)
         )
@@ -356,20 +354,13 @@ def _extra(found: _Found) -> pd.DataFrame:
     return extra
 
 
-def usable_cpus(machine: Mapping[str, Any]) -> float:
-    """CPUs that the study may use: its affinity mask, or the cgroup's quota if that is less."""
-    allowed = len(parse_cpu_list(machine["allowed_cpus"]))
-    quota = machine["quota_cpus"]
-    return allowed if quota is None else min(allowed, quota)
-
-
 def oversubscribed(cohort: CohortSummary, n: int, cpus: float) -> bool:
     """Whether the first n members have more intra-op threads than there are CPUs, or share CPUs.
 
     Args:
         cohort: The cohort.
         n: Process count.
-        cpus: `usable_cpus` of its machine.
+        cpus: That its machine can keep busy.
     """
     threads = sum(cohort.readback.intra_op[:n]) if cohort.readback else 0
     threads *= ranks.processes(cohort.axes)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from scaling_study.common.objectives import OBJECTIVES, named
@@ -21,7 +20,6 @@ from scaling_study.records.analysis import (
     Candidate,
     Compared,
     ComparedMachine,
-    Fact,
     Measures,
     OtherNodes,
     Rate,
@@ -34,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scaling_study.analysis.machine_results import Results
-
-    Json = Mapping[str, Any]
+    from scaling_study.config.config import NodeKind
 
 HOUR_S = 3600
 WATTS_PER_KW = 1000
@@ -47,7 +44,7 @@ MEASURES = Measures.__struct_fields__
 
 
 def compare(
-    found: Mapping[str, Results | str], kinds: Mapping[str, Json], currency: str
+    found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind], currency: str
 ) -> Compared:
     """Set machines side by side.
 
@@ -97,16 +94,16 @@ def _alike(found: Mapping[str, Results | str]) -> dict[str, Results | str]:
     return {name: one if isinstance(one, str) else of_steps(one) for name, one in found.items()}
 
 
-def _measured(name: str, one: Results, kind: Json) -> ComparedMachine:
+def _measured(name: str, one: Results, kind: NodeKind) -> ComparedMachine:
     """A machine's entry: its launches with what they give, and nodes that are other machines."""
     description = one.descriptions[one.hash]
     return ComparedMachine(
         name=name,
-        kind=dict(kind),
+        kind=kind.model_dump(),
         status="measured",
         reason=one.recommendation.reason,
         machine=one.hash,
-        cpu_model=description["cpu_model"],
+        cpu_model=description.cpu_model,
         hosts=tuple(sorted(one.hosts[one.hash])),
         default=_given(one, one.recommendation.default, kind),
         recommended=_given(one, one.recommendation.recommended, kind),
@@ -115,11 +112,7 @@ def _measured(name: str, one: Results, kind: Json) -> ComparedMachine:
                 machine=other,
                 hosts=tuple(sorted(one.hosts[other])),
                 cohorts=sum(one.hosts[other].values()),
-                differences=convert(
-                    probe.differences(description, one.descriptions[other]),
-                    tuple[Fact, ...],
-                    from_attributes=True,
-                ),
+                differences=probe.differences(description, one.descriptions[other]),
             )
             for other in one.hosts
             if other != one.hash
@@ -127,7 +120,7 @@ def _measured(name: str, one: Results, kind: Json) -> ComparedMachine:
     )
 
 
-def _given(one: Results, point: Candidate | None, kind: Json) -> Rate | None:
+def _given(one: Results, point: Candidate | None, kind: NodeKind) -> Rate | None:
     """A launch, and what it gives."""
     if point is None:
         return None
@@ -146,10 +139,9 @@ def _given(one: Results, point: Candidate | None, kind: Json) -> Rate | None:
     )
 
 
-def _costs(kind: Json) -> tuple[float | None, float | None]:
+def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
     """What an hour of a machine costs, in the currency and in kWh."""
-    watts = kind["watts"]
-    return kind["price"], None if watts is None else watts / WATTS_PER_KW
+    return kind.price, None if kind.watts is None else kind.watts / WATTS_PER_KW
 
 
 def _scaled(rate: Interval, over: float | None, under: float | None) -> Interval | None:
@@ -157,7 +149,7 @@ def _scaled(rate: Interval, over: float | None, under: float | None) -> Interval
 
 
 def ratios(
-    there: Mapping[str, Results], kinds: Mapping[str, Json], over: str, under: str | None
+    there: Mapping[str, Results], kinds: Mapping[str, NodeKind], over: str, under: str | None
 ) -> Measures:
     """How much more one machine gives than another, each with the launch recommended for it."""
     if under is None or over == under:
@@ -173,7 +165,7 @@ def ratios(
 
 def _best(
     there: Mapping[str, Results],
-    kinds: Mapping[str, Json],
+    kinds: Mapping[str, NodeKind],
     given: Mapping[str, Rate],
     measure: str,
 ) -> Best | None:
@@ -201,7 +193,10 @@ def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
 def _software(there: Mapping[str, Results]) -> Iterator[Software]:
     """Versions and measuring code that are not the same on all machines, by machine."""
     values = {
-        name: {name_: one.provenance.versions.get(name) or "none" for name_, one in there.items()}
+        name: {
+            name_: one.provenance.description.versions.get(name) or "none"
+            for name_, one in there.items()
+        }
         for name in SOFTWARE
     }
     hashes = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from dataclasses import replace as with_changed
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
+from scaling_study.records.profile import Operators, OperatorSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,7 +73,7 @@ class Imported:
     table: OperatorTable
 
 
-def load_import(mapping: Mapping[str, Any]) -> ImportConfig:
+def load_import(mapping: Mapping[str, object]) -> ImportConfig:
     """Check the config of an imported study and its tables.
 
     Args:
@@ -228,7 +229,7 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     """Make tables/operators: rows of the same name are one operator, phases are unknown."""
     frames = [
         operator_rows(
-            {"steps": one.saved.steps, "rows": [_entry(row) for row in one.table.rows]},
+            Operators(steps=one.saved.steps, rows=tuple(map(_sums, one.table.rows))),
             machine=IMPORTED,
             launch=IMPORTED,
             label=IMPORTED,
@@ -241,17 +242,17 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     return OPERATORS.frame(pd.concat(frames, ignore_index=True))
 
 
-def _entry(row: Row) -> dict[str, Any]:
+def _sums(row: Row) -> OperatorSums:
     # The printed mean has more digits than the printed sum.
     total_s = row.total_s if row.mean_s is None else row.mean_s * row.calls
-    return {
-        "operator": row.name,
-        "phase": "",
-        "calls": row.calls,
-        "self_s": row.self_s,
-        "total_s": total_s,
-        "flops": row.flops,
-    }
+    return OperatorSums(
+        operator=row.name,
+        phase="",
+        calls=row.calls,
+        self_s=row.self_s,
+        total_s=total_s,
+        flops=row.flops,
+    )
 
 
 def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Inflation:

@@ -6,7 +6,7 @@ so the differences add up to the step's difference and each has a share of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from msgspec.structs import replace
@@ -230,11 +230,12 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
     found: dict[str, OperatorRow] = {}
     for row in comparison.rows:
         before = found.get(row.operator)
-        sums: dict[str, Any] = {
+        sums: dict[str, float] = {
             name: ((getattr(before, name) if before else None) or 0.0) + (getattr(row, name) or 0.0)
             for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s")
         }
-        found[row.operator] = OperatorRow(operator=row.operator, group=row.group, **sums)
+        blank = OperatorRow(operator=row.operator, group=row.group)
+        found[row.operator] = replace(blank, **sums)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common import storage
 from scaling_study.common.objectives import OBJECTIVES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.config.plan import Plan
+    from scaling_study.records.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Results:
     noise: Noise
     rates: pd.DataFrame
     hosts: Mapping[str, Mapping[str, int]]
-    descriptions: Mapping[str, Mapping[str, Any]]
+    descriptions: Mapping[str, Machine]
 
     @property
     def objective(self) -> str:

@@ -64,8 +64,8 @@ def replicates(
 
 
 def models_per_hour(
-    rows: pd.DataFrame, steps_per_s: pd.Series, steps_per_model: float | None
-) -> pd.Series:
+    rows: pd.DataFrame, steps_per_s: "pd.Series[float]", steps_per_model: float | None
+) -> "pd.Series[float]":
     """Whole models per hour; NaN where no number of steps trains a model.
 
     A slot trains a model in its start and the time of its steps, at its share of the throughput.
@@ -79,7 +79,7 @@ def models_per_hour(
     return SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
 
 
-def _drift(rows: pd.DataFrame) -> pd.Series:
+def _drift(rows: pd.DataFrame) -> "pd.Series[float]":
     """By what factor each replicate's `batch` was faster than others, from what they share."""
     factors = pd.Series(1.0, index=rows.index)
     for _, own in rows.groupby("machine", sort=False):
@@ -166,7 +166,7 @@ def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _member_spread(valid: pd.DataFrame) -> pd.Series:
+def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":
     """(Slowest - fastest) / mean of the members' mean steps, mean over replicates, by POINT."""
     steps = valid.groupby([*REPLICATE, "slot"])["step_mean_s"].mean().groupby(REPLICATE)
     return ((steps.max() - steps.min()) / steps.mean()).groupby(POINT).mean()

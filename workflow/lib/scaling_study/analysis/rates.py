@@ -69,7 +69,7 @@ def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
     return Rates(_replicates(valid, step_s, excess, kinds, work), _between(step_s, excess, kinds))
 
 
-def _work(valid: pd.DataFrame) -> pd.Series:
+def _work(valid: pd.DataFrame) -> pd.Series[float]:
     """Work of the mean counted step, by `KEY` and slot."""
     rows = valid.assign(whole=valid["work"] * valid["steps"])
     sums = rows.groupby([*KEY, "slot"])[["whole", "steps"]].sum()
@@ -100,7 +100,7 @@ def _looks_long(counted: pd.DataFrame) -> bool:
     return bool(long_us >= non_step.WORTH_SHARE / 2 * counted["us"].sum())
 
 
-def _ordinary(counted: pd.DataFrame) -> pd.Series:
+def _ordinary(counted: pd.DataFrame) -> pd.Series[float]:
     """Mean ordinary step (s) by `KEY` and slot.
 
     Where a slot has none, that of the other slots stands for it; where none has, all its steps do.
@@ -152,8 +152,8 @@ def _kinds(
 
 
 def _excess(
-    kinds: Sequence[non_step.Kind], known: pd.DataFrame, step_s: pd.Series
-) -> dict[int, pd.Series]:
+    kinds: Sequence[non_step.Kind], known: pd.DataFrame, step_s: pd.Series[float]
+) -> dict[int, pd.Series[float]]:
     """How much longer the steps of each kind take than ordinary ones (s), by `KEY`.
 
     Where a replicate has seen none, the mean of the launch at that count stands for it; where no
@@ -161,7 +161,7 @@ def _excess(
     window has seen that counts is left out.
     """
     ordinary = step_s.groupby(KEY).mean()
-    found: dict[int, pd.Series] = {}
+    found: dict[int, pd.Series[float]] = {}
     for number in range(1, len(kinds) + 1):
         own = known[known["label"] == number]
         long_s = own.groupby(KEY)["us"].mean() / US_PER_S
@@ -182,10 +182,10 @@ def _excess(
 
 def _replicates(
     valid: pd.DataFrame,
-    step_s: pd.Series,
-    excess: dict[int, pd.Series],
+    step_s: pd.Series[float],
+    excess: dict[int, pd.Series[float]],
     kinds: Sequence[non_step.Kind],
-    work: pd.Series,
+    work: pd.Series[float],
 ) -> pd.DataFrame:
     """Rates by `KEY`; a step is one of the launch's mean work."""
     windows = valid.groupby([*KEY, "cohort", "window", "attempt"]).size().groupby(KEY).size()
@@ -210,7 +210,7 @@ def _replicates(
 
 
 def _between(
-    step_s: pd.Series, excess: dict[int, pd.Series], kinds: Sequence[non_step.Kind]
+    step_s: pd.Series[float], excess: dict[int, pd.Series[float]], kinds: Sequence[non_step.Kind]
 ) -> pd.DataFrame:
     """What lies between steps, by process count."""
     usual = step_s.groupby("n").mean()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import structs
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from scaling_study.common.axis_values import Axes
     from scaling_study.config.plan import Plan
     from scaling_study.stats.interval import Interval
 
@@ -79,7 +80,7 @@ def single_changes(
     )
 
 
-def _shown(row: pd.Series, plan: Plan) -> SingleChange:
+def _shown(row: pd.Series, plan: Plan) -> SingleChange:  # type: ignore[explicit-any]  # mixed cells
     """A row of the table of points, as what is shown of it; NaN is not known."""
     return SingleChange(
         epoch_s=epoch_s(plan, row["steps_per_s"] / row["n"]),
@@ -97,7 +98,7 @@ def _order(value: object) -> tuple[bool, float, str]:
 
 def _steps(
     base: SingleChange,
-    different: Mapping[str, Mapping[str, Any]],
+    different: Mapping[str, Axes],
     changes: Sequence[SingleChange],
     gain: Callable[[str], Interval],
 ) -> Iterator[Combined]:

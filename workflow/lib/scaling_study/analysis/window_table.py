@@ -65,7 +65,7 @@ def pooled_quantiles(rows: pd.DataFrame, files: Sequence[FileRows]) -> pd.DataFr
     return pd.DataFrame(quantiles / US_PER_S, index=index, columns=[*STEP_QUANTILES])
 
 
-def work_of_rows(rows: pd.DataFrame) -> tuple[pd.Series, float | None]:
+def work_of_rows(rows: pd.DataFrame) -> tuple["pd.Series[float]", float | None]:
     """Return the work of a step in each row of a launch whose script says its samples.
 
     Args:
@@ -81,7 +81,7 @@ def work_of_rows(rows: pd.DataFrame) -> tuple[pd.Series, float | None]:
     return own.where((own > 0) & np.isfinite(own), 1.0), per_step
 
 
-def of_equal_work(rows: pd.DataFrame, work: float | pd.Series) -> pd.DataFrame:
+def of_equal_work(rows: pd.DataFrame, work: "float | pd.Series[float]") -> pd.DataFrame:
     """Return rows of a launch per step of the default launch, where its own steps do other work.
 
     Args:

@@ -6,8 +6,17 @@ case, and a ratio of two is how many times more, or sooner. Without a number of 
 model, a step (of equal work) stands for it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+Rate = TypeVar("Rate", float, "NDArray[np.float64]", "pd.Series[float]")
 
 ONE_MODEL = "one_model"
 """The config's word for one model soonest; the other one is models_per_hour."""
@@ -38,8 +47,8 @@ class Objective:
     rate: str
     single: bool = False
 
-    def gain(self, rate: Any, n: Any) -> Any:
-        """Return what is compared, which is to be large: numbers, arrays or columns of a table."""
+    def gain(self, rate: Rate, n: Rate | int) -> Rate:
+        """Return what is compared, which is to be large."""
         return rate / n if self.single else rate
 
 

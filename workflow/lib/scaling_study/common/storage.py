@@ -1,14 +1,11 @@
-"""Writing and reading a study's tables and JSON files, each whole or not at all."""
+"""Writing and reading a study's tables, and files in general, each whole or not at all."""
 
-import json
-import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, parquet
@@ -134,34 +131,6 @@ def read_columns(folder: Path, table: Table, names: Sequence[str]) -> pd.DataFra
         raise file_errors.unreadable(path, error) from error
 
 
-def _finite(text: str) -> float:
-    """Read a number; JSON has no NaN, and Python would make an infinity of 1e999.
-
-    Raises:
-        ValueError: It is not finite.
-    """
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no finite number")
-    return number
-
-
-def _as_json(value: object) -> object:
-    """Return a record as JSON holds it, where NaN is null, or what knows its own form."""
-    if isinstance(value, msgspec.Struct):
-        return json.loads(msgspec.json.encode(value))
-    if (own := getattr(value, "to_dict", None)) is not None:
-        return own()
-    raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write `content`, with records in it, as indented JSON; any other NaN is an error."""
-    text = json.dumps(content, default=_as_json, indent=1, ensure_ascii=False, allow_nan=False)
-    text += "\n"
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
-
-
 def read_bytes(path: Path) -> bytes:
     """Read a JSON file that a study has written.
 
@@ -171,16 +140,3 @@ def read_bytes(path: Path) -> bytes:
     if path.stat().st_size > LARGEST_BYTES:
         raise file_errors.unreadable(path, ValueError(f"more than {LARGEST_BYTES:,} bytes"))
     return path.read_bytes()
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UnusableError: The file is damaged, or larger than any that a study writes.
-    """
-    data = read_bytes(path)
-    try:
-        return json.loads(data.decode("utf-8"), parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
-        raise file_errors.unreadable(path, error) from error

@@ -7,8 +7,8 @@ file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -217,27 +217,6 @@ class Topology:
         if any(cpu.node == SHARED_NODE for cpu in self.cpus):
             said.append("several list the same CPUs: they count as one")
         return tuple(said)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The form that machine.json stores (JSON's keys are text)."""
-        return {
-            "cpus": [asdict(cpu) for cpu in self.cpus],
-            "nodes": [
-                asdict(node) | {"distances": {str(to): d for to, d in node.distances.items()}}
-                for node in self.nodes
-            ],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_dict`."""
-        return cls(
-            cpus=tuple(Cpu(**cpu) for cpu in data["cpus"]),
-            nodes=tuple(
-                Node(**{**node, "distances": {int(to): d for to, d in node["distances"].items()}})
-                for node in data["nodes"]
-            ),
-        )
 
 
 def build(

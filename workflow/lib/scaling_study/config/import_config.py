@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, TypeGuard
 
 from pydantic import (
     AfterValidator,
@@ -153,7 +153,7 @@ class ImportConfig(Named):
         steps = self.import_.steps  # one number for all has become a section
         return {} if isinstance(steps, int) else steps
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it, in the form of a config."""
         return self.model_dump(mode="json", by_alias=True)
 

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 from typing_extensions import TypeAliasType
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import (
     ConfigError,
@@ -42,13 +43,11 @@ from scaling_study.config.section import (
     own_axes,
     read_parameter,
 )
-from scaling_study.launch.axes.axis import Value
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.launch.axes.shell import CPUS, NONE, POLICY, PREFIXES
 from scaling_study.launch.axes.values import read_id_list
 
 Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
-Axes = Mapping[str, Value]
 Found = tuple[str, ...]
 """A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
 

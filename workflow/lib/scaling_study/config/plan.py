@@ -8,16 +8,16 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.objectives import named as named_objective
 from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
-from scaling_study.common.storage import read_json
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
-from scaling_study.config.launches import Axes, Found, Launch, label, named, repeat_of
+from scaling_study.config.launches import Found, Launch, label, named, repeat_of
 from scaling_study.config.workload import Workload
+from scaling_study.records.codec import read_file
+from scaling_study.records.field import Json
 from scaling_study.records.model_length import ModelLength
-
-Json = dict[str, object]
 
 SCHEMA_VERSION: Literal[8] = 8
 
@@ -195,7 +195,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         ValueError: Another version of this package wrote it.
     """
-    return Plan.from_dict(read_json(path))
+    return Plan.from_dict(read_file(path, Json))
 
 
 def make_plan(config: Config, shell: Found = ()) -> Plan:
@@ -296,9 +296,3 @@ def priority(plan: Plan, launch: Launch, replicate: int) -> int:
     text = f"{plan.seed}:{replicate}:{launch.id}"
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest())
     return (block << ORDER_BITS) + digest % (1 << ORDER_BITS)
-
-
-def measuring_order(plan: Plan) -> tuple[tuple[Launch, int], ...]:
-    """Return every launch and replicate, first to last as they are measured."""
-    jobs = [(launch, index) for index in range(plan.replicates) for launch in plan.launches]
-    return tuple(sorted(jobs, key=lambda job: priority(plan, *job), reverse=True))

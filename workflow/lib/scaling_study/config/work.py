@@ -24,10 +24,10 @@ from scaling_study.records.model_length import ModelLength, pool
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaling_study.config.launches import Axes, Launch
+    from scaling_study.common.axis_values import Axes, Value
+    from scaling_study.config.launches import Launch
     from scaling_study.config.plan import Plan
     from scaling_study.config.workload import Workload
-    from scaling_study.launch.axes.axis import Value
 
 SAME = 0.01
 """Samples of a step that differ by less, as a mean over few epochs may, train alike."""

@@ -81,8 +81,8 @@ class Confirmation:
         self._launches = launches
         self._journal = Journal(path, DECODER, "confirmation", SAME)
         self._builds = builds
-        self._machine = probe.read_machine().to_dict()
-        found = recommendation.of(self._machine["hash"])
+        self._machine = probe.read_machine()
+        found = recommendation.of(self._machine.hash)
         own = None if today is None else launches[today]
         pooled = job.plan.workload.pool
         self._arms = round_plan.choose_arms(found, job.launch, own, pool=pooled) if found else ()
@@ -120,7 +120,7 @@ class Confirmation:
         return Head(
             schema_version=3,
             study=plan.study,
-            machine_hash=self._machine["hash"],
+            machine_hash=self._machine.hash,
             arms=list(self._arms),
             compared=self._compared,
             seed=self._job.seed,

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scaling_study.config.launches import Axes, Launch
+    from scaling_study.common.axis_values import Axes
+    from scaling_study.config.launches import Launch
     from scaling_study.records.analysis import Recommendation
     from scaling_study.runner.resolve import Resolved
 

@@ -7,23 +7,23 @@ the machine meets both sides.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET, structs
+from msgspec import structs
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
-from scaling_study.common.topology import parse_cpu_list
 from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Why
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
@@ -40,27 +40,12 @@ Measurements = Mapping[tuple[str, float], Mapping[str, Floats]]
 """Columns by name and process count, or dose."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
-    """Facts of the machine that decide what can be a cause on it."""
-
-    allowed_cpus: int
-    online_cpus: int
-    cores: int
-    caches: int
-    nodes: int
-    virtual: bool
-    quota_cpus: float | None
-    raw: Mapping[str, Any]
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """All that is known of one target. What is derived from it is kept by its identity.
 
     Attributes:
         head: First record of its first run.
-        machine: Facts of the machine.
         measurements: By (name, n) one value per block of each column of tables/experiments, of the
             parts of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by
             what the training thread was found waiting for. NaN where a block has no such window, or
@@ -82,7 +67,6 @@ class Case:
     """
 
     head: Why
-    machine: Machine
     measurements: Measurements
     stressor_windows: Measurements
     replicates: Integers
@@ -100,6 +84,11 @@ class Case:
     microbenchmarks: Microbenchmarks | None
 
     @property
+    def machine(self) -> Machine:
+        """The machine."""
+        return self.head.machine
+
+    @property
     def n(self) -> int:
         """Process count that is explained."""
         return self.head.n
@@ -111,8 +100,7 @@ class Case:
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
         """Return what a cohort's first member reports of itself; None where it does not."""
-        found: object = getattr(self.read_back.get(name), key, UNSET)
-        return None if found is UNSET else found
+        return getattr(self.read_back.get(name), key, None)
 
     @property
     def threads(self) -> int:
@@ -214,22 +202,6 @@ class Case:
         return ratios.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 
-def machine_facts(machine: Mapping[str, Any]) -> Machine:
-    """What machine.json says of CPUs, caches and memory nodes that the study may use."""
-    allowed = set(parse_cpu_list(machine["allowed_cpus"]))
-    cpus = [cpu for cpu in machine["topology"]["cpus"] if cpu["cpu"] in allowed]
-    return Machine(
-        allowed_cpus=len(allowed),
-        online_cpus=len(machine["topology"]["cpus"]),
-        cores=len({cpu["core"] for cpu in cpus}) or len(allowed),
-        caches=len({cpu["l3"] for cpu in cpus}) or 1,
-        nodes=len({cpu["node"] for cpu in cpus}) or 1,
-        virtual=bool(machine.get("virtual")),
-        quota_cpus=machine.get("quota_cpus"),
-        raw=machine,
-    )
-
-
 def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> Case | None:
     """Arrange the runs of one target.
 
@@ -241,10 +213,12 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
         None where the reference has no usable window at 1 and at n.
     """
     head = runs[0].head
-    machine = machine_facts(head.machine)
+    machine = head.machine
     rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
     waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head.n)}
-    parts = runqueue.split(rows, allowed_cpus=machine.allowed_cpus, online_cpus=machine.online_cpus)
+    parts = runqueue.split(
+        rows, allowed_cpus=len(machine.cpus), online_cpus=len(machine.topology.cpus)
+    )
     rows = rows.join(parts).join(_stolen(rows))
     read_back = _readbacks(runs)
     rows = rows.join(_blocked(rows, waits, read_back))
@@ -258,7 +232,6 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
     step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
     case = Case(
         head=head,
-        machine=machine,
         measurements=_divide(rows[~stressed], "n", places[~stressed], len(blocks)),
         stressor_windows=_divide(rows[stressed], "dose", places[stressed], len(blocks)),
         replicates=blocks["replicate"].to_numpy(dtype=np.int64),
@@ -348,8 +321,8 @@ def _blocked(
 
 
 def _in_loader(
-    rows: pd.DataFrame, blocked: pd.Series, read_back: Mapping[str, Readback]
-) -> pd.Series:
+    rows: pd.DataFrame, blocked: "pd.Series[float]", read_back: Mapping[str, Readback]
+) -> "pd.Series[float]":
     """The part of blocked time in which the training thread itself makes a batch.
 
     What it waits for meanwhile is the loader's storage, which has a cause of its own.
@@ -408,11 +381,6 @@ def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:
                 first = min(one.members, key=lambda each: each.slot)
                 reports.setdefault(name, []).append(first)
     return {
-        name: structs.replace(
-            found[0],
-            sgemm_gflops=max(
-                (one.sgemm_gflops for one in found if one.sgemm_gflops), default=UNSET
-            ),
-        )
+        name: structs.replace(found[0], sgemm_gflops=max(one.sgemm_gflops for one in found))
         for name, found in reports.items()
     }

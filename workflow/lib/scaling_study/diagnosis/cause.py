@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.diagnosis.case import Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
 from scaling_study.diagnosis.evidence import Check, Share
@@ -66,7 +67,7 @@ class Cause:
     looks: str
     source: str
     remedy: str
-    axes: Mapping[str, object] | None = None
+    axes: Axes | None = None
     command: str | None = None
     code: str | None = None
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -1,11 +1,11 @@
 """analysis/causes.json: the verdicts on all targets of a study, with the numbers behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.boundary import coinciding, read_knee
@@ -21,14 +21,25 @@ from scaling_study.member.kernels import KERNELS
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
-from scaling_study.records.experiment import Microbenchmarks
-from scaling_study.records.verdict import Causes, Target
+from scaling_study.records.experiment import ForeignProcess, Microbenchmarks
+from scaling_study.records.verdict import (
+    AccountTime,
+    Cause,
+    Causes,
+    CountPerStep,
+    Evidence,
+    Intervention,
+    Judged,
+    Knee,
+    Sensitivity,
+    Target,
+    TrainerWait,
+)
 from scaling_study.records.window import KERNEL_COUNTS
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import grows
 
-SCHEMA_VERSION = 1
 ACCOUNTS: Mapping[str, str] = {
     "user": "CPU time in user mode",
     "system": "CPU time in the kernel",
@@ -56,13 +67,12 @@ COUNTS: Mapping[str, tuple[str, str]] = {
     **{name: row for name, row in KERNEL.items() if name in HARDWARE},
 }
 """What is counted: column and title, in the order of the report."""
-Json = dict[str, Any]
 MOST_WAITS = 8
 
 
 def gather(
     paths: Sequence[Path], study_folder: Path, microbenchmarks: Path | None
-) -> tuple[pd.DataFrame, Json]:
+) -> tuple[pd.DataFrame, Machines[Causes]]:
     """Read and judge all experiments of a study.
 
     Args:
@@ -89,17 +99,14 @@ def gather(
     known = None
     if microbenchmarks is not None and microbenchmarks.exists():
         known = read_file(microbenchmarks, Microbenchmarks)
-    machines: dict[str, list[Json]] = {}
+    machines: dict[str, list[Target]] = {}
     for (machine, _), runs in by_target.items():
         own = known if known and known.machine == machine else None
         knee = _knee(study_folder, runs[0])
         machines.setdefault(machine, []).append(judge(runs, own, knee))
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "machines": [
-            {"machine": machine, "targets": targets} for machine, targets in machines.items()
-        ],
-    }
+    content = Machines(
+        tuple(Causes(machine=machine, targets=tuple(own)) for machine, own in machines.items())
+    )
     return experiment_runs.frame(run for runs in by_target.values() for run in runs), content
 
 
@@ -111,7 +118,7 @@ def read_causes(results: Path) -> dict[str, tuple[Target, ...]]:
     return {one.machine: one.targets for one in read_file(path, Machines[Causes]).machines}
 
 
-def _knee(study_folder: Path, run: WhyRun) -> Json | None:
+def _knee(study_folder: Path, run: WhyRun) -> Knee | None:
     """Where the throughput of a run's launch bends, and the boundary that this coincides with."""
     launch, machine = run.head.launch, run.head.machine_hash
     knee = read_knee(study_folder, machine, launch)
@@ -121,24 +128,23 @@ def _knee(study_folder: Path, run: WhyRun) -> Json | None:
     own = points[(points["launch"] == launch) & (points["machine"] == machine)]
     read_back = run.readbacks.get(REFERENCE)
     threads = read_back.members[0].intra_op if read_back else None
-    return {
-        **knee.at.to_dict(),
-        "boundary": coinciding(knee, own, run.head.machine, threads),
-    }
+    return Knee(
+        value=knee.at.value,
+        low=knee.at.low,
+        high=knee.at.high,
+        boundary=coinciding(knee, own, run.head.machine, threads),
+    )
 
 
 def judge(
-    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: Mapping[str, Any] | None
-) -> Json:
+    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: Knee | None
+) -> Target:
     """Say why one target is as slow as it is.
 
     Args:
         runs: Its replicates, at least one.
         microbenchmarks: Of the machine, if there are any.
         knee: Where its throughput bends, with the boundary of the machine there; None without one.
-
-    Returns:
-        A target of analysis/causes.json.
 
     Raises:
         ValueError: There is no run.
@@ -148,46 +154,38 @@ def judge(
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
     head = runs[0].head
-    about = {
-        **{key: getattr(head, key) for key in ("target", "launch", "label", "role", "n", "effort")},
-        "same_as": head.same_as,
-        "foreign": _foreign(runs),
-        "knee": knee,
-    }
-    return about | (_unusable(runs) if case is None else _judged(case, runs))
+    target = Target(
+        target=head.target,
+        launch=head.launch,
+        label=head.label,
+        role=head.role,
+        n=head.n,
+        effort=head.effort,
+        same_as=head.same_as,
+        status="failed",
+        foreign=_foreign(runs),
+        knee=knee,
+    )
+    return _unusable(target, runs) if case is None else _judged(target, case, runs)
 
 
-def _unusable(runs: Sequence[WhyRun]) -> Json:
+def _unusable(target: Target, runs: Sequence[WhyRun]) -> Target:
     """A target without a verdict, and why it has none."""
-    nothing: Json = {
-        "units": None,
-        "unit_count": None,
-        "start_sd": None,
-        "step_1_s": None,
-        "step_n_s": None,
-        "growth_ratio": None,
-        "scaling_loss": _side(None, []),
-        "single_process_loss": _side(None, []),
-        "accounts": [],
-        "counts": [],
-        "interventions": [],
-        "sensitivities": [],
-        "waits": [],
-    }
     same = next((run.head.same_as for run in runs if run.head.same_as), None)
     ends = [run.end for run in runs if run.end is not None]
     reason = next((end.reason for end in ends if end.reason), None)
     skipped = same is not None or (bool(ends) and all(end.status == "skipped" for end in ends))
     if same is not None:
         reason = f"the same launch as {same}"
-    return nothing | {
-        "same_as": same,
-        "status": "skipped" if skipped else "failed",
-        "reason": reason or "no usable window of the launch itself, alone and together",
-    }
+    return structs.replace(
+        target,
+        same_as=same,
+        status="skipped" if skipped else "failed",
+        reason=reason or "no usable window of the launch itself, alone and together",
+    )
 
 
-def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
+def _judged(target: Target, case: Case, runs: Sequence[WhyRun]) -> Target:
     """Everything that is known of a target with windows."""
     pairs = case.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
@@ -200,23 +198,24 @@ def _judged(case: Case, runs: Sequence[WhyRun]) -> Json:
         status = "inconclusive"
     else:
         status = "nothing_to_explain"
-    return {
-        "status": status,
-        "reason": _incomplete(runs),
-        "units": case.units,
-        "unit_count": len(pairs),
-        "start_sd": case.start_sd if case.units == "blocks" else None,
-        "step_1_s": _mean_step(case, 1),
-        "step_n_s": _mean_step(case, case.n),
-        "growth_ratio": _interval(ratio),
-        "scaling_loss": _side(case, scaling_loss, nothing_named=Interval(0.0, 0.0, 0.0)),
-        "single_process_loss": _side(case, single_process_loss),
-        "accounts": _accounts(case),
-        "counts": _counts(case),
-        "interventions": [_intervention(case, name, slower=slower) for name in case.titles],
-        "sensitivities": _sensitivities(case),
-        "waits": _waits(case),
-    }
+    return structs.replace(
+        target,
+        status=status,
+        reason=_incomplete(runs),
+        units=case.units,
+        unit_count=len(pairs),
+        start_sd=case.start_sd if case.units == "blocks" else None,
+        step_1_s=_mean_step(case, 1),
+        step_n_s=_mean_step(case, case.n),
+        growth_ratio=ratio,
+        scaling_loss=_side(case, scaling_loss, nothing_named=Interval(0.0, 0.0, 0.0)),
+        single_process_loss=_side(case, single_process_loss),
+        accounts=tuple(_accounts(case)),
+        counts=tuple(_counts(case)),
+        interventions=tuple(_intervention(case, name, slower=slower) for name in case.titles),
+        sensitivities=tuple(_sensitivities(case)),
+        waits=_waits(case),
+    )
 
 
 def _incomplete(runs: Sequence[WhyRun]) -> str | None:
@@ -227,97 +226,89 @@ def _incomplete(runs: Sequence[WhyRun]) -> str | None:
     return ends[0].reason if ends else None
 
 
-def _mean_step(case: Case, n: int) -> Json | None:
+def _mean_step(case: Case, n: int) -> Interval | None:
     """A step's mean over the blocks that hold both counts: the two divide to the growth."""
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
-    return _interval(ratios.geometric_ratio(case.pair(step, step / step)))
+    return ratios.geometric_ratio(case.pair(step, step / step))
 
 
-def _side(
-    case: Case | None, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
-) -> Json:
+def _side(case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None) -> Judged:
     """One scope: its causes by status, largest first, and what they explain together."""
 
     def having(status: Status) -> list[Outcome]:
         return sorted((one for one in outcomes if one.status == status), key=lambda one: -one.share)
 
+    def found(status: Status) -> tuple[Cause, ...]:
+        return tuple(_finding(case, one) for one in having(status))
+
     shares = [one.measured.estimate for one in having("named") if one.measured]
     explained = ratios.together(shares) or (nothing_named if outcomes else None)
-    judged: tuple[Status, ...] = ("named", "ruled_out", "inconclusive")
-    return {
-        **{name: [_finding(case, one) for one in having(name) if case] for name in judged},
-        "not_tested": [
-            {"cause": one.cause.id, "title": one.cause.title, "reason": one.reason}
+    return Judged(
+        named=found("named"),
+        ruled_out=found("ruled_out"),
+        inconclusive=found("inconclusive"),
+        not_tested=tuple(
+            Cause(cause=one.cause.id, title=one.cause.title, reason=one.reason)
             for one in having("not_tested")
-        ],
-        "explained_share": _interval(explained),
-        "unexplained_share": _interval(explained.times(-1.0, 1.0) if explained else None),
-    }
+        ),
+        explained_share=explained,
+        unexplained_share=explained.times(-1.0, 1.0) if explained else None,
+    )
 
 
-def _finding(case: Case, outcome: Outcome) -> Json:
+def _finding(case: Case, outcome: Outcome) -> Cause:
     """A cause that was tested."""
     measured = outcome.measured
 
-    def evidence(agrees: bool | None) -> list[Json]:
+    def evidence(agrees: bool | None) -> tuple[Evidence, ...]:
         found = [one for one in outcome.all_evidence if one.agrees is agrees]
-        return [{"kind": one.kind, "text": one.text} for one in found]
+        return tuple(Evidence(kind=one.kind, text=one.text) for one in found)
 
-    return {
-        "cause": outcome.cause.id,
-        "title": outcome.cause.title,
-        "share": _interval(measured.estimate if measured else None),
-        "confidence": outcome.confidence,
-        "for": evidence(True),
-        "against": evidence(False),
-        "open": evidence(None),
-        "source": outcome.cause.source,
-        "remedy": remedy(case, outcome.cause, measured.intervention if measured else None),
-    }
-
-
-def _interval(estimate: Interval | None) -> Json | None:
-    return None if estimate is None else estimate.to_dict()
+    return Cause(
+        cause=outcome.cause.id,
+        title=outcome.cause.title,
+        share=measured.estimate if measured else None,
+        confidence=outcome.confidence,
+        speaks_for=evidence(True),
+        against=evidence(False),
+        open=evidence(None),
+        source=outcome.cause.source,
+        remedy=remedy(case, outcome.cause, measured.intervention if measured else None),
+    )
 
 
 def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _accounts(case: Case) -> list[Json]:
+def _accounts(case: Case) -> Iterator[AccountTime]:
     """Where the training thread's time goes with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
-    rows = []
     for name, title in ACCOUNTS.items():
         low, high = (_known(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
         if low is None and high is None:
             continue  # the machine does not count it
         difference = (high or 0.0) - (low or 0.0)
-        rows.append(
-            {
-                "account": name,
-                "title": title,
-                "low_s": low or 0.0,
-                "high_s": high or 0.0,
-                "difference_s": difference,
-                "share": difference / added_s if added_s else 0.0,
-            }
+        yield AccountTime(
+            account=name,
+            title=title,
+            low_s=low or 0.0,
+            high_s=high or 0.0,
+            difference_s=difference,
+            share=difference / added_s if added_s else 0.0,
         )
-    return rows
 
 
-def _counts(case: Case) -> list[Json]:
+def _counts(case: Case) -> Iterator[CountPerStep]:
     """What the kernel counts per step or on average, where it counts."""
-    rows = []
     for name, (column, title) in COUNTS.items():
         low, high = (_known(case.mean(column, n)) for n in (1, case.n))
         if low is not None or high is not None:
-            rows.append({"name": name, "title": title, "low": low, "high": high})
-    return rows
+            yield CountPerStep(name=name, title=title, low=low, high=high)
 
 
-def _intervention(case: Case, name: str, *, slower: bool) -> Json:
+def _intervention(case: Case, name: str, *, slower: bool) -> Intervention:
     """What an intervention recovered, or why it has no result.
 
     Args:
@@ -325,63 +316,59 @@ def _intervention(case: Case, name: str, *, slower: bool) -> Json:
         name: The intervention.
         slower: Whether time is added from 1 to n: shares of nothing are left out.
     """
-    row: Json = {"intervention": name, "title": case.titles[name], "comes_back": None}
-    row |= {"scaling_loss": None, "single_process_loss": None}
-    row |= {"units": 0, "status": "measured", "reason": None}
     alone = case.measured(name, "single_process_loss")
     together = case.measured(name, "scaling_loss")
-    if alone or together:
-        row["units"] = len(case.pair(case.step(1, name), case.step(1)))
-        if alone:
-            row["single_process_loss"] = _interval(
-                recovered_share(case, "single_process_loss", name)
-            )
-        if together and slower:
-            row["comes_back"] = _interval(saved_share(case, name)) if alone else None
-            row["scaling_loss"] = _interval(recovered_share(case, "scaling_loss", name))
-    elif name in case.left_out:
-        row |= {"status": "not_applicable", "reason": case.left_out[name]}
-    else:
-        row |= {"status": "failed", "reason": case.failed.get(name, "it has no usable window")}
-    return row
+    known = Intervention(intervention=name, title=case.titles[name], status="measured", units=0)
+    if name in case.left_out and not (alone or together):
+        return structs.replace(known, status="not_applicable", reason=case.left_out[name])
+    if not (alone or together):
+        reason = case.failed.get(name, "it has no usable window")
+        return structs.replace(known, status="failed", reason=reason)
+    added = together and slower
+    return structs.replace(
+        known,
+        units=len(case.pair(case.step(1, name), case.step(1))),
+        single_process_loss=recovered_share(case, "single_process_loss", name) if alone else None,
+        comes_back=saved_share(case, name) if added and alone else None,
+        scaling_loss=recovered_share(case, "scaling_loss", name) if added else None,
+    )
 
 
-def _sensitivities(case: Case) -> list[Json]:
+def _sensitivities(case: Case) -> Iterator[Sensitivity]:
     """How the training member reacts to stressors."""
-    return [
-        {
-            "kernel": name,
-            "title": KERNELS[name].title if name in KERNELS else name,
-            "verified": one.verified,
-            "doses": [
-                {"dose": dose, "ratio": ratio.to_dict(), "rate_share": share}
-                for dose, ratio, share in one.doses
-            ],
-            "effect": _interval(one.effect),
-        }
-        for name, one in sensitivities(case).items()
-    ]
+    for name, one in sensitivities(case).items():
+        yield Sensitivity(
+            kernel=name,
+            title=KERNELS[name].title if name in KERNELS else name,
+            verified=one.verified,
+            doses=one.doses,
+            effect=one.effect,
+        )
 
 
-def _foreign(runs: Sequence[WhyRun]) -> list[Json]:
+def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
     """Programs beside the study; over several jobs, their CPU time together and mean share."""
-    found: dict[tuple[str, int], Json] = {}
+    found: dict[tuple[str, int], list[ForeignProcess]] = {}
     for run in runs:
         for one in run.foreign:
-            row = found.setdefault(
-                (one.name, one.pid), {"name": one.name, "pid": one.pid, "cpu_s": 0.0, "share": 0.0}
-            )
-            row["cpu_s"] += one.cpu_s
-            row["share"] += one.share / len(runs)
-    return sorted(found.values(), key=lambda row: -row["share"])
+            found.setdefault((one.name, one.pid), []).append(one)
+    rows = [
+        structs.replace(
+            seen[0],
+            cpu_s=sum(one.cpu_s for one in seen),
+            share=sum(one.share for one in seen) / len(runs),
+        )
+        for seen in found.values()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.share))
 
 
-def _waits(case: Case) -> list[Json]:
+def _waits(case: Case) -> tuple[TrainerWait, ...]:
     """In which system calls the training threads were found, as share of all looks."""
-    rows: list[Json] = [
-        {"n": n, "syscall": syscall, "on": on, "share": count / one.samples}
+    rows = [
+        TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
         for n, one in case.sampled.items()
         for (syscall, on), count in one.calls.items()
         if one.samples
     ]
-    return sorted(rows, key=lambda row: -row["share"])[:MOST_WAITS]
+    return tuple(sorted(rows, key=lambda row: -row.share)[:MOST_WAITS])

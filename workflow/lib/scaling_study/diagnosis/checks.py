@@ -59,7 +59,7 @@ def read_back(key: str, title: str) -> Check:
 
     def check(query: Query) -> Evidence:
         before, after = (query.case.reported(key, name) for name in (REFERENCE, query.intervention))
-        if before is None or after is None:
+        if not before or not after:
             return Evidence(None, "fact", f"{title}: not known.")
         if isinstance(before, int | float) and isinstance(after, int | float):
             text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
@@ -183,7 +183,7 @@ def several_threads(query: Query) -> Evidence:
     case, threads = query.case, query.case.threads
     text = (
         f"An operator uses {format_count(threads, 'thread')}: {threads * query.n} in all, on "
-        f"{format_count(case.machine.allowed_cpus, 'CPU')}."
+        f"{format_count(len(case.machine.cpus), 'CPU')}."
     )
     return Evidence(threads > 1, "fact", text)
 

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping
 
 import yaml
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.diagnosis.case import REFERENCE, Case
 from scaling_study.diagnosis.cause import Cause
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import AXES
+from scaling_study.records.verdict import Remedy
 from scaling_study.stats.ratios import mean
 
 UNMEASURED = "This itself was not measured here."
@@ -20,8 +22,8 @@ CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
 
 
-def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, object]:
-    """Return a remedy as causes.json holds it.
+def remedy(case: Case, cause: Cause, intervention: str | None) -> Remedy:
+    """Return what to do about a cause.
 
     Args:
         case: Whose launch is changed.
@@ -39,23 +41,20 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> dict[str, obje
     if unset := _exported(case, changed or {}):
         text = f"{text} Today's launch has {shell.tell(unset)}: unset it."
         command = f"unset {' '.join(shell.variables(unset))}"
-    return {
-        "text": text,
-        "axes": changed,
-        "config": yaml.safe_dump({"launches": {"include": [changed]}}, sort_keys=False)
+    return Remedy(
+        text=text,
+        axes=changed,
+        config=yaml.safe_dump({"launches": {"include": [changed]}}, sort_keys=False)
         if changed
         else None,
-        "command": command,
-        "code": cause.code,
-    }
+        command=command,
+        code=cause.code,
+    )
 
 
 def _exported(case: Case, changed: Mapping[str, object]) -> tuple[str, ...]:
     """Return what the shell sets of the variables that belong to changed axes."""
-    set_by_shell = case.head.axes.get("shell")
-    exported = shell.variables(
-        tuple(set_by_shell) if isinstance(set_by_shell, list) else shell.NONE
-    )
+    exported = shell.variables(case.head.axes.get("shell", shell.NONE))
     # Where threads run is decided by both axes: each undoes what the other one's variables do.
     axes = {*changed, *({"openmp_affinity"} if "placement" in changed else ())}
     owned = {name for axis in axes for name in AXES[axis].variables}
@@ -80,16 +79,16 @@ def _fastest(
     return shown
 
 
-def _command(case: Case, changed: Mapping[str, object] | None) -> str | None:
+def _command(case: Case, changed: Axes | None) -> str | None:
     """Return how to start the script with a change; None where no variable makes it."""
     if not changed:
         return None
     asked = {**case.head.axes, **changed}
     try:
-        where = Where(case.machine.raw)
+        where = Where(case.machine)
         before = axis_table.prepare(case.head.axes, where).environment()
         after = axis_table.prepare(asked, where).environment()
-    except (UnavailableError, KeyError):
+    except UnavailableError:
         return None
     return None if before == after else start_command(after)
 

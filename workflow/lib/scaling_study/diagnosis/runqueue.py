@@ -94,6 +94,6 @@ def _demand(windows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _beyond(demand: pd.Series, cpus: pd.Series | int) -> pd.Series:
+def _beyond(demand: "pd.Series[float]", cpus: "pd.Series[float] | int") -> "pd.Series[float]":
     """Demand (CPUs) that so many CPUs cannot serve."""
     return (demand - cpus).clip(lower=0.0)

@@ -18,6 +18,7 @@ from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, U
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
 from scaling_study.experiments.kernel_cohort import NONE
 from scaling_study.records.experiment import KernelRates
+from scaling_study.records.verdict import Dose
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
@@ -47,7 +48,7 @@ class Sensitivity:
     """
 
     verified: bool
-    doses: tuple[tuple[float, Interval, float | None], ...]
+    doses: tuple[Dose, ...]
     effect: Interval | None
     beyond: Interval | None
 
@@ -85,7 +86,8 @@ def _sensitivity(
         share = mean(_at(case, name, dose, "rate_share"))
         achieved.append(share)
         if ratio is not None:
-            found.append((dose, ratio, None if np.isnan(share) else share))
+            known = None if np.isnan(share) else share
+            found.append(Dose(dose=dose, ratio=ratio, rate_share=known))
     effect = ratio_of_means(ratios[name, doses[-1]], prior=prior)
     beyond = None
     if name != CONTROL:
@@ -95,7 +97,7 @@ def _sensitivity(
         beyond = ratio_of_means(pairs, prior=prior)
     return Sensitivity(
         verified=bool(np.nanmin([*achieved, np.inf]) >= TOOK_ENOUGH),
-        doses=((0.0, Interval(1.0, 1.0, 1.0), None), *found),
+        doses=(Dose(dose=0.0, ratio=Interval(1.0, 1.0, 1.0)), *found),
         effect=None if effect is None else effect.plus(-1.0),
         beyond=beyond,
     )
@@ -144,7 +146,7 @@ def inflations(case: Case) -> dict[str, Inflation]:
     }
 
 
-def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
+def _slowdowns(rows: Sequence[KernelRates], placement: str) -> "pd.Series[float]":
     """Return the inflation by kernel, n and block, of the placement nearest to the launch's."""
     table = pd.DataFrame(
         {
@@ -165,9 +167,9 @@ def _slowdowns(rows: Sequence[KernelRates], placement: str) -> pd.Series:
     return (alone / rates).dropna()
 
 
-def _means(values: Mapping[str, pd.Series]) -> dict[str, Interval]:
+def _means(values: Mapping[str, "pd.Series[float]"]) -> dict[str, Interval]:
     """Return means by kernel over blocks; few blocks each, so their variance is pooled."""
-    known = {kernel: one.dropna().to_numpy(dtype=np.float64) for kernel, one in values.items()}
+    known = {kernel: np.asarray(one.dropna(), dtype=np.float64) for kernel, one in values.items()}
     pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
     prior = fit_prior([*pairs.values()])
     found = {kernel: ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}

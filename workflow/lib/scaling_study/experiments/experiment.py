@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from scaling_study.common.axis_values import Axes
     from scaling_study.config.efforts import Effort, LoaderEffort
-    from scaling_study.launch.axes.axis import Axes
     from scaling_study.records.experiment import EffortName, Record
     from scaling_study.records.readback import Readback
     from scaling_study.records.window import Status
@@ -142,8 +142,8 @@ class Experiment:
         self._builds = builds
         self._effort_name, self._effort = effort
         self._journal = Journal(path, DECODER, kind, SAME)
-        self._machine = probe.read_machine().to_dict()
-        self._topology = probe.usable_topology(self._machine)
+        self._machine = probe.read_machine()
+        self._topology = self._machine.usable
         text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
@@ -320,7 +320,7 @@ class Experiment:
             effort=cast("EffortName", self._effort_name),  # an experiment that is off has no job
             n=self._n,
             seed=self._seed,
-            machine_hash=self._machine["hash"],
+            machine_hash=self._machine.hash,
             machine=self._machine,
             measured_hash=measured_digest(plan.workload, python) if python else "",
             harness_hash=harness_digest(*MODULES),

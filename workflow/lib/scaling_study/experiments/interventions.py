@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import parse_cpu_list
-from scaling_study.host import probe
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_ways
 from scaling_study.member.loader_ways import Ask
@@ -29,11 +28,12 @@ from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from scaling_study.common.axis_values import Axes
     from scaling_study.common.topology import Topology
     from scaling_study.host.limits import Quota
-    from scaling_study.launch.axes.axis import Axes
+    from scaling_study.records.machine import Machine
     from scaling_study.records.readback import Loader, Readback
     from scaling_study.records.window import Member, Taken
 
@@ -74,7 +74,7 @@ class Reference:
     """
 
     axes: Axes
-    machine: Mapping[str, object]
+    machine: Machine
     readback: Readback
     n: int
     windows: Sequence[Taken]
@@ -83,7 +83,7 @@ class Reference:
     @property
     def topology(self) -> Topology:
         """The CPUs and memory that the study may use."""
-        return probe.usable_topology(self.machine)
+        return self.machine.usable
 
     @property
     def loaders(self) -> Sequence[Loader]:

@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.experiments.blocks import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
@@ -21,10 +21,11 @@ from scaling_study.member import kernels
 from scaling_study.runner import cohort, environment, member_processes, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scaling_study.config.efforts import Effort
+    from scaling_study.records.machine import Machine
     from scaling_study.records.window import Taken
 
 # All kernels together may take this part of the memory that is free.
@@ -39,7 +40,7 @@ NONE = "none"
 def make(
     folder: Path,
     slots: Sequence[tuple[str | None, str]],
-    machine: Mapping[str, Any],
+    machine: Machine,
     host: member_processes.Host,
 ) -> cohort.Cohort:
     """Return a cohort of kernels, not started yet.
@@ -51,7 +52,7 @@ def make(
         host: of the machine.
     """
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
-    chosen = kernels.sizes(machine["l2_bytes"], machine["l3_bytes"], spare_bytes)
+    chosen = kernels.sizes(machine.l2_bytes, machine.l3_bytes, spare_bytes)
     # numpy brings a BLAS of its own, which must not start threads.
     effects = axis_table.prepare({"intra_op": 1}, Where(machine))
     launch = Launch(
@@ -79,17 +80,15 @@ def rates(window: Taken) -> list[float]:
     ]
 
 
-def count(machine: Mapping[str, Any], usable_cpus: int, n: int, threads: int) -> int:
+def count(machine: Machine, n: int, threads: int) -> int:
     """Return how many stressors there is room for; none where they would only take turns.
 
     Args:
         machine: machine.json.
-        usable_cpus: CPUs that the study may use.
         n: members of the reference: as many others as a member has there.
         threads: of one operator of the training member, which need CPUs of their own.
     """
-    cpus = min(usable_cpus, machine["quota_cpus"] or usable_cpus)
-    return max(0, min(max(1, n - 1), int(cpus) - threads))
+    return max(0, min(max(1, n - 1), int(machine.usable_cpus) - threads))
 
 
 def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> list[Condition]:

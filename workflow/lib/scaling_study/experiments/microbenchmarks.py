@@ -10,9 +10,9 @@ import logging
 import random
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scaling_study.common import private, storage
+from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.experiments import ceilings, kernel_cohort
@@ -20,7 +20,7 @@ from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.member import kernels
-from scaling_study.records.codec import plain
+from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
 from scaling_study.runner import cohort, resolve
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scaling_study.records.experiment import Window
+    from scaling_study.records.machine import Machine
 
 SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 
@@ -48,27 +49,25 @@ MODULES = ("experiments/microbenchmarks",)
 log = logging.getLogger("microbenchmarks")
 
 
-def counts(machine: dict[str, Any]) -> list[int]:
+def counts(machine: Machine) -> list[int]:
     """Return the process counts: those of the machine, without more processes than CPUs."""
-    topology = probe.usable_topology(machine)
-    most = len(topology.cpus)
-    found = [
-        n for n in process_counts.resolve("auto", topology, machine["quota_cpus"]) if n <= most
-    ]
+    topology = machine.usable
+    resolved = process_counts.resolve("auto", topology, machine.quota_cpus)
+    found = [n for n in resolved if n <= len(topology.cpus)]
     if len(found) <= MOST_COUNTS:
         return found
     step = (len(found) - 1) / (MOST_COUNTS - 1)
     return sorted({found[round(at * step)] for at in range(MOST_COUNTS)})
 
 
-def placements(machine: dict[str, Any]) -> list[str]:
+def placements(machine: Machine) -> list[str]:
     """Return the placements that differ on this machine: near each other, and far apart."""
-    topology = probe.usable_topology(machine)
+    topology = machine.usable
     apart = any(len(topology.domains(domain)) > 1 for domain in SHARED)
     return ["cores", "spread"] if apart else ["cores"]
 
 
-def measure(machine: dict[str, Any], folder: Path) -> Microbenchmarks:
+def measure(machine: Machine, folder: Path) -> Microbenchmarks:
     """Run every kernel at every count; return the content of microbenchmarks.json.
 
     Args:
@@ -78,7 +77,7 @@ def measure(machine: dict[str, Any], folder: Path) -> Microbenchmarks:
     rows = [row for name in placements(machine) for row in _process_counts(name, machine)]
     return Microbenchmarks(
         schema_version=1,
-        machine=machine["hash"],
+        machine=machine.hash,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         kernels=[Kernel(kernel=name, **asdict(each)) for name, each in kernels.KERNELS.items()],
         rows=rows,
@@ -86,10 +85,10 @@ def measure(machine: dict[str, Any], folder: Path) -> Microbenchmarks:
     )
 
 
-def _process_counts(name: str, machine: dict[str, Any]) -> list[KernelRates]:
+def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
     """Measure one placement, all kernels and counts in randomised blocks."""
     ns = counts(machine)
-    slots = placement.slots(name, probe.usable_topology(machine), max(ns), 1)
+    slots = placement.slots(name, machine.usable, max(ns), 1)
     where = [(format_cpu_list(slot.cpus or ()), "default") for slot in slots]
     log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
     last: dict[tuple[str, int, int], KernelRates] = {}
@@ -118,11 +117,11 @@ def _process_counts(name: str, machine: dict[str, Any]) -> list[KernelRates]:
             for n in ns
         ]
         blocks = Blocks(write, WINDOW, FURTHER * BLOCKS * len(conditions), further=FURTHER)
-        blocks.run(conditions, BLOCKS, random.Random(machine["hash"]))  # noqa: S311 (an order)
+        blocks.run(conditions, BLOCKS, random.Random(machine.hash))  # noqa: S311 (an order)
     return list(last.values())
 
 
-def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
+def kept(machine: Machine, folder: Path, code: str) -> Path:
     """Return the path at which a machine's microbenchmarks are kept between studies.
 
     Args:
@@ -130,7 +129,7 @@ def kept(machine: dict[str, Any], folder: Path, code: str) -> Path:
         folder: of all machines' microbenchmarks.
         code: digest of what measures: another kernel makes other microbenchmarks.
     """
-    return folder / f"{machine['hash']}-{code}.json"
+    return folder / f"{machine.hash}-{code}.json"
 
 
 def quiet(found: Microbenchmarks) -> bool:
@@ -140,15 +139,15 @@ def quiet(found: Microbenchmarks) -> bool:
 
 def take(folder: Path, code: str, output: Path) -> None:
     """Measure this machine's microbenchmarks, or copy the one that is kept."""
-    machine = probe.read_machine().to_dict()
+    machine = probe.read_machine()
     known = kept(machine, folder, code)
     if known.exists():
         log.info("this machine's is known: %s", known)
-        storage.write_json(output, storage.read_json(known))
+        write_file(output, read_file(known, Microbenchmarks))
         return
     found = measure(machine, output.parent)
-    storage.write_json(output, plain(found))
+    write_file(output, found)
     if quiet(found):
-        storage.write_json(known, plain(found))
+        write_file(known, found)
     else:
         log.info("other programs took CPU: it is used here, and not kept for later")

@@ -337,8 +337,7 @@ class Why(Experiment):
         self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path
     ) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
-        cpus = len(self._topology.cpus)
-        count = kernel_cohort.count(self._machine, cpus, self._n, threads)
+        count = kernel_cohort.count(self._machine, self._n, threads)
         if not count:
             self._log.info("no stressors: the training member needs all CPUs itself")
             return

@@ -17,10 +17,9 @@ Throttled time
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from scaling_study.host import kernel_counters
 from scaling_study.host.limits import hierarchy
@@ -82,13 +81,20 @@ def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
     )
 
 
-def machine_usage(before: Machine, after: Machine) -> dict[str, Any]:
-    """Return what happened on the machine between two readings, by the names of ``Machine``."""
-    then, now = asdict(before), asdict(after)
-    return {
-        name: None if then[name] is None or now[name] is None else now[name] - then[name]
-        for name in then
-    }
+def machine_usage(before: Machine, after: Machine) -> Machine:
+    """Return what happened on the machine between two readings."""
+
+    def stalled_s(name: str) -> float | None:
+        then, now = getattr(before, name), getattr(after, name)
+        return None if then is None or now is None else now - then
+
+    return Machine(
+        busy_cpu_s=after.busy_cpu_s - before.busy_cpu_s,
+        steal_s=after.steal_s - before.steal_s,
+        psi_cpu_some_s=stalled_s("psi_cpu_some_s"),
+        psi_memory_some_s=stalled_s("psi_memory_some_s"),
+        psi_io_some_s=stalled_s("psi_io_some_s"),
+    )
 
 
 def parse_throttled(text: str) -> float | None:

@@ -5,33 +5,32 @@ same machine to the last fact that matters to speed (``probe.speed_facts``). Wha
 the kind was is in machine.json; another one is refused before it measures.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from scaling_study.common import file_errors, storage
-from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common import file_errors
 from scaling_study.host import probe
+from scaling_study.records.codec import read_file
+from scaling_study.records.machine import Machine
 
 
 class OtherMachineError(file_errors.UnusableError):
     """This node is not what its name in the config says; the text says how they differ."""
 
 
-def require_cores(machine: Mapping[str, Any], cores: int | None) -> None:
+def require_cores(machine: Machine, cores: int | None) -> None:
     """Do nothing if a machine has as many CPUs as the config says, or the config does not say.
 
     Args:
-        machine: the content of machine.json.
+        machine: this one.
         cores: of the config.
 
     Raises:
         OtherMachineError: it has another number.
     """
-    found = len(parse_cpu_list(machine["allowed_cpus"]))
+    found = len(machine.cpus)
     if cores is not None and found != cores:
         raise OtherMachineError(
-            f"{machine['hostname']} has {found} CPUs for this job, and the config says cores:"
+            f"{machine.hostname} has {found} CPUs for this job, and the config says cores:"
             f" {cores}. Correct that, or what chooses the node (partition, constraint)"
         )
 
@@ -47,17 +46,12 @@ def require_probed(path: Path | None) -> None:
     """
     if path is None:
         return
-    there, here = storage.read_json(path), probe.read_machine().to_dict()
-    try:
-        differences = probe.differences(here, there)
-        host = str(there["hostname"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise file_errors.unreadable(path, error) from error
-    if differences:
+    there, here = read_file(path, Machine), probe.read_machine()
+    if differences := probe.differences(here, there):
         name = path.parent.name
         raise OtherMachineError(
-            f"{here['hostname']} is not the machine that was probed as {name}, which was"
-            f" {host}: {'; '.join(map(str, differences))}. Nodes that differ have names"
+            f"{here.hostname} is not the machine that was probed as {name}, which was"
+            f" {there.hostname}: {'; '.join(map(str, differences))}. Nodes that differ have names"
             f" of their own: narrow machines.{name} (constraint, partition). If all nodes of this"
             f" name were changed, delete {path.parent}: it is measured anew"
         )

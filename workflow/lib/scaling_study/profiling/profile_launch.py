@@ -85,8 +85,8 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         folder: gets the files; made when missing.
         builds: folder of the environments that were made from requirements.
     """
-    machine = probe.read_machine().to_dict()
-    content = _of(job.launch, machine=machine["hash"], target=target)
+    machine = probe.read_machine()
+    content = _of(job.launch, machine=machine.hash, target=target)
     try:
         process_counts = resolve.counts(job.plan, machine)
         resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)

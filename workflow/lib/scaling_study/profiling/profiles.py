@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pandas as pd
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import shorten
-from scaling_study.common.storage import read_json
 from scaling_study.profiling.operator_groups import group_of
 from scaling_study.records import codec
 from scaling_study.records.columns import OPERATORS
-from scaling_study.records.profile import Profiled
+from scaling_study.records.profile import Operators, Profiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,18 +95,18 @@ def read_operators(manifests: Iterable[Profiled]) -> pd.DataFrame:
             path = manifest.place(point.n) / "operators.json"
             try:
                 frames[key] = operator_rows(
-                    read_json(path),
+                    codec.read_file(path, Operators),
                     **{name: getattr(manifest, name) for name in WHERE},
                     n=point.n,
                     overhead=profile.overhead,
                 )
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError) as error:
                 raise _unusable(path, shorten(error)) from error
     return OPERATORS.frame(pd.concat(frames.values(), ignore_index=True) if frames else None)
 
 
 def operator_rows(
-    content: Mapping[str, Any],
+    content: Operators,
     *,
     machine: str,
     launch: str,
@@ -119,7 +118,7 @@ def operator_rows(
     """Make the rows of one profiled point.
 
     Args:
-        content: operators.json: sums over ``steps`` steps. A number may be None or missing.
+        content: operators.json.
         machine: hash of the machine.
         launch: its id.
         label: its text.
@@ -133,10 +132,10 @@ def operator_rows(
     Raises:
         ValueError: the profile covers no step.
     """
-    steps = content["steps"]
+    steps = content.steps
     if steps < 1:
         raise ValueError(f"a profile of {label} with {n} covers no step")
-    found = pd.DataFrame(content["rows"], columns=[*NAMES, *SUMS])
+    found = pd.DataFrame(map(astuple, content.rows), columns=[*NAMES, *SUMS])
     found[SUMS] = found[SUMS].astype(float)
     # min_count: a sum of nothing known is unknown.
     sums = found.groupby(NAMES, sort=False)[SUMS].sum(min_count=1).reset_index()

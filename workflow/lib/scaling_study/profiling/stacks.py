@@ -354,12 +354,3 @@ def blas_kernel(stacks: Folded) -> str | None:
             innermost = next(text for text in reversed(stack.frames) if text in kernels)
             seconds[kernels[innermost]] += stack.seconds
     return max(seconds, key=lambda name: (seconds[name], name), default=None)
-
-
-def phase_seconds(stacks: Folded) -> dict[str, float]:
-    """Time per step of the trainer in each phase, waiting included, in seconds."""
-    seconds: dict[str, float] = defaultdict(float)
-    for stack in stacks.stacks:
-        if stack.root == TRAINER:
-            seconds[stack.phase] += stack.seconds
-    return dict(seconds)

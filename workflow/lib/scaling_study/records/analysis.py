@@ -8,13 +8,15 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
 from scaling_study.records.cohorts import Counted, Setting
 from scaling_study.records.confirmation import Imports, Losses
 from scaling_study.records.field import Json
+from scaling_study.records.machine import Fact, Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Check
+from scaling_study.records.readback import Check, Readback
 from scaling_study.records.window import Slot
 from scaling_study.stats.interval import Interval
 
@@ -134,7 +136,7 @@ class Reference(Candidate, frozen=True, kw_only=True):
 class Recommended(Candidate, frozen=True, kw_only=True):
     """The launch to use, and what starts its members."""
 
-    axes: Json = {}
+    axes: Axes = {}
     slots: tuple[Slot, ...] = ()
     requested_env: dict[str, str | None] = {}
     most: Most | None = None
@@ -158,7 +160,7 @@ class Ranked(Candidate, frozen=True, kw_only=True):
 class Changed(Candidate, frozen=True, kw_only=True):
     """A faster launch that changes training, and is therefore not recommended."""
 
-    what: Json = {}
+    what: Axes = {}
     """What it changes: values by axis."""
     ratio: Interval = Interval()
     """To the recommended launch."""
@@ -503,7 +505,7 @@ class Effective(Struct, frozen=True, kw_only=True):
     label: str
     checks: tuple[Check, ...] = ()
     """What was requested and what took effect, by axis."""
-    member: Json | None = None
+    member: Readback | None = None
     """All that the first member reported (`readback.Readback`)."""
     changes: tuple[Setting, ...] | None = None
     """What the script changed until the last window."""
@@ -538,10 +540,7 @@ class EffectiveSettings(OfMachine, frozen=True, kw_only=True):
 class Provenance(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of provenance.json: where its numbers come from."""
 
-    description: Json
-    """machine.json."""
-    versions: dict[str, str | None] = {}
-    commit: str | None = None
+    description: Machine
     measured_hashes: tuple[str, ...] = ()
     """Of the script, its arguments, inputs and build."""
     harness_hashes: tuple[str, ...] = ()
@@ -788,14 +787,6 @@ class Rate(Measures, frozen=True, kw_only=True):
     launch: str = ""
     label: str
     n: int
-
-
-class Fact(Struct, frozen=True, kw_only=True):
-    """In what another node differs."""
-
-    fact: str
-    here: object
-    there: object
 
 
 class OtherNodes(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
@@ -44,8 +44,6 @@ class RecordError(UnusableError):
     """A record that cannot be used; the message names its file and line."""
 
 
-PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-"""Of records of any kind."""
 # numpy's numbers, which are floats to a type checker, have to be asked for their value.
 ENCODER = msgspec.json.Encoder(enc_hook=methodcaller("item"))
 
@@ -101,13 +99,13 @@ def encode(record: object) -> bytes:
     return f"{text}\n".encode(errors="replace")
 
 
-def plain(record: object) -> dict[str, Any]:
+def plain(record: object) -> Json:
     """Return what a record's line holds, as dictionaries and lists."""
-    found: dict[str, Any] = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
+    found: Json = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
     return found
 
 
-def write_file(path: Path, content: msgspec.Struct) -> None:
+def write_file(path: Path, content: object) -> None:
     """Write a file that is one record, such as analysis/noise.json, as indented JSON."""
     text = msgspec.json.format(ENCODER.encode(content), indent=1)
     write_whole(path, lambda beside: beside.write_bytes(text + b"\n"))
@@ -124,7 +122,7 @@ def read_file(path: Path, kind: type[R]) -> R:
         known = get_args(get_type_hints(get_origin(kind) or kind).get(VERSION))
         if known and isinstance(content, dict) and content.get(VERSION) not in known:
             raise UnusableError(f"{path}: {_another_version(content.get(VERSION), known[0])}")
-        return msgspec.convert(content, kind)
+        return msgspec.convert(content, kind, str_keys=True)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(path, error) from error
 
@@ -156,7 +154,7 @@ def _wrong_fields(record: Json, kind: type[msgspec.Struct]) -> Iterator[tuple[st
             yield field.name, "it is missing"
         elif field.name in record:
             try:
-                msgspec.convert(record[field.name], field.type)
+                msgspec.convert(record[field.name], field.type, str_keys=True)
             except msgspec.ValidationError as error:
                 text, _, place = str(error).partition(" - at `$")
                 inside = re.sub(r"\[(\w+)\]", r".\1", place.rstrip("`"))

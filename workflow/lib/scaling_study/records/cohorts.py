@@ -7,9 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from scaling_study.records.field import Index, Json
+from scaling_study.common.axis_values import Axes
+from scaling_study.records.field import Index
+from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Check
+from scaling_study.records.readback import Check, Readback
 from scaling_study.records.window import End, Event, Settled, Slot
 
 
@@ -57,7 +59,7 @@ class Reported(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     checks: tuple[Check, ...]
     """For each axis what was asked for, what was found, whether it holds."""
-    member: Json | None
+    member: Readback | None
     """All that the first member reported before the first window."""
     intra_op: tuple[int, ...]
     """Threads of an operator, of each member."""
@@ -122,7 +124,7 @@ class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hash of the script, its arguments, inputs and build."""
     harness_hash: str
     """Hash of the measuring code."""
-    axes: Json
+    axes: Axes
     """All values of the launch."""
     slots: tuple[Slot, ...]
     """CPUs and memory policy of each member."""
@@ -162,7 +164,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
     model_length: ModelLength = ModelLength()
     """After how many steps scripts end, in steps of the default launch."""
-    machines: dict[str, Json]
+    machines: dict[str, Machine]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]
     missing: tuple[MissingFile, ...] = ()

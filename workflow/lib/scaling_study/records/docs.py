@@ -13,6 +13,7 @@ from scaling_study.common import doc_tables
 from scaling_study.common.counter import COUNTERS
 from scaling_study.records import columns, confirmation, experiment, window
 from scaling_study.records.field import Field, fields
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 
 COLUMNS = """\
@@ -63,6 +64,7 @@ TABLES = {
     "window member": member_table,
     "readback": lambda: field_table(fields(Readback).values()),
     "why records": lambda: record_sections(experiment.WhyRecord),
+    "machine": lambda: field_table(fields(Machine).values()),
     "data loader records": lambda: record_sections(experiment.LoaderRecord),
     "confirmation records": lambda: record_sections(confirmation.Record),
     "confirmation run": lambda: field_table(fields(confirmation.Run).values()),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, json
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.records.field import (
     Count,
     Index,
@@ -17,6 +18,7 @@ from scaling_study.records.field import (
     Seconds,
     Share,
 )
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check, Readback
 from scaling_study.records.window import Slot, Status, Taken
 
@@ -34,7 +36,7 @@ class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The launch's values that differ from all-default."""
     role: str
     """Why the launch is in the plan."""
-    axes: Json
+    axes: Axes
     """All values of the launch."""
     replicate: Index
     """Fresh start of the whole experiment, from 0."""
@@ -46,7 +48,7 @@ class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seed of all that is shuffled."""
     machine_hash: str
     """Hash of the machine."""
-    machine: Json
+    machine: Machine
     """The machine, as in machine.json."""
     measured_hash: str
     """Hash of the script, its arguments, inputs and build."""
@@ -61,7 +63,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     intervention: str
     title: str
-    axes: Json
+    axes: Axes
     options: Json
 
 
@@ -178,6 +180,7 @@ class ForeignProcess(Struct, frozen=True, kw_only=True):
     pid: Count
     cpu_s: Seconds
     share: Ratio
+    """Of one CPU."""
 
 
 class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"):

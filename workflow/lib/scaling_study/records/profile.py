@@ -14,6 +14,26 @@ Kind = Literal["operators", "calls", "stacks"]
 Status = Literal["ok", "skipped", "failed", "complete"]
 
 
+class OperatorSums(Struct, frozen=True, kw_only=True):
+    """An operator in a phase: sums over all steps; None where it is not known."""
+
+    operator: str
+    phase: str
+    """Empty where phases are not known."""
+    calls: Number = None
+    self_s: Number = None
+    """Without the operators that it calls."""
+    total_s: Number = None
+    flops: Number = None
+
+
+class Operators(Struct, frozen=True, kw_only=True):
+    """The content of operators.json: what a member did in its profiled steps."""
+
+    steps: int
+    rows: tuple[OperatorSums, ...]
+
+
 class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The sampled stacks of one member, for a while."""
 

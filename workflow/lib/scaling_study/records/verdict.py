@@ -6,8 +6,9 @@ step of one process alone (the single-process loss).
 
 from msgspec import Struct, field
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.records.analysis import Number, OfMachine
-from scaling_study.records.field import Json
+from scaling_study.records.experiment import ForeignProcess, VariantLeftOut
 from scaling_study.stats.interval import Interval
 
 
@@ -22,7 +23,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     """What to do about a cause."""
 
     text: str | None = None
-    axes: dict[str, str | int | float | tuple[str, ...]] | None = None
+    axes: Axes | None = None
     """A launch's values that do it."""
     config: str | None = None
     command: str | None = None
@@ -105,10 +106,10 @@ class Intervention(Struct, frozen=True, kw_only=True):
 class Dose(Struct, frozen=True, kw_only=True):
     """A step beside other work, against one beside none."""
 
-    dose: float = 0.0
+    dose: float
     """Share of the time in which the other work ran."""
     cpus: float = 0.0
-    """What that used."""
+    """What that used; 0 where nobody counted it."""
     ratio: Interval | None = None
     spread: Number = None
     """The step that one in twenty exceeds, over the median."""
@@ -132,21 +133,11 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 class TrainerWait(Struct, frozen=True, kw_only=True):
     """A system call in which training threads were found."""
 
-    n: int | None = None
-    syscall: str | None = None
-    on: str | None = None
-    share: Number = None
+    n: int
+    syscall: str
+    on: str | None
+    share: float
     """Of all looks."""
-
-
-class ForeignProgram(Struct, frozen=True, kw_only=True):
-    """A program beside the study."""
-
-    name: str
-    pid: int | str
-    cpu_s: Number = None
-    share: Number = None
-    """Of one CPU."""
 
 
 class Boundary(Struct, frozen=True):
@@ -196,7 +187,7 @@ class Target(Struct, frozen=True, kw_only=True):
     counts: tuple[CountPerStep, ...] = ()
     interventions: tuple[Intervention, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
-    foreign: tuple[ForeignProgram, ...] = ()
+    foreign: tuple[ForeignProcess, ...] = ()
     waits: tuple[TrainerWait, ...] = ()
     knee: Knee | None = None
 
@@ -257,7 +248,7 @@ class LoaderWay(Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    axes: Json = {}
+    axes: Axes = {}
     """Of a launch that loads so."""
     loader_s: Number = None
     """A batch, with nobody who trains."""
@@ -309,14 +300,6 @@ class Cached(Struct, frozen=True, kw_only=True):
     """Whether the script changes them, so that each was copied."""
 
 
-class NotMeasured(Struct, frozen=True, kw_only=True):
-    """A variant that was not measured, with the reason."""
-
-    variant: str = ""
-    title: str
-    reason: str
-
-
 class DataLoader(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of data_loader.json: what the data loader costs."""
 
@@ -327,12 +310,10 @@ class DataLoader(OfMachine, frozen=True, kw_only=True):
     n: int = 1
     effort: str = ""
     replicates: int = 1
-    loaders: tuple[Json, ...] = ()
-    """Kinds of loaders that were iterated over."""
     cached: Cached | None = None
     invalid: int = 0
     """Windows that do not count."""
-    left_out: tuple[NotMeasured, ...] = ()
+    left_out: tuple[VariantLeftOut, ...] = ()
     variants: tuple[LoaderVariant, ...] = ()
     parts: tuple[LoaderPart, ...] = ()
     fetching: Interval | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, defstruct, json, structs
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.counter import READ, TIMED, Counter
 from scaling_study.records.field import (
     Amount,
@@ -28,6 +29,7 @@ from scaling_study.records.field import (
     ThreadCount,
     fields,
 )
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check, Readback
 
 
@@ -58,7 +60,7 @@ class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """Why the launch is in the plan."""
     label: str
     """The launch's values that differ from all-default."""
-    axes: Json
+    axes: Axes
     """All values of the launch."""
     replicate: Index
     """Fresh cohort of the launch, from 0."""
@@ -78,7 +80,7 @@ class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """Hash of the measuring code."""
     machine_hash: str
     """Hash of the machine."""
-    machine: Json
+    machine: Machine
     """The machine, as in machine.json."""
     started: str
     """Time of the start."""
@@ -308,6 +310,15 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """What happened."""
     reason: str
     """Why; of a script that failed, the exception's last line."""
+    log: str
+    """The ends of its standard output and standard error."""
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """The default launch's script ended before its first step: measure/stopped.json."""
+
+    script: str
+    reason: str
     log: str
     """The ends of its standard output and standard error."""
 

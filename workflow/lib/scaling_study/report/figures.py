@@ -193,7 +193,7 @@ def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str
             f"neighbours{suffix}",
             "Training beside what a loader does",
             "Training from memory beside work like a loader's: step time against that beside none.",
-            machine.hardware.cpus / loader.n,
+            len(machine.hardware.cpus) / loader.n,
         )
     return {name: one for name, one in found.items() if one is not None}
 
@@ -204,7 +204,7 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
         return {}
     counts = process_counts.resolve(
         plan.processes,
-        machine.hardware.usable(),
+        machine.hardware.usable,
         machine.hardware.quota_cpus,
     )
     return {
@@ -274,7 +274,7 @@ def _against_n(
         [Panel("", tuple(curve for curve in curves if curve.points))],
         About(f"{name}{machine.suffix}", shown.title, alt, shown.caption),
         "processes",
-        marks=machine.hardware.boundaries(),
+        marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
     )
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct, convert, structs
-
 from scaling_study.common import storage
-from scaling_study.common.topology import Topology, parse_cpu_list
-from scaling_study.config import process_counts
-from scaling_study.host.probe import usable_topology
 from scaling_study.profiling import profiles
 from scaling_study.records.analysis import (
     Analysed,
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.config.plan import Plan
+    from scaling_study.records import machine
     from scaling_study.records.profile import Profiled
 
 E = TypeVar("E", bound=OfMachine)
@@ -47,52 +43,6 @@ MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
 """What ``compare_members`` reads of tables/windows."""
 OTHER_NODES = ", other nodes"
 """Behind a machine's name: nodes under it that are another machine."""
-
-
-class Hardware(Struct, frozen=True, kw_only=True):
-    """The machine as its probe saw it (machine.json)."""
-
-    hash: str
-    hostname: str
-    cpu_model: str
-    topology: dict[str, object]
-    allowed_cpus: str
-    allowed_nodes: str = "0"
-    quota_cpus: float | None = None
-    isa: tuple[str, ...] = ()
-    l2_bytes: float | None = None
-    l3_bytes: float | None = None
-    memory_bytes: float | None = None
-    memory_limit_bytes: float | None = None
-    swap_bytes: float | None = None
-    virtual: str | None = None
-    kernel: str = ""
-    libc: str = ""
-    governor: str | None = None
-    thp: str | None = None
-    numa_balancing: bool | None = None
-    perf_counters: bool | None = None
-    libraries: dict[str, str | None] = {}
-    versions: dict[str, str | None] = {}
-    commit: str | None = None
-
-    @property
-    def cpus(self) -> int:
-        """How many CPUs members may use."""
-        return len(parse_cpu_list(self.allowed_cpus))
-
-    @property
-    def layout(self) -> str:
-        """Return its sockets, nodes, caches and cores in words."""
-        return Topology.from_dict(self.topology).describe()
-
-    def usable(self) -> Topology:
-        """Return the part of the topology that members may use."""
-        return usable_topology(structs.asdict(self))
-
-    def boundaries(self) -> dict[int, tuple[str, ...]]:
-        """Return the process counts at which a part of the machine is full."""
-        return process_counts.boundaries(self.usable(), self.quota_cpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +60,7 @@ class Machine:
 
     name: str
     suffix: str
-    hardware: Hardware
+    hardware: machine.Machine
     provenance: Provenance
     recommendation: Recommendation
     confirmation: Confirmation | None
@@ -129,7 +79,7 @@ class Machine:
     between: pd.DataFrame
     members: pd.DataFrame
 
-    def point(self, launch: str, n: int | None = None) -> pd.Series | None:
+    def point(self, launch: str, n: int | None = None) -> pd.Series | None:  # type: ignore[explicit-any]  # cells of several types
         """Return a launch's row of points at a count (its largest by default); None without one."""
         rows = self.points[self.points["launch"] == launch].sort_values("n")
         rows = rows if n is None else rows[rows["n"] == n]
@@ -180,7 +130,7 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
             Machine(
                 name=f"{name}{OTHER_NODES}" if name and machines else name,
                 suffix=f"{suffix}-{_file_name(machine)}" if machines else suffix,
-                hardware=convert(provenance.description, Hardware),
+                hardware=provenance.description,
                 provenance=provenance,
                 recommendation=recommendations[machine],
                 confirmation=confirmations.get(machine),

@@ -27,6 +27,7 @@ from scaling_study.experiments.loader_model import TITLES
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import program
 from scaling_study.profiling import operator_groups
+from scaling_study.records.codec import plain
 from scaling_study.report import draw, figures, sections, svg, words
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
@@ -94,8 +95,8 @@ def grouped(items: Iterable[object], *names: str) -> list[list[object]]:
 
 
 def yaml_text(content: object) -> str:
-    """Write a nested value as YAML."""
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=88))
+    """Write a record or a nested value as YAML."""
+    return str(yaml.safe_dump(plain(content), sort_keys=False, allow_unicode=True, width=88))
 
 
 def download(text: str) -> str:
@@ -172,7 +173,7 @@ class View:
         """The machine's size in a few words; its processor too, where the config names it."""
         hardware = self.machine.hardware
         parts = [hardware.cpu_model] if self.machine.name else []
-        parts.append(quantities.format_count(hardware.cpus, "usable CPU"))
+        parts.append(quantities.format_count(len(hardware.cpus), "usable CPU"))
         if hardware.quota_cpus is not None:
             parts.append(f"a quota of {quantities.format_number(hardware.quota_cpus)}")
         return ", ".join([*parts, quantities.format_bytes(hardware.memory_bytes)])

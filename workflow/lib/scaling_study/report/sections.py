@@ -90,7 +90,9 @@ def scaling(machine: Machine, launch: str, label: str) -> str:
     n = int(last["n"])
     if n == 1:
         return f"Only one process of {name_launch(label)} was measured."
-    cpus = f"{format_cpus(round(float(last['cpu_use']), 1))} of {machine.hardware.cpus} CPUs busy"
+    cpus = (
+        f"{format_cpus(round(float(last['cpu_use']), 1))} of {len(machine.hardware.cpus)} CPUs busy"
+    )
     ends = (last["efficiency_low"], last["efficiency_high"])
     efficiency = Interval(last["efficiency"], *(end if known(end) else None for end in ends))
     starts = min(int(one["replicates"]) for one in (last, last if first is None else first))
@@ -444,15 +446,15 @@ def _kernels(one: Effective, isa: Sequence[str]) -> str:
     asked = next((check.requested for check in one.checks if check.axis == "isa"), "default")
     if member is None or asked != "default":
         return ""
-    env = member.get("env") or {}
+    env = member.env
     limits = [
-        f"{name}={env[name]}"  # type: ignore[index]
+        f"{name}={env[name]}"
         for name in ISA_VARIABLES
-        if str(env.get(name, "default")).lower() not in {"default", "all"}  # type: ignore[attr-defined]
+        if env.get(name, "default").lower() not in {"default", "all"}
     ]
     names = ["DEFAULT", *(name for name, _ in reversed(ATEN_KERNELS))]
     best = next((name for name, flags in ATEN_KERNELS if set(flags) <= set(isa)), None)
-    ran = str(member.get("isa"))
+    ran = member.isa
     if best is not None and ran in names and names.index(ran) < names.index(best):
         limits.append(f"ATEN_CPU_CAPABILITY ({ran} kernels on a CPU that has {best})")
     if not limits:

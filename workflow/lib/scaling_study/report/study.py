@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scaling_study.common import storage
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
 from scaling_study.config.plan import read_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
+from scaling_study.records.window import Stopped
 from scaling_study.report import model, sections, words
 from scaling_study.runner import foreign
 from scaling_study.search import forecast
@@ -57,12 +57,12 @@ def tell_stopped(path: Path) -> str:
     Args:
         path: measure/stopped.json.
     """
-    found = storage.read_json(path)
-    lines = found["log"].splitlines()[-SHOWN_LINES:]
+    found = read_file(path, Stopped)
+    lines = found.log.splitlines()[-SHOWN_LINES:]
     shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
     return printable_lines(
-        f"The study stopped: {found['script']} ended before its first step.\n"
-        f"  Reason: {found['reason']}\nIts last lines were:\n{shown}"
+        f"The study stopped: {found.script} ended before its first step.\n"
+        f"  Reason: {found.reason}\nIts last lines were:\n{shown}"
         "No other launch was started. Put that right and run the same command again: it measures"
         " this launch first."
     )
@@ -70,7 +70,7 @@ def tell_stopped(path: Path) -> str:
 
 def look_around() -> str:
     """Say who else is at work on this machine, which takes a second; empty if nobody is."""
-    return words.warn_busy(foreign.look(frozenset(probe.read_machine().allowed_cpus)))
+    return words.warn_busy(foreign.look(frozenset(probe.read_machine().cpus)))
 
 
 def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:

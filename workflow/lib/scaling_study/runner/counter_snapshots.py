@@ -182,9 +182,9 @@ def machine_record(
         for slot, tree in after.trees.items()
     )
     return WindowMachine(
-        **machine,
+        **asdict(machine),
         throttled_s=machine_counters.throttled_s(before.throttled, after.throttled),
-        foreign_cpu_s=max(0.0, machine["busy_cpu_s"] - study_s),
+        foreign_cpu_s=max(0.0, machine.busy_cpu_s - study_s),
         sleeping_cpu_s=max(0.0, after.sleeping_s - before.sleeping_s),
         coordinator_cpu_s=after.coordinator_s - before.coordinator_s,
         members_cpus=len(frozenset().union(*every)),

@@ -155,8 +155,8 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     own = set(kernel_counters.descendants(pid))
     return Look(
         usable_cpus=len(cpus),
-        foreign_cpus=_cpus(used["busy_cpu_s"] - own_s, took_s, len(cpus)),
-        stolen_cpus=_cpus(used["steal_s"], took_s, len(cpus)),
+        foreign_cpus=_cpus(used.busy_cpu_s - own_s, took_s, len(cpus)),
+        stolen_cpus=_cpus(used.steal_s, took_s, len(cpus)),
         programs=_by_name(largest(times, after, took_s, own), took_s),
     )
 

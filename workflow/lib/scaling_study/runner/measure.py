@@ -30,7 +30,8 @@ from scaling_study.config.plan import Plan, Planned
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
-from scaling_study.records.window import DECODER, Cohort, End, Settled, Window
+from scaling_study.records.codec import write_file
+from scaling_study.records.window import DECODER, Cohort, End, Settled, Stopped, Window
 from scaling_study.runner import (
     cohort,
     foreign,
@@ -49,6 +50,7 @@ from scaling_study.runner.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+    from scaling_study.common.axis_values import Axes
     from scaling_study.config.config import Measure
     from scaling_study.config.workload import Workload
     from scaling_study.launch.launchers.launcher import Launch
@@ -143,7 +145,7 @@ def read_job(text: str, replicate: int) -> Job:
     )
 
 
-def each_alone(settings: Measure, axes: planned.Axes) -> bool:
+def each_alone(settings: Measure, axes: Axes) -> bool:
     """Whether each process count of a launch has a cohort of its own.
 
     Members that do not rest take CPU time beside those that train.
@@ -234,12 +236,12 @@ class Measurement:
         self._journal = Journal(path, DECODER)
         self._builds = builds
         self._settings = job.plan.measure
-        self._machine = probe.read_machine().to_dict()
+        self._machine = probe.read_machine()
         self._process_counts = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
         self._cohort = 0
         self._left = SKIPPED
-        self._lookout = foreign.Lookout(resolve.host(self._machine).cpus)
+        self._lookout = foreign.Lookout(frozenset(self._machine.cpus))
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
@@ -322,7 +324,7 @@ class Measurement:
             measure=self._settings.model_dump(mode="json", exclude={"replicates"}),
             measured_hash=measured_digest(plan.workload, python) if python else "",
             harness_hash=harness_digest(),
-            machine_hash=self._machine["hash"],
+            machine_hash=self._machine.hash,
             machine=self._machine,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             slots=list(resolved.slots) if resolved else [],
@@ -420,8 +422,8 @@ class Measurement:
         self._cohort += 1
         if script_ended is not None:
             script = program.name(work.program(self._job.plan.workload))
-            story = {**script_ended._asdict(), "script": script}
-            (self._folder / STOPPED).write_text(json.dumps(story))
+            story = Stopped(script=script, reason=script_ended.reason, log=script_ended.log)
+            write_file(self._folder / STOPPED, story)
             raise member_processes.ScriptEndedError(reason)
 
     def _first_decides(self, before: Sequence[Record]) -> bool:

@@ -123,7 +123,9 @@ class Found:
     suspect: frozenset[int]
 
 
-def member_steps(member: int, n: int, life: Life, step_us: Iterable[int]) -> tuple[Steps, slice]:
+def member_steps(
+    member: int, n: int, life: Life, step_us: Iterable[int]
+) -> tuple[Steps, slice[int, int]]:
     """Return all steps that a member's window record tells of, and which of them lie inside.
 
     The very last one may have run beside fewer members than n: its place counts, its time does not.

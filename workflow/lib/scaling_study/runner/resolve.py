@@ -11,30 +11,28 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from msgspec import convert
+from typing import TYPE_CHECKING
 
 from scaling_study.common import placeholders
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import process_counts, work
-from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
-from scaling_study.records.window import Slot
 from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.common.axis_values import Axes
     from scaling_study.common.topology import Topology
-    from scaling_study.config.launches import Axes
     from scaling_study.config.plan import Planned
     from scaling_study.config.workload import Workload
+    from scaling_study.records.machine import Machine
+    from scaling_study.records.window import Slot
 
 
 COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -63,16 +61,15 @@ class Resolved:
     missing: UnavailableError | None
 
 
-def counts(plan: Planned, machine: Mapping[str, Any]) -> list[int]:
+def counts(plan: Planned, machine: Machine) -> list[int]:
     """Return the process counts of a plan on this machine."""
-    topology = probe.usable_topology(machine)
-    return list(process_counts.resolve(plan.processes, topology, machine["quota_cpus"]))
+    return list(process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus))
 
 
 def resolve(
     plan: Planned,
     asked: Axes,
-    machine: Mapping[str, Any],
+    machine: Machine,
     builds: Path,
     counts: Sequence[int],
     *,
@@ -95,9 +92,9 @@ def resolve(
     """
     workload = plan.workload
     effects = axis_table.prepare(asked, Where(machine, builds))
-    topology = probe.usable_topology(machine)
+    topology = machine.usable
     placed = axis_table.place(asked, topology, max(counts))
-    slots = [convert(slot.to_dict(), Slot) for slot in placed]
+    slots = tuple(map(axis_table.recorded, placed))
     own = work.parameters_of(workload, asked)
     if workload.pool:  # of one program, which is told how many
         own[placeholders.N] = f"{{{placeholders.N}}}"
@@ -130,7 +127,7 @@ def resolve(
             loader=workload.loader or "",
         ),
         members=tuple(members),
-        slots=tuple(slots),
+        slots=slots,
         requested_env=effects.environment() | variables,
         need=need,
         counts=tuple(fitting),
@@ -138,7 +135,7 @@ def resolve(
     )
 
 
-def can(plan: Planned, asked: Axes, machine: Mapping[str, Any], builds: Path) -> bool:
+def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
     """Whether this machine can start a launch now; arguments as ``resolve`` takes them."""
     try:
         found = resolve(plan, asked, machine, builds, counts(plan, machine))
@@ -148,9 +145,7 @@ def can(plan: Planned, asked: Axes, machine: Mapping[str, Any], builds: Path) ->
     return True
 
 
-def compile_cache(
-    plan: Planned, asked: Axes, machine: Mapping[str, Any], builds: Path
-) -> Path | None:
+def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> Path | None:
     """Return a launch's own cache for torch.compile: its starts depend on this study alone.
 
     Args:
@@ -166,7 +161,7 @@ def compile_cache(
         plan.study,
         workload.cwd,
         *work.program(workload),
-        machine["hash"],
+        machine.hash,
         dict(asked),
     ]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
@@ -296,15 +291,15 @@ def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
 
 
-def host(machine: Mapping[str, Any]) -> member_processes.Host:
+def host(machine: Machine) -> member_processes.Host:
     """Return what a coordinator must know of this machine."""
-    cpus = parse_cpu_list(machine["allowed_cpus"])
+    cpus = machine.cpus
     files = [
         (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
     ]
-    whole_bytes = machine["memory_bytes"]
+    whole_bytes = machine.memory_bytes
     return member_processes.Host(
         cpus=frozenset(cpus),
-        memory_bytes=min(machine["memory_limit_bytes"] or whole_bytes, whole_bytes),
+        memory_bytes=min(machine.memory_limit_bytes or whole_bytes, whole_bytes),
         frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),
     )

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
@@ -23,6 +23,8 @@ from scaling_study.host import kernel_counters
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from types import FrameType
+
+    from snakemake.workflow import Workflow
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -37,7 +39,7 @@ LOCK_S = 1.0
 AGAIN_S = 0.1
 
 
-def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[str]:
+def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> list[str]:
     """End all jobs when SIGINT or SIGTERM comes to this process, Snakemake's.
 
     Args:
@@ -68,7 +70,7 @@ def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[st
 
 
 def _end_jobs(
-    reading: int, workflow: Any, jobs: Callable[[], Collection[int]], came: list[str]
+    reading: int, workflow: Workflow, jobs: Callable[[], Collection[int]], came: list[str]
 ) -> None:
     """Wait for a signal; then let no job begin, and end those that run."""
     while (signum := os.read(reading, 1)[0]) not in STOP_SIGNALS:

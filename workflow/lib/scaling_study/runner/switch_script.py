@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import ModuleType
 
-    from scaling_study.launch.axes.axis import Axes
+    from scaling_study.common.axis_values import Axes, Value
 
 TEXT = '''\
 """Start a script with {label}, in its own process.
@@ -81,7 +81,7 @@ def served_command(
     return [python, str(model_server.__file__), *options, *own, "--", *words]
 
 
-def switched(axes: Axes) -> dict[str, object]:
+def switched(axes: Axes) -> dict[str, Value]:
     """Return the values of a launch that are made true in the process itself, by axis.
 
     Raises:
@@ -108,7 +108,7 @@ def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
         optimizers: the classes that the script uses, as far as is known.
     """
     unknown = optimizer_kernel.UNKNOWN
-    classes = optimizer_kernel.classes(axes.get("optimizer_kernel", ""), optimizers)
+    classes = optimizer_kernel.classes(str(axes.get("optimizer_kernel", "")), optimizers)
     return [
         line.replace(unknown, one)
         for name, value in switched(axes).items()

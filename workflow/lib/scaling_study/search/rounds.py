@@ -6,9 +6,8 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -20,9 +19,10 @@ from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
 from scaling_study.config.plan import Choice, Following, Plan, Searched, Stage
 from scaling_study.config.work import changed_training
-from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.launch.axes.axis_table import DEFAULTS
+from scaling_study.records import codec
+from scaling_study.records.window import DECODER, Cohort
 from scaling_study.runner import journal, measure
 from scaling_study.search.race import (
     START_S,
@@ -43,13 +43,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from scaling_study.analysis.unequal_work import Finding
+    from scaling_study.common.axis_values import Axes
     from scaling_study.common.topology import Topology
-    from scaling_study.config.launches import Axes
     from scaling_study.records.cohorts import CohortSummary
+    from scaling_study.records.machine import Machine
     from scaling_study.records.verdict import Target
     from scaling_study.search.race import Changes
-
-Json = dict[str, Any]
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
 """Axes that matter only where an operator has several threads."""
@@ -98,7 +97,7 @@ class Decided(Struct, frozen=True):
 
 def read(path: Path) -> Decided:
     """Read a round's file."""
-    return msgspec.json.decode(path.read_bytes(), type=Decided)
+    return codec.read_file(path, Decided)
 
 
 def most(budget_s: float) -> int:
@@ -121,10 +120,9 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
     combined: dict[str, Launch] = {}
     for path in files:
         if path.parent.name not in {*plan.by_id, *combined}:
-            head = _head(path)
-            if head["role"] == "combined":
-                head["id"] = head["launch"]
-                combined[path.parent.name] = msgspec.convert(head, Launch)
+            _, head = next(codec.read(path, DECODER))
+            if isinstance(head, Cohort) and head.role == "combined":
+                combined[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
     launches = (*plan.launches, *combined.values())
     return plan.model_copy(update={"launches": launches, "made": dict(made)})
 
@@ -169,8 +167,12 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 def _differ(records: Path, job: str) -> bool:
     """Whether records that no race has made were measured in another way than a race would."""
     asked, harness = json.loads(job)["measure"], measure.harness_digest()
-    heads = map(_head, records.glob("*/*.jsonl"))
-    return any(head["measure"] != asked or head["harness_hash"] != harness for head in heads)
+    for path in records.glob("*/*.jsonl"):
+        with path.open(encoding="utf-8") as lines:
+            head = json.loads(next(lines))  # of whatever version
+        if head["measure"] != asked or head["harness_hash"] != harness:
+            return True
+    return False
 
 
 def measure_part(
@@ -200,13 +202,6 @@ def measure_part(
             name = batch_name(found.decided, number, node)
             runs.append(measure.Measurement(job, path, builds, task.counts, name))
         measure.in_turns(runs)
-
-
-def _head(path: Path) -> Json:
-    """Return the first record of a file, which says what was measured."""
-    with path.open(encoding="utf-8") as lines:
-        head: Json = json.loads(next(lines))
-    return head
 
 
 def searched(plan: Plan, found: Sequence[Decided], following: Decided | None = None) -> Plan:
@@ -428,7 +423,7 @@ def _parts(batch: str | None) -> tuple[str, str]:
 
 def next_round(
     plan: Plan,
-    machine: Mapping[str, Any],
+    machine: Machine,
     measured: Sequence[Start],
     done: int,
     decided: str,
@@ -449,7 +444,7 @@ def next_round(
         again: launches that gave nothing in an earlier run.
     """
     files = {launch.id: plan.replicates_of(launch.id) for launch in plan.launches}
-    field = competing(plan, probe.usable_topology(machine), machine["quota_cpus"])
+    field = competing(plan, machine.usable, machine.quota_cpus)
     asks = dataclasses.replace(settings(plan, done), again=frozenset(again))
     measured = _within(measured, field.process_counts)
     race = Race(field, asks, measured, done)

@@ -43,11 +43,6 @@ class Interval(Struct, frozen=True, omit_defaults=True):
         """Whether it is a ratio that is surely smaller than 1."""
         return self.sure and self.high is not None and self.high < 1
 
-    def to_dict(self) -> dict[str, float | None]:
-        """Return it as a file holds it."""
-        value = None if math.isnan(self.value) else self.value
-        return {"value": value, "low": self.low, "high": self.high}
-
     def plus(self, amount: float) -> "Interval":
         """Return this quantity and a constant."""
         return self.times(1.0, amount)

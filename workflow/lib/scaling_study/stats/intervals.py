@@ -178,12 +178,13 @@ def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.Data
     means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
     points = rows[list(point)].drop_duplicates()
     found = [
-        means[machine].of(launch, n).interval().to_dict()
+        means[machine].of(launch, n).interval()
         for machine, launch, n in zip(points["machine"], points["launch"], points["n"], strict=True)
     ]
     columns = ["value", "low", "high"]
     index = pd.MultiIndex.from_frame(points)
-    return pd.DataFrame(found, index=index, columns=columns, dtype=np.float64)
+    ends = [(one.value, one.low, one.high) for one in found]
+    return pd.DataFrame(ends, index=index, columns=columns, dtype=np.float64)
 
 
 def grouped_quantiles(

@@ -52,7 +52,7 @@ def _quota(query: Query) -> Evidence:
 
 def _crowded(query: Query) -> Evidence:
     """Check whether masks leave a thread without a CPU of its own, though there are enough."""
-    case, cpus, members = query.case, query.case.machine.allowed_cpus, query.n
+    case, cpus, members = query.case, len(query.case.machine.cpus), query.n
     demands = [(case.mean("members_cpus", members), members * case.demand, "thread")]
     if query.scope == "scaling_loss":
         trainers = min(case.mean("trainers_cpus", members), case.placeable)
@@ -96,7 +96,8 @@ def _spins(query: Query) -> Evidence:
 
 
 def _smaller(query: Query) -> Evidence:
-    allowed, online = query.case.machine.allowed_cpus, query.case.machine.online_cpus
+    machine = query.case.machine
+    allowed, online = len(machine.cpus), len(machine.topology.cpus)
     text = f"{allowed} of the machine's {online} CPUs are allowed."
     return Evidence(allowed < online, "fact", text)
 
@@ -114,7 +115,7 @@ def _helpers(query: Query) -> Evidence:
 
 
 def _outnumber(query: Query) -> Evidence:
-    case, cpus = query.case, query.case.machine.allowed_cpus
+    case, cpus = query.case, len(query.case.machine.cpus)
     text = (
         f"{format_count(case.n, 'member')} with {format_count(case.demand, 'thread')} each on "
         f"{format_count(cpus, 'CPU')}."
@@ -147,14 +148,14 @@ def work_bound(query: Query) -> Measured | Untested:
         return Untested("how much CPU time a step needs without waiting threads is not known")
     work = min((_cpu_s(case, name) for name in (REFERENCE, *names)), key=mean)
     foreign = np.nan_to_num(case.column("foreign_cpus", case.n))
-    cpus = np.maximum(1.0, case.machine.allowed_cpus - foreign)
+    cpus = np.maximum(1.0, len(case.machine.cpus) - foreign)
     over = case.n * work / cpus / case.step(1) - 1
     bound = mean(over)
     over = over * (max(0.0, min(bound, unexplained(query))) / bound) if bound > 0 else over * 0.0
     text = (
         f"One member alone keeps {format_number(case.mean('cpu_use', 1))} CPUs busy; {case.n} of "
         f"them would need {format_number(case.n * mean(work / case.step(1)))} of "
-        f"{case.machine.allowed_cpus} for the work: {{share}} of the added time."
+        f"{len(case.machine.cpus)} for the work: {{share}} of the added time."
     )
     return share_of(query, over, text)
 
@@ -170,7 +171,7 @@ def fewer_processes(query: Query) -> Measured | Untested:
     its caches filled by others. That is user time, and shows in this comparison only.
     """
     case = query.case
-    fit = case.machine.allowed_cpus // max(1, case.demand)
+    fit = len(case.machine.cpus) // max(1, case.demand)
     if (REFERENCE, fit) not in case.measurements or fit in {1, case.n}:
         return Untested("no windows with as many members as CPUs, between one and all")
     if query.named:

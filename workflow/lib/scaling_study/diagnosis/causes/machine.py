@@ -26,9 +26,9 @@ def clock(query: Query) -> Measured | Untested:
 
 def _siblings(query: Query) -> Evidence:
     machine = query.case.machine
-    if machine.cores < machine.allowed_cpus:
-        text = f"{machine.allowed_cpus} CPUs are {machine.cores} cores."
-        return Evidence(query.case.n > machine.cores, "fact", text)
+    cpus, cores = len(machine.cpus), len(machine.usable.domains("core"))
+    if cores < cpus:
+        return Evidence(query.case.n > cores, "fact", f"{cpus} CPUs are {cores} cores.")
     if machine.virtual:
         text = "A virtual machine does not tell which of its CPUs share a core."
         return Evidence(None, "fact", text)
@@ -45,9 +45,10 @@ def _clock_known(query: Query) -> Evidence:
 
 def _caches(query: Query) -> Evidence:
     n, machine = query.case.n, query.case.machine
-    size = format_bytes(machine.raw.get("l3_bytes"))
-    text = f"{n} members share {machine.caches} last-level caches of {size}."
-    return Evidence(n > machine.caches, "fact", text)
+    caches = len(machine.usable.domains("l3"))
+    size = format_bytes(machine.l3_bytes)
+    text = f"{n} members share {caches} last-level caches of {size}."
+    return Evidence(n > caches, "fact", text)
 
 
 CAUSES = {

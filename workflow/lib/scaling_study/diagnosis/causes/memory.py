@@ -43,20 +43,20 @@ def _swap(query: Query) -> Evidence:
 
 
 def _small_pages(query: Query) -> Evidence:
-    mode = query.case.machine.raw.get("thp")
+    mode = query.case.machine.thp
     return Evidence(mode != "always", "fact", f"Transparent huge pages: {mode}.")
 
 
 def _balancing(query: Query) -> Evidence:
-    on = query.case.machine.raw.get("numa_balancing")
+    on = query.case.machine.numa_balancing
     if on is None:
         text = "Whether automatic NUMA balancing is on cannot be read."
         return Evidence(None, "fact", text)
-    return Evidence(bool(on), "fact", f"Automatic NUMA balancing is {'on' if on else 'off'}.")
+    return Evidence(on, "fact", f"Automatic NUMA balancing is {'on' if on else 'off'}.")
 
 
 def _nodes(query: Query) -> Evidence:
-    nodes = query.case.machine.nodes
+    nodes = len(query.case.machine.usable.domains("node"))
     pages = query.case.reported("pages_by_node") or {}
     text = f"{nodes} memory nodes; pages of the first member by node: {pages}."
     return Evidence(nodes > 1, "fact", text)

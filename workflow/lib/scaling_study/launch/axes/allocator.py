@@ -20,7 +20,8 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaling_study.launch.axes.axis import Value, Where
+    from scaling_study.common.axis_values import Value
+    from scaling_study.launch.axes.axis import Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.records import window
+    from scaling_study.records.machine import Machine
     from scaling_study.records.readback import Readback
 
-Value = Union[str, int, float, tuple[str, ...]]  # noqa: UP007 (members may be of Python 3.9)
-Axes = Mapping[str, Any]
-"""The value of every axis of a launch."""
-Machine = Mapping[str, Any]
+V = TypeVar("V")
+"""What an axis takes: its functions are given nothing else."""
 
 LAST = 1000
 """The order of an axis that names none."""
@@ -133,19 +132,8 @@ class Slot:
     policy: MemoryPolicy = MemoryPolicy()
     loader_cpus: tuple[int, ...] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as it is recorded, with its CPUs as a list in one text."""
-        loaders = self.loader_cpus
-        return {
-            "slot": self.slot,
-            "cpus": None if self.cpus is None else format_cpu_list(self.cpus),
-            "policy": str(self.policy),
-            "oversubscribed": self.oversubscribed,
-            **({} if loaders is None else {"loader_cpus": format_cpu_list(loaders)}),
-        }
 
-
-def _nothing(_value: Any, _where: Where) -> Effects:
+def _nothing(_value: object, _where: Where) -> Effects:
     return Effects()
 
 
@@ -158,7 +146,7 @@ def _never(_axes: Axes) -> None:
 
 
 @dataclass(frozen=True)
-class Axis:
+class Axis(Generic[V]):
     """One thing that is fixed when a process starts.
 
     Attributes:
@@ -196,15 +184,15 @@ class Axis:
     libraries: Mapping[str, Library] = field(default_factory=dict)
     order: int = LAST
     refuse: Callable[[Axes], None] = _never
-    prepare: Callable[[Any, Where], Effects] = _nothing
+    prepare: Callable[[V, Where], Effects] = _nothing
     place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] = _nowhere
-    apply: Callable[[Any], None] | None = None
-    lines: Callable[[Any], str] = lambda _value: ""
-    observe: Callable[[], Any] | None = None
+    apply: Callable[[V], None] | None = None
+    lines: Callable[[V], str] = lambda _value: ""
+    observe: Callable[[], object] | None = None
     numbers: Literal["same", "rounding", "coarser"] = "same"
-    requested: Callable[[Any, window.Slot], str] = lambda value, _slot: str(value)
-    effective: Callable[[Any, Readback], str] | None = None
-    holds: Callable[[Any, Readback, window.Slot], bool] | None = None
+    requested: Callable[[V, window.Slot], str] = lambda value, _slot: str(value)
+    effective: Callable[[V, Readback], str] | None = None
+    holds: Callable[[V, Readback, window.Slot], bool] | None = None
 
     @property
     def of_environment(self) -> bool:
@@ -229,10 +217,10 @@ def library(name: str, machine: Machine, entry: Library) -> str:
     Raises:
         UnavailableError: it is not installed.
     """
-    found = machine["libraries"].get(name)
+    found = machine.libraries.get(name)
     if found is None:
         raise UnavailableError(f"{name} is not installed", entry.install)
-    return str(found)
+    return found
 
 
 def preloaded(path: str) -> Effects:

@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import entries
 from scaling_study.common.problems import found, nearest_number, nearest_word, wrong
+from scaling_study.common.topology import format_cpu_list
 from scaling_study.launch.axes import shell
 from scaling_study.launch.axes.axis import Axis, Effects, Slot
 from scaling_study.launch.axes.values import COUNT
+from scaling_study.records import window
 from scaling_study.records.readback import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Value, Where
-    from scaling_study.records import window
+    from scaling_study.launch.axes.axis import Where
     from scaling_study.records.readback import Readback
 
 
-def _all() -> dict[str, Axis]:
+def _all() -> dict[str, Axis[Any]]:  # type: ignore[explicit-any]  # each has its own values
     known = entries.found("axes", "AXIS", Axis)
     return dict(sorted(known.items(), key=lambda item: (item[1].order, item[0])))
 
 
-AXES: Mapping[str, Axis] = _all()
+AXES = _all()
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
 LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
 
@@ -58,7 +60,7 @@ def read_value(name: str, value: object, *, files: bool) -> Value:
     raise wrong(value, what, axis.allowed, nearest)
 
 
-def whole(axes: Axes) -> dict[str, Any]:
+def whole(axes: Axes) -> dict[str, Value]:
     """Return a launch with every axis: records of before an axis was there do not name it."""
     return {**DEFAULTS, **axes}
 
@@ -99,6 +101,20 @@ def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
     for axis in AXES.values():
         slots = axis.place(asked, topology, slots)
     return slots
+
+
+def recorded(slot: Slot) -> window.Slot:
+    """Return a slot as it is recorded, with its CPUs as a list in one text."""
+    cpus, loader_cpus = (
+        None if own is None else format_cpu_list(own) for own in (slot.cpus, slot.loader_cpus)
+    )
+    return window.Slot(
+        slot=slot.slot,
+        cpus=cpus,
+        policy=str(slot.policy),
+        oversubscribed=slot.oversubscribed,
+        loader_cpus=loader_cpus,
+    )
 
 
 def switches(axes: Axes) -> tuple[str, ...]:

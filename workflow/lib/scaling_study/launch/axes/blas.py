@@ -22,7 +22,8 @@ from scaling_study.launch.axes.axis import (
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Value, Where
+    from scaling_study.common.axis_values import Value
+    from scaling_study.launch.axes.axis import Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
@@ -88,7 +89,7 @@ def _prepare(value: str, where: Where) -> Effects:
     if value == INTEL_PATH:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
-        return preloaded(intel_path_library(where.builds, where.machine["hash"]))
+        return preloaded(intel_path_library(where.builds, where.machine.hash))
     # mkl_rt chooses its threading layer at run time; GNU is the OpenMP runtime that torch has
     # already brought, where the default would add Intel's beside it.
     layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}

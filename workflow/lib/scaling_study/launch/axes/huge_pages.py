@@ -8,7 +8,8 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes, Value, Where
+    from scaling_study.common.axis_values import Axes, Value
+    from scaling_study.launch.axes.axis import Where
     from scaling_study.records.readback import Readback
 
 
@@ -21,7 +22,7 @@ def _refuse(axes: Axes) -> None:
 
 
 def _prepare(_value: str, where: Where) -> Effects:
-    if where.machine["thp"] == "never":
+    if where.machine.thp == "never":
         raise UnavailableError(
             "transparent huge pages are switched off",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",

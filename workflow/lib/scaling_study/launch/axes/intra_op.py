@@ -17,7 +17,7 @@ def _prepare(value: int, where: Where) -> Effects:
     # torch takes no more threads than mkl_get_max_threads() says (init_num_threads in
     # aten/src/ATen/ParallelOpenMP.cpp), and MKL says at most the machine's physical cores. Where
     # they are enough it keeps its freedom to take fewer for a small multiply.
-    cores = {cpu["core"] for cpu in where.machine["topology"]["cpus"]}
+    cores = {cpu.core for cpu in where.machine.topology.cpus}
     more = {"MKL_DYNAMIC": "FALSE"} if value > len(cores) else {}
     return Effects(dict.fromkeys(NAMES, str(value)) | more)
 

@@ -52,7 +52,7 @@ ISAS = {
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    missing = [flag for flag in ISAS[value].flags if flag not in where.machine["isa"]]
+    missing = [flag for flag in ISAS[value].flags if flag not in where.machine.isa]
     if missing:
         raise UnavailableError(
             f"this CPU has no {', '.join(missing)}", f"leave isa {value} to a machine that has it"

@@ -13,7 +13,7 @@ from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.values import COUNT
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from scaling_study.launch.axes.axis import Where
 
 FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
-"""Any of them: without, oneDNN would only imitate the type (x86, then ARM)."""
+"""One of them is needed: without, oneDNN would only imitate the type (x86, then ARM)."""
 
 
 def apply(value: str) -> None:
@@ -34,7 +34,7 @@ def need_bf16(_value: str, where: Where) -> Effects:
     Raises:
         UnavailableError: it has none.
     """
-    if not set(FLAGS) & set(where.machine["isa"]):
+    if not set(FLAGS) & set(where.machine.isa):
         raise UnavailableError(
             "this CPU has no instructions for bf16", "leave it to a machine with AVX512_BF16 or AMX"
         )

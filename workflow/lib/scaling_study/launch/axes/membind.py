@@ -29,7 +29,7 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.records import window
 
 # py-libnuma, which sets memory policies, is a wrapper around it.
@@ -132,7 +132,7 @@ def _nearest_with_memory(nodes: Iterable[int], topology: Topology) -> int | None
 
 
 def _refuse(axes: Axes) -> None:
-    if not LAUNCHERS[axes["launcher"]].binds_memory:
+    if not LAUNCHERS[str(axes["launcher"])].binds_memory:
         raise UnavailableError(
             f"a memory policy cannot be set before members that {axes['launcher']} starts",
             f"exclude: [{{launcher: {axes['launcher']}, membind: {axes['membind']}}}]",
@@ -148,7 +148,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     if axes["membind"] == "none":  # the kernel's, or the shell's
         return tuple(given)
     return tuple(
-        replace(one, policy=memory_policy(axes["membind"], one, topology)) for one in given
+        replace(one, policy=memory_policy(str(axes["membind"]), one, topology)) for one in given
     )
 
 

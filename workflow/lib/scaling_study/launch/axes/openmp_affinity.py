@@ -21,8 +21,9 @@ from scaling_study.launch.axes.openmp import is_kmp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Slot, Value, Where
+    from scaling_study.launch.axes.axis import Slot, Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
@@ -83,7 +84,7 @@ def _refuse(axes: Axes) -> None:
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    if is_kmp(where.axes["openmp"]):
+    if is_kmp(str(where.axes["openmp"])):
         return Effects({"KMP_AFFINITY": f"granularity=fine,{KMP[value]}"})
     return Effects({"OMP_PROC_BIND": value, "OMP_PLACES": "threads"})
 

@@ -20,7 +20,7 @@ from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes, Value
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
@@ -205,13 +205,14 @@ def threads(axes: Axes) -> int | None:
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
-    own, loaders = width(axes), axes["loader_cpus"]
+    own, loaders, asked = width(axes), axes["loader_cpus"], axes["placement"]
+    placement = str(asked) if isinstance(asked, int | float) else asked
     if loaders == loader_cpus.REST:
         loaders = max(0, len(topology.cpus) // len(given) - own)
     extra = loaders if isinstance(loaders, int) else 0
 
     def cut(usable: Topology) -> tuple[Slot, ...]:
-        return slots(axes["placement"], usable, len(given), own + extra)
+        return slots(placement, usable, len(given), own + extra)
 
     placed = cut(topology)
     if loaders != loader_cpus.SHARED:

@@ -9,7 +9,7 @@ from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.values import COUNT
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Axes
+    from scaling_study.common.axis_values import Axes
 
 NONE = "none"
 
@@ -48,7 +48,7 @@ def observe() -> int | str:
     return int(distributed.get_world_size())
 
 
-AXIS = Axis(
+AXIS: Axis[int] = Axis(
     "processes that train one model together, started as torchrun starts them",
     {NONE: "a plain process, which knows of no ranks"},
     COUNT,

@@ -18,8 +18,8 @@ from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Axes, Value
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 

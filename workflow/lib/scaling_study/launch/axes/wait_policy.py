@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Value
+    from scaling_study.common.axis_values import Value
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 

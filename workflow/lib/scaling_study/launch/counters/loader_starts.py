@@ -9,8 +9,9 @@ from scaling_study.common.counter import Counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import ParamSpec, TypeVar
 
+    P = ParamSpec("P")
     T = TypeVar("T")
 
 
@@ -22,10 +23,10 @@ def _time(add: Callable[[int], None]) -> None:
         setattr(workers, name, _timed(getattr(workers, name), add))
 
 
-def _timed(inner: Callable[..., T], add: Callable[[int], None]) -> Callable[..., T]:
+def _timed(inner: Callable[P, T], add: Callable[[int], None]) -> Callable[P, T]:
     now = perf_counter_ns  # an iterator may end after this module
 
-    def timed(*args: object, **kwargs: object) -> T:
+    def timed(*args: P.args, **kwargs: P.kwargs) -> T:
         began = now()
         try:
             return inner(*args, **kwargs)

@@ -49,7 +49,7 @@ def serve_member(folder: str, request: Request) -> None:
             Path(folder),
             request["slot"],
             request["command"],
-            Options(**request["options"]),
+            Options._make(request["options"]),
             replaceable=False,  # a nanny expects the process that it has started
         )
     except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)

@@ -27,7 +27,7 @@ def serve_member(folder: Path, request: Request, server: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     print_apart(folder, request["slot"])
     bind.apply(request["cpus"], request["mempolicy"])
-    worker.serve(folder, request["slot"], request["command"], Options(**request["options"]))
+    worker.serve(folder, request["slot"], request["command"], Options._make(request["options"]))
 
 
 def main(folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from scaling_study.common import last_words
 from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
@@ -28,7 +28,7 @@ class Request(TypedDict):
     cpus: str | None
     mempolicy: str
     command: list[str]
-    options: dict[str, Any]
+    options: list[object]
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
@@ -73,7 +73,7 @@ class Host:
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        request = asdict(member) | {"options": launch.options._asdict()}
+        request = asdict(member) | {"options": launch.options}
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise LaunchError("the host has no pipes")
