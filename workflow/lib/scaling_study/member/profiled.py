@@ -11,7 +11,7 @@ import cProfile
 import ctypes
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scaling_study.member import channel
 from scaling_study.member.iterations import replace_closure
@@ -168,7 +168,7 @@ def _mark_closures() -> RemovableHandle:
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
 
-    def mark(_: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
+    def mark(_: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments | None:
         return replace_closure(args, kwargs, record_function(CLOSURE))
 
     return optimizer.register_optimizer_step_pre_hook(mark)

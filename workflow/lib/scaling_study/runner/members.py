@@ -199,13 +199,10 @@ class Members:
 
     def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
         """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
-        return self._wait_told(self.resting, slots, until_ns)
+        return self.wait_told(self.resting, slots, until_ns)
 
-    def wait_passed(self, slots: Collection[int], until_ns: int) -> set[int]:
-        """The same until all of ``slots`` have ended the step in which their window closed."""
-        return self._wait_told(self.passed, slots, until_ns)
-
-    def _wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
+    def wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
+        """The same until ``told``, which is ``resting`` or ``passed``, has all of ``slots``."""
         self._poll.register(self._rest, select.EPOLLIN)
         try:
             while not told.issuperset(slots):

@@ -27,7 +27,7 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Readbacks, Slot, Window
+from scaling_study.records.window import Readbacks, Slot
 from scaling_study.runner import counter_snapshots, windows
 from scaling_study.runner.free_run import FreeRun
 from scaling_study.runner.member_processes import MemberEnd
@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Record, Status, Taken
+    from scaling_study.records.window import Status, Taken
+    from scaling_study.runner.cohort_windows import CohortLog
     from scaling_study.runner.counter_snapshots import CounterSnapshot
-    from scaling_study.runner.foreign import Lookout
     from scaling_study.runner.free_run import Program
-    from scaling_study.runner.journal import Journal
-    from scaling_study.runner.measure import Job
     from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
@@ -79,16 +77,17 @@ class Workers:
         self.pages = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
         self.pids = {slot: page.pid for slot, page in self.pages.items()}
 
-    def words(self, slot: int) -> dict[int, int]:
-        """Return which thread of a slot trains, as a member's words have it."""
-        return {channel.TRAINER_TID: self.pages[slot].trainer_tid}
+    @property
+    def trainers(self) -> dict[int, int]:
+        """Which thread of each slot trains."""
+        return {slot: page.trainer_tid for slot, page in self.pages.items()}
 
     def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
         """Return how many steps each of them has done at least between two edges."""
         return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PoolWindows:
     """The windows of a pool at all its process counts; takes the place of ``CohortWindows``.
 
@@ -96,34 +95,18 @@ class PoolWindows:
         launch: its folder is private.
         whole: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
-        job: what is measured.
-        number: the cohort's, in the record file.
-        journal: of the record file.
-        lookout: for other programs.
+        kept: of the cohort.
         host: of the machine.
-        started_s: from the beginning to the first window; None before that.
-        in_windows_s: time in windows.
-        paused_s: time between windows in which others had the machine.
-        member: what a process takes of the memory: not known.
-        script_ended: that the program has ended without a step, where the first run decides.
     """
 
     launch: Launch
     whole: Member
     program: Program
-    job: Job
-    number: int
-    journal: Journal[Record]
-    lookout: Lookout
+    kept: CohortLog
     host: Host
-    started_s: float | None = None
-    in_windows_s: float = 0.0
-    paused_s: float = 0.0
-    member: None = None
-    script_ended: MemberEnd | None = None
 
     def take(
-        self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
+        self, todo: Sequence[windows.Window], *, first_decides: bool
     ) -> Generator[None, None, tuple[Status, str | None]]:
         """Take windows; return the status and the reason. Pauses before each but the first."""
         wanted, lost, reason = {window.n for window in todo}, set[int](), ""
@@ -133,15 +116,13 @@ class PoolWindows:
                 continue
             log.info("window %d of %d: n = %d", at + 1, len(todo), window.n)
             if at:
-                paused = time.perf_counter()
-                yield
-                self.paused_s += time.perf_counter() - paused
+                yield from self.kept.pause()
             try:
-                wrong = self._take(window, began, read_back=not proven)
+                wrong = self._take(window, read_back=not proven)
             except PoolError as error:
                 log.warning("n = %d: %s", window.n, error)
                 if first_decides and error.output and not proven:
-                    self.script_ended = MemberEnd(0, "died", str(error), error.output)
+                    self.kept.script_ended = MemberEnd(0, "died", str(error), error.output)
                     return "failed", str(error)
                 lost.add(window.n)
                 reason = reason or f"n = {window.n}: {error}"
@@ -153,13 +134,13 @@ class PoolWindows:
             return "complete", None
         return "partial" if lost < wanted else "failed", reason
 
-    def _take(self, window: windows.Window, began: float, *, read_back: bool) -> str:
+    def _take(self, window: windows.Window, *, read_back: bool) -> str:
         """Take a window until it is valid or has been taken often enough.
 
         Returns:
             What of the launch did not take effect; empty if all did.
         """
-        for attempt in range(self.job.plan.measure.retries + 1):
+        for attempt in range(self.kept.job.plan.measure.retries + 1):
             with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
                 with run.started(read_back=read_back):
@@ -167,17 +148,12 @@ class PoolWindows:
                     if read_back and (wrong := self._readbacks(run, workers)):
                         return wrong
                     read_back = False
-                    if self.started_s is None:
-                        self.started_s = time.perf_counter() - began
+                    if self.kept.started_s is None:
+                        self.kept.starts()
                     record = self._window(run, workers, window)
-            self.in_windows_s += record.window_s
-            self.journal.write(
-                Window(cohort=self.number, attempt=attempt, **structs.asdict(record))
-            )
-            self.lookout.after_window(record.flags)
+            self.kept.keep(record, attempt)
             if record.valid:
                 break
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
         return ""
 
     def _all_train(self, run: _Run, *, read_back: bool) -> Workers:
@@ -186,7 +162,7 @@ class PoolWindows:
         Raises:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
-        settings = self.job.plan.measure
+        settings = self.kept.job.plan.measure
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
         deadline = time.monotonic() + settings.start_timeout_s
         most = 0
@@ -220,15 +196,15 @@ class PoolWindows:
         slots = [
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in workers.pids
         ]
-        axes = self.job.launch.axes
+        axes = self.kept.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
             structs.replace(row, ok=row.ok or row.axis in own)
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.journal.write(
-            Readbacks(cohort=self.number, when="before", checks=checks, members=reports)
+        self.kept.journal.write(
+            Readbacks(cohort=self.kept.number, when="before", checks=checks, members=reports)
         )
         return axis_table.failed(checks)
 
@@ -238,11 +214,11 @@ class PoolWindows:
         Raises:
             PoolError: a process ended at once.
         """
-        settings, slots = self.job.plan.measure, sorted(workers.pids)
+        settings, slots = self.kept.job.plan.measure, sorted(workers.pids)
         hardware = perf_events.PerfEvents(len(slots), ())
 
         def edge() -> CounterSnapshot:
-            return counter_snapshots.read(workers, slots, self.host.cpus, hardware)
+            return counter_snapshots.read(workers.pids, workers.trainers, self.host.cpus, hardware)
 
         before, after = edge(), None
         span_s = settings.shortest_s

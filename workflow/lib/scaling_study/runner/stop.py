@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
@@ -37,7 +37,21 @@ LOCK_S = 1.0
 AGAIN_S = 0.1
 
 
-def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[str]:
+class Scheduler(Protocol):
+    """What starts Snakemake's jobs."""
+
+    def exit_gracefully(self) -> None:
+        """Start no further job."""
+
+
+class Workflow(Protocol):
+    """What is asked of Snakemake's workflow."""
+
+    scheduler: Scheduler | None
+    local_exec: bool
+
+
+def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> list[str]:
     """End all jobs when SIGINT or SIGTERM comes to this process, Snakemake's.
 
     Args:
@@ -68,7 +82,7 @@ def end_jobs_with(workflow: Any, jobs: Callable[[], Collection[int]]) -> list[st
 
 
 def _end_jobs(
-    reading: int, workflow: Any, jobs: Callable[[], Collection[int]], came: list[str]
+    reading: int, workflow: Workflow, jobs: Callable[[], Collection[int]], came: list[str]
 ) -> None:
     """Wait for a signal; then let no job begin, and end those that run."""
     while (signum := os.read(reading, 1)[0]) not in STOP_SIGNALS:
