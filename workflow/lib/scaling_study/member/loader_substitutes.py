@@ -54,19 +54,16 @@ def put(gives: Gives, member: Trainer, further: Sequence[str]) -> None:
     """
     here = _here()
 
-    def around(inner: Makes) -> Makes:
-        def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-            # A loader inside of a loader, or in a thread or process of another one, is part of it.
-            if _here() != here or getattr(_own, "runs", False):
-                return inner(loader, *args, **kwargs)
+    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        # A loader inside of a loader, or in a thread or process of another one, is part of it.
+        if _here() != here or getattr(_own, "runs", False):
+            return inner(loader, *args, **kwargs)
 
-            def make(one: object) -> Iterator[object]:
-                iterator = _alone(inner, one, *args, **kwargs)
-                return map(functools.partial(_alone, next), itertools.repeat(iterator))
+        def make(one: object) -> Iterator[object]:
+            iterator = _alone(inner, one, *args, **kwargs)
+            return map(functools.partial(_alone, next), itertools.repeat(iterator))
 
-            return gives(make, member, loader)
-
-        return makes
+        return gives(make, member, loader)
 
     loaders.wrap(around, further)
 

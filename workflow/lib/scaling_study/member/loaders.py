@@ -102,13 +102,13 @@ def named(text: str) -> Kind:
     return Kind(module, name)
 
 
-def wrap(around: Callable[[Makes], Makes], further: Sequence[str]) -> None:
+def wrap(around: Makes, further: Sequence[str]) -> None:
     """Put something around every loader's method that makes an iterator.
 
     What is put there last is outermost, in modules that are yet to be imported, too.
 
     Args:
-        around: returns what takes the place of the method that it is given.
+        around: is called in the method's place, with the method, the loader and what else there is.
         further: kinds that a config names.
     """
     for kind in (*KINDS, *map(named, further)):
@@ -118,21 +118,29 @@ def wrap(around: Callable[[Makes], Makes], further: Sequence[str]) -> None:
             call_back(functools.partial(_replace, around, kind), kind.module)
 
 
-def _replace(around: Callable[[Makes], Makes], kind: Kind) -> None:
+def _replace(around: Makes, kind: Kind) -> None:
     owner = getattr(sys.modules[kind.module], kind.name, None)
-    method = getattr(owner, kind.method, None)  # another release may have neither
-    if method is not None:
-        setattr(owner, kind.method, around(method))
+    if hasattr(owner, kind.method):  # another release may have neither
+        _put_around(around, owner, kind)
 
 
-def _replace_in_script(around: Callable[[Makes], Makes], kind: Kind) -> None:
+def _put_around(around: Makes, owner: object, kind: Kind) -> None:
+    inner = getattr(owner, kind.method)
+
+    def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        return around(inner, loader, *args, **kwargs)
+
+    setattr(owner, kind.method, makes)
+
+
+def _replace_in_script(around: Makes, kind: Kind) -> None:
     """Replace the method of a class of the script itself, whenever that is run and makes it."""
     build: Callable[..., type] = builtins.__build_class__
 
     def builds(*args: object, **kwargs: object) -> type:
         made = build(*args, **kwargs)
         if (made.__module__, made.__qualname__) == (SCRIPT, kind.name):
-            setattr(made, kind.method, around(getattr(made, kind.method)))
+            _put_around(around, made, kind)
         return made
 
     builtins.__build_class__ = builds
@@ -308,14 +316,11 @@ WHOLE = "whole_batches"
 def fetch_whole(_: object, further: Sequence[str]) -> None:
     """Have data sets asked for all rows of a batch at once, where these are the same ones."""
 
-    def around(inner: Makes) -> Makes:
-        def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-            can = whole_possible(loader)
-            effects[WHOLE] += can
-            notes(loader).whole = can
-            return inner(loader, *args, **kwargs)
-
-        return makes
+    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        can = whole_possible(loader)
+        effects[WHOLE] += can
+        notes(loader).whole = can
+        return inner(loader, *args, **kwargs)
 
     allow_whole()
     wrap(around, further)

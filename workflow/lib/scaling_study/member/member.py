@@ -79,7 +79,7 @@ class Member:
         self._step, self._blank = _step(), _step()
         self._step[channel.FRESH] = 1
         self._optimizer_began_ns = self._closure_ns = 0
-        self._profile: profiled.Profile | None = None
+        self._profile: profiled.Operators | profiled.Calls | None = None
         self._passed = False
         self._trainer = threading.get_ident()
         self._loaders: dict[str, loaders.Facts] = {}
@@ -247,25 +247,22 @@ class Member:
         if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
-    def wrap_iter(self, inner: Makes) -> Makes:
-        """Time the making of an iterator, and all that it gives; note what it may hold ready.
+    def iterates(
+        self, inner: Makes, loader: object, *args: object, **kwargs: object
+    ) -> Iterator[object]:
+        """Time the making of a loader's iterator, and all that it gives; note what it holds ready.
 
         A loader's workers fill their queue while this member rests, and a window must not count
         what that saves (see ``Cohort._settle``).
         """
         time_load = functools.partial(self.timed, channel.LOAD_NS)
-        times, thread = time_load(inner), threading.get_ident
-
-        def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-            iterator = times(loader, *args, **kwargs)
-            if thread() != self._trainer:
-                return iterator
-            facts = loaders.facts(loader)
-            self._loaders[facts.kind] = facts
-            self.holds_ready(facts.ready)
-            return loaders.time_next(iterator, time_load)
-
-        return makes
+        iterator = time_load(inner)(loader, *args, **kwargs)
+        if threading.get_ident() != self._trainer:
+            return iterator
+        facts = loaders.facts(loader)
+        self._loaders[facts.kind] = facts
+        self.holds_ready(facts.ready)
+        return loaders.time_next(iterator, time_load)
 
     def holds_ready(self, ready: int) -> None:
         """Note how many batches a loader may hold ready that is taken from."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 _collect = gc.collect  # the module's own may be replaced: changes.py
 
 
-def attach(member: Member, *, by_mark: bool, further: Sequence[str] = ()) -> None:
+def attach(member: Member, further: Sequence[str], *, by_mark: bool) -> None:
     """Install the member's hooks and wrappers in this process's torch.
 
     Args:
         member: this process's.
-        by_mark: whether the script's marks end its steps.
         further: loaders that the config names (see ``loaders``).
+        by_mark: whether the script's marks end its steps.
     """
     import torch  # noqa: PLC0415 (see after_torch)
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
-    loaders.wrap(member.wrap_iter, further)
+    loaders.wrap(member.iterates, further)
     # An epoch may start worker processes and end them, which can take longer than all its batches.
     workers = dataloader._MultiProcessingDataLoaderIter  # noqa: SLF001
     ends = member.timed(channel.LOAD_NS, workers._shutdown_workers)  # noqa: SLF001
@@ -153,7 +154,7 @@ def serve(
         # What takes a loader's place is timed as the loader is.
         for name in options.change:
             changes.CHANGES[name](member, further)
-        attach(member, by_mark=options.step == iterations.MARK, further=further)
+        attach(member, further, by_mark=options.step == iterations.MARK)
 
     after_torch.call_back(prepare)
     run(member, command, begin_anew, once=options.once)
@@ -163,8 +164,6 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     """Replace this process, which keeps its id, CPUs and memory policy (execve(2))."""
     sys.stdout.flush()
     sys.stderr.flush()
-    import multiprocessing  # noqa: PLC0415 (needed by few scripts)
-
     for child in multiprocessing.active_children():
         child.kill()  # a loader's worker would not notice that its parent is another program
     os.execve(command[0], command, environment)  # noqa: S606 (no shell is wanted)

@@ -34,7 +34,6 @@ from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.runner import cohort, member_processes, resolve, windows
-from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +153,7 @@ class _Profiling:
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
             return replace(content, status="failed", reason=wrong)
-        one.warm_up(measure.warmup_steps, WARM_UP_LONGEST_S)
+        one.warm_up(measure.warmup_steps)
         points: list[ProfiledPoint] = []
         try:
             for n in counts:

@@ -29,6 +29,9 @@ QUIET_S = 0.02
 # After its longest time a window is looked at so often in each doubling of its time.
 LATE_LOOKS = 8
 
+# The warm-up ends after this time at the latest, however few steps were done.
+WARM_UP_LONGEST_S = 30.0
+
 _MOMENT_NS = 1_000_000
 
 
@@ -56,13 +59,13 @@ class WindowSettings:
 class Cohort(MemberProcesses):
     """Takes windows from its members."""
 
-    def warm_up(self, steps: int, longest_s: float) -> None:
+    def warm_up(self, steps: int) -> None:
         """Let all members train together until each has done so many steps, or time is up."""
         slots = self.alive
         if not slots:
             return
         release_ns = self.members.order(slots, channel.RUN)
-        self._run(slots, release_ns, WindowSettings(steps, 0.0, longest_s, 0.0))
+        self._run(slots, release_ns, WindowSettings(steps, 0.0, WARM_UP_LONGEST_S, 0.0))
         self.members.close_gates(slots)
         self._rest(slots)
         for slot in self.alive:

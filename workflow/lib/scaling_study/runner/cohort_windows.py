@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 MEMBER_RESTARTS = 2
 """A member that ended is started again this often in a cohort; then its points are given up."""
 
-WARM_UP_LONGEST_S = 30.0
-"""The warm-up ends after this time at the latest, however few steps were done."""
-
 MORE_LONGEST_S = 120.0
 """Windows that are taken anew take no longer than this, and further ones begin within it."""
 
@@ -172,7 +169,7 @@ class CohortWindows:
         wrong = self._readbacks("before", slots, reports)
         if wrong:
             return "failed", wrong
-        self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
+        self._cohort.warm_up(self._settings.warmup_steps)
         self._kept.member = memory.each(len(self._cohort.alive))
         self._kept.starts()
         yield from self._take_all(todo)
@@ -248,7 +245,8 @@ class CohortWindows:
         again = planned - len(left)
         if blocks:
             room_s = max(0.0, until_s - self._kept.now_s())
-            again = min(again, int(room_s / self._block_s(len(blocks))))
+            block_s = max(0.01, self._kept.in_windows_s / len(blocks))
+            again = min(again, int(room_s / block_s))
         if len(left) + again < min(planned, FEWEST_BLOCKS):
             log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
             return None
@@ -265,10 +263,6 @@ class CohortWindows:
             Settled(cohort=self._kept.number, block=first, change=change, left=still)
         )
         return still
-
-    def _block_s(self, blocks: int) -> float:
-        """What a block of windows takes (s)."""
-        return max(0.01, self._kept.in_windows_s / blocks)
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""
@@ -344,7 +338,7 @@ class CohortWindows:
         missing = self._cohort.restartable(MEMBER_RESTARTS)
         if missing:
             self._cohort.start(missing, self._settings.start_timeout_s)
-            self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
+            self._cohort.warm_up(self._settings.warmup_steps)
             self._write_events()
 
     def _write_events(self) -> None:

@@ -365,7 +365,10 @@ class Measurement:
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            host, first_decides = resolve.host(self._machine), self._first_decides(before)
+            host = resolve.host(self._machine)
+            first_decides = is_first(self._job.launch, self._job.replicate) and not any(
+                isinstance(record, Window) for record in before
+            )
             workload = self._job.plan.workload
             if workload.pool:
                 bare = Program(work.program(workload), marks=work.marks(workload))
@@ -398,10 +401,6 @@ class Measurement:
             story = {**kept.script_ended._asdict(), "script": script}
             (self._folder / STOPPED).write_text(json.dumps(story))
             raise member_processes.ScriptEndedError(reason)
-
-    def _first_decides(self, before: Sequence[Record]) -> bool:
-        first = is_first(self._job.launch, self._job.replicate)
-        return first and not any(isinstance(record, Window) for record in before)
 
     def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
         schedule = windows.schedule(counts, self._settings.windows, self._job.seed)

@@ -33,7 +33,7 @@ from scaling_study.runner.free_run import FreeRun
 from scaling_study.runner.member_processes import MemberEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
     from scaling_study.records.window import Status, Taken
@@ -68,23 +68,6 @@ def whole(member: Member, n: int) -> Member:
     """Return a program with the number of its processes in place of ``{n}``."""
     words = tuple(placeholders.fill_known(word, {placeholders.N: n}) for word in member.command)
     return replace(member, command=words)
-
-
-class Workers:
-    """The n processes that train at once, as slots."""
-
-    def __init__(self, pages: Sequence[iterations.Page]) -> None:
-        self.pages = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
-        self.pids = {slot: page.pid for slot, page in self.pages.items()}
-
-    @property
-    def trainers(self) -> dict[int, int]:
-        """Which thread of each slot trains."""
-        return {slot: page.trainer_tid for slot, page in self.pages.items()}
-
-    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
-        """Return how many steps each of them has done at least between two edges."""
-        return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +127,19 @@ class PoolWindows:
             with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
                 with run.started(read_back=read_back):
-                    workers = self._all_train(run, read_back=read_back)
-                    if read_back and (wrong := self._readbacks(run, workers)):
+                    self._all_train(run, read_back=read_back)
+                    if read_back and (wrong := self._readbacks(run)):
                         return wrong
                     read_back = False
                     if self.kept.started_s is None:
                         self.kept.starts()
-                    record = self._window(run, workers, window)
+                    record = self._window(run, window)
             self.kept.keep(record, attempt)
             if record.valid:
                 break
         return ""
 
-    def _all_train(self, run: _Run, *, read_back: bool) -> Workers:
+    def _all_train(self, run: _Run, *, read_back: bool) -> None:
         """Wait until n processes train and have warmed up.
 
         Raises:
@@ -171,7 +154,8 @@ class PoolWindows:
             most = max(most, len(pages))
             warmed = all(page.iterations >= warm for page in pages)
             if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
-                return Workers(pages)
+                run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
+                return
             if len(pages) > run.n:
                 raise PoolError(
                     f"{len(pages)} processes train at once: the number that {{n}} stands for in"
@@ -179,7 +163,7 @@ class PoolWindows:
                 )
             if run.wait(LOOK_S):
                 if not most:
-                    reason = f"the program ended without a step: {run.last_words()}"
+                    reason = f"the program ended without a step: {run.why()}"
                     raise PoolError(reason, run.output())
                 raise PoolError(
                     f"the program ended before {run.n} of its processes trained at once"
@@ -187,14 +171,14 @@ class PoolWindows:
                 )
         raise PoolError(
             f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
-            f" did): {run.last_words()}"
+            f" did): {run.why()}"
         )
 
-    def _readbacks(self, run: _Run, workers: Workers) -> str:
-        found = run.reports([*workers.pages.values()])
+    def _readbacks(self, run: _Run) -> str:
+        found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
-            Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in workers.pids
+            Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
         axes = self.kept.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
@@ -208,26 +192,21 @@ class PoolWindows:
         )
         return axis_table.failed(checks)
 
-    def _window(self, run: _Run, workers: Workers, window: windows.Window) -> Taken:
+    def _window(self, run: _Run, window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
             PoolError: a process ended at once.
         """
-        settings, slots = self.kept.job.plan.measure, sorted(workers.pids)
-        hardware = perf_events.PerfEvents(len(slots), ())
-
-        def edge() -> CounterSnapshot:
-            return counter_snapshots.read(workers.pids, workers.trainers, self.host.cpus, hardware)
-
-        before, after = edge(), None
+        settings, cpus = self.kept.job.plan.measure, self.host.cpus
+        before, after = run.snapshot(cpus), None
         span_s = settings.shortest_s
         while span_s <= settings.longest_s:
-            if run.sleep(workers, before.wall_ns + round(span_s * 1e9)):
+            if run.sleep(before.wall_ns + round(span_s * 1e9)):
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
-                after = edge()
-                if workers.fewest_steps(before, after) >= settings.steps:
+                after = run.snapshot(cpus)
+                if run.fewest_steps(before, after) >= settings.steps:
                     break
             last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
@@ -237,14 +216,14 @@ class PoolWindows:
                 " (measure.shortest_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
-        run.sleep(workers, after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
-        activities = [_activity(slot, workers.pages[slot], before, after) for slot in slots]
+        run.sleep(after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
+        done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
-            [windows.Stretch(before.wall_ns, after.wall_ns, activities, frequencies_mhz)],
+            [windows.Stretch(before.wall_ns, after.wall_ns, done, frequencies_mhz)],
             before,
             after,
-            usable_cpus=len(self.host.cpus),
+            usable_cpus=len(cpus),
             asked_steps=settings.steps,
             gated=False,
         )
@@ -278,7 +257,7 @@ def _activity(
     )
 
 
-class _Run:
+class _Run(FreeRun):
     """One run of the program.
 
     Args:
@@ -286,66 +265,84 @@ class _Run:
         member: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         n: how many of its processes are to train.
+
+    Attributes:
+        counted: what each of n processes that train at once has counted, as by slot.
     """
 
     def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
+        super().__init__(launch, [whole(member, n)], program)
         self.n = n
-        self._free = FreeRun(launch, [whole(member, n)], program)
+        self.counted: dict[int, iterations.Page] = {}
         self._pages = launch.folder / "memory" / "pages"
         self._ended = False
 
     @contextmanager
     def started(self, *, read_back: bool) -> Iterator[None]:
         """Start the program; end it afterwards, with all that it has started."""
-        self._free.start(0, self._pages, read_back=read_back)
+        self.start(0, self._pages, read_back=read_back)
         try:
             yield
         finally:
-            self._free.end(0.0)
+            self.end(0.0)
 
     def wait(self, seconds: float) -> bool:
         """Wait; return whether the program has ended."""
-        self._ended = self._ended or bool(self._free.slots.wait(seconds))
+        self._ended = self._ended or bool(self.slots.wait(seconds))
         return self._ended
 
-    def last_words(self) -> str:
+    def why(self) -> str:
         """Return the line that says why it ended."""
-        return self._free.last_words(0) or "it has printed nothing"
+        return self.last_words(0) or "it has printed nothing"
 
     def output(self) -> str:
         """Return the end of what it has printed, its standard error last."""
-        files = self._free.launch.log(0), self._free.launch.errors(0)
+        files = self.launch.log(0), self.launch.errors(0)
         return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The processes that are counted, by slot."""
+        return {slot: page.pid for slot, page in self.counted.items()}
+
+    def snapshot(self, cpus: frozenset[int]) -> CounterSnapshot:
+        """Read the kernel's counters."""
+        trainers = {slot: page.trainer_tid for slot, page in self.counted.items()}
+        hardware = perf_events.PerfEvents(self.n, ())
+        return counter_snapshots.read(self.pids, trainers, cpus, hardware)
+
+    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
+        """Return how many steps each process has done at least between two edges."""
+        return min(_inside(page.ends_ns(), before, after)[1] for page in self.counted.values())
 
     def training(self) -> list[iterations.Page]:
         """Return what processes have counted that live."""
         living = set(kernel_counters.descendants(os.getpid()))
         return [page for page in iterations.read_pages(self._pages) if page.pid in living]
 
-    def reports(self, pages: Sequence[iterations.Page]) -> list[Json]:
+    def reports(self, pages: Iterable[iterations.Page]) -> list[Json]:
         """Return what processes have written down of themselves; nothing until all have."""
         paths = [self._pages / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
-    def sleep(self, workers: Workers, until_ns: int, *, until_stepped: int = 0) -> bool:
+    def sleep(self, until_ns: int, *, until_stepped: int = 0) -> bool:
         """Sleep until a time; return whether one of the processes has ended before.
 
         Args:
-            workers: the processes.
             until_ns: the time.
             until_stepped: return as soon as each has ended a step after this time, if it is given.
         """
         poll = select.poll()
         opened = []
         try:
-            for pid in workers.pids.values():
+            for pid in self.pids.values():
                 opened.append(os.pidfd_open(pid))
                 poll.register(opened[-1], select.POLLIN)
             while (left_ns := until_ns - time.perf_counter_ns()) > 0:
                 if until_stepped and all(
-                    page.ends_ns()[-1] > until_stepped for page in workers.pages.values()
+                    page.ends_ns()[-1] > until_stepped for page in self.counted.values()
                 ):
                     return False
                 wait_ms = min(left_ns / 1e6, 1e3 * LOOK_S if until_stepped else left_ns / 1e6)

@@ -208,14 +208,9 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
         closed_ns: when the window was closed.
     """
     durations, steps = counted_steps(activity, opened_ns, closed_ns)
-    load, backward, optimizer = (
-        sum(times) / 1e9
-        for times in (
-            [step.load_ns for step in steps],
-            [step.backward_ns for step in steps],
-            [step.optimizer_ns for step in steps],
-        )
-    )
+    load = sum(step.load_ns for step in steps) / 1e9
+    backward = sum(step.backward_ns for step in steps) / 1e9
+    optimizer = sum(step.optimizer_ns for step in steps) / 1e9
     timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
     found = Steps(
         slot=activity.slot,
