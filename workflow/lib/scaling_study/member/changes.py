@@ -18,7 +18,6 @@ import hashlib
 import importlib
 import json
 import math
-import multiprocessing
 import os
 import sys
 import threading
@@ -265,7 +264,7 @@ def _compute() -> Callable[[], object]:
     return lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
 
 
-def _work(asked: Callable[[], int], what: Callable[[], Callable[[], object]] = _unpack) -> None:
+def _work(what: Callable[[], Callable[[], object]], asked: Callable[[], int]) -> None:
     """Work until the process that this one was forked from has ended, if it was."""
     piece = what()
     parent = os.getppid()
@@ -281,37 +280,37 @@ def _work(asked: Callable[[], int], what: Callable[[], Callable[[], object]] = _
 
 def _threads(asked: Callable[[], int], count: int) -> None:
     for _ in range(count):
-        threading.Thread(target=_work, args=(asked,), daemon=True).start()
+        threading.Thread(target=_work, args=(_unpack, asked), daemon=True).start()
 
 
 def _threads_elsewhere(asked: Callable[[], int], count: int) -> None:
     def run() -> None:
         _threads(asked, count - 1)
-        _work(asked)
+        _work(_unpack, asked)
 
     _fork(run)
 
 
-def _processes(asked: Callable[[], int], count: int) -> None:
+def _processes(
+    what: Callable[[], Callable[[], object]], asked: Callable[[], int], count: int
+) -> None:
     for _ in range(count):
-        _fork(_work, asked)
+        _fork(functools.partial(_work, what, asked))
 
 
-def _foreign(asked: Callable[[], int], count: int) -> None:
-    for _ in range(count):
-        _fork(_work, asked, _compute)
-
-
-def _fork(run: Callable[..., None], *args: object) -> None:
+def _fork(run: Callable[[], None]) -> None:
     """Run something in a process that ends with this one."""
-    multiprocessing.get_context("fork").Process(target=run, args=args, daemon=True).start()
+    # Not before the script: whatever is __main__ at its import is so for processes it spawns, too.
+    import multiprocessing  # noqa: PLC0415
+
+    multiprocessing.get_context("fork").Process(target=run, daemon=True).start()
 
 
 BESIDE: Mapping[str, Callable[[Callable[[], int], int], None]] = {
     "neighbour_threads": _threads,
     "neighbour_elsewhere": _threads_elsewhere,
-    "neighbour_processes": _processes,
-    "neighbour_foreign": _foreign,
+    "neighbour_processes": functools.partial(_processes, _unpack),
+    "neighbour_foreign": functools.partial(_processes, _compute),
 }
 """What can run beside, by the name of the change."""
 

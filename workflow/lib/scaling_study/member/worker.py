@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -164,6 +163,8 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     """Replace this process, which keeps its id, CPUs and memory policy (execve(2))."""
     sys.stdout.flush()
     sys.stderr.flush()
+    import multiprocessing  # noqa: PLC0415 (see changes)
+
     for child in multiprocessing.active_children():
         child.kill()  # a loader's worker would not notice that its parent is another program
     os.execve(command[0], command, environment)  # noqa: S606 (no shell is wanted)

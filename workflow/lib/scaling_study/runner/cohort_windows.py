@@ -1,8 +1,8 @@
 """The windows of one cohort: from its start to the last one, with those that are needed besides.
 
 What is planned is taken first. Where the script had not settled from the beginning, the windows of
-that time are taken anew and do not count (`settling`). Where too little was seen of what comes back
-between steps, further ones are taken (`between`).
+that time are taken anew and do not count (``settling``). Where too little was seen of what comes
+back between steps, further ones are taken (``non_step``).
 
 Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
 pause after each of them.

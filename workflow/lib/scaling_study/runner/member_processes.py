@@ -102,7 +102,6 @@ class MemberEndedError(Exception):
 
     def __init__(self, slots: Sequence[int]) -> None:
         super().__init__(f"members {list(slots)} ended")
-        self.slots = slots
 
 
 class ScriptEndedError(Exception):

@@ -88,7 +88,7 @@ class Activity:
         steps: those that are kept.
         earlier: steps that it did before.
         others: steps of its other ranks, if it is a group.
-        apart: how often one of them went on from where rank 0 did not come (see ``ranked``).
+        apart: how often one of them went on from where rank 0 did not come (see ``member``).
         samples: those that its script, in all ranks, has marked in all of its steps.
     """
 
@@ -233,7 +233,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
 def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
     """Return where a member's window stands among all steps that it has ever done.
 
-    What comes back every so many steps is found by it (``between``).
+    What comes back every so many steps is found by it (``non_step``).
 
     Args:
         activity: the member's steps since its release.
