@@ -32,8 +32,8 @@ from torch.utils.data import dataloader
 
 from scaling_study.common import private
 from scaling_study.launch.launchers.launcher import bind_command
-from scaling_study.member import channel, loaders, ranked
-from scaling_study.member.member import Member, Options
+from scaling_study.member import channel, loaders
+from scaling_study.member.member import Member, Options, member_of
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
@@ -71,10 +71,7 @@ def attached_member(folder: Path, ranks: int) -> Member:
     for rank in range(ranks):
         os.open(channel.gate(folder, 0, rank), os.O_RDWR)
     words = channel.open_words(folder)
-    if ranks == 1:
-        member = Member(folder, 0, Options())
-    else:
-        member = ranked.member(folder, 0, Options(ranks=ranks))
+    member = member_of(folder, 0, Options(ranks=ranks if ranks > 1 else None))
     words[channel.ORDER] = channel.RUN
     return member
 
@@ -85,8 +82,8 @@ class Switch:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._inner = ITERATOR.__next__, torch.autograd.backward
-        self._loader = member.wrap_loader(self._inner[0])
-        self._backward = member.wrap_backward(self._inner[1])
+        self._loader = member.timed(channel.LOAD_NS, self._inner[0])
+        self._backward = member.timed(channel.BACKWARD_NS, self._inner[1])
         self._fetcher: Any = None
         self._fetch: tuple[Any, Any] = (None, None)
         loaders.watch(loaders.MADE, member.timer("loader_made"))

@@ -5,7 +5,7 @@ import functools
 
 import real_workload
 
-from scaling_study.member.loader_arguments import change_arguments
+from scaling_study.member.after_torch import change_arguments
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--workers", type=int, required=True, help="processes for each loader")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import real_workload
 
-from scaling_study.member.loader_arguments import change_arguments
+from scaling_study.member.after_torch import change_arguments
 
 # ruff: noqa: PLC0415 (torch is the script's to import first)
 

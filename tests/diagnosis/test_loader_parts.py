@@ -12,7 +12,7 @@ from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
-from scaling_study.member import synthetic_load
+from scaling_study.member import changes
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader
 from scaling_study.report import sections
@@ -231,7 +231,7 @@ def beside(kind, slower):
 
 def test_the_time_that_a_feed_takes_counts_what_there_is():
     assert len(loader_model.TITLES) == efforts.VARIANTS
-    assert len(loader_model.NEIGHBOURS) == len(synthetic_load.KINDS) == efforts.NEIGHBOURS
+    assert len(loader_model.NEIGHBOURS) == len(changes.BESIDE) == efforts.NEIGHBOURS
 
 
 def test_work_beside_training_hurts_from_some_use_of_cpus_on():

@@ -33,8 +33,8 @@ class Cohort:
         known = {"n": window.n, "block": window.block, "valid": not flags, "flags": flags}
         return made_records.taken([], **known)
 
-    def tell(self, slots, asked):
-        self.did.append(("tell", slots, asked))
+    def tell(self, asked):
+        self.did.append(("tell", asked))
 
     def freeze(self):
         self.did.append("freeze")
@@ -96,7 +96,7 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
 
     one = Condition("data_loader", "a", cohort, 4, asked=7, frozen=True, around=around)
     (record,) = run([one], blocks=1)
-    told = ("tell", (0, 1, 2, 3), 7)
+    told = ("tell", 7)
     assert cohort.did == [told, "thaw", ("attempt", 4, TIMING, 0), "freeze"]
     assert seen == [told, "freeze"]
     assert record.rate_share == 0.5

@@ -6,8 +6,8 @@ import pytest
 
 from jobs import WORKLOADS
 from scaling_study.host import kernel_counters
-from scaling_study.member import channel, loader_ways
-from scaling_study.member.loader_ways import Ask
+from scaling_study.member import channel, loader_substitutes
+from scaling_study.member.loader_substitutes import Ask
 from small_cohort import SmallCohort
 
 SCRIPT = WORKLOADS / "feeds.py"
@@ -77,9 +77,9 @@ def test_one_start_loads_as_it_is_from_memory_swapped_and_alone(cohort, kind):
         assert computed_ms < 10  # it sleeps
     else:
         assert made_ms == 0
-    assert load_ms(train(Ask(loader_ways.FROM_MEMORY))) < 2
-    assert load_ms(train(Ask(loader_ways.SWAPPED))) >= waits_ms
-    alone = train(Ask(loader_ways.NOTHING))
+    assert load_ms(train(Ask(loader_substitutes.FROM_MEMORY))) < 2
+    assert load_ms(train(Ask(loader_substitutes.SWAPPED))) >= waits_ms
+    alone = train(Ask(loader_substitutes.NOTHING))
     assert (8 if kind in SPDL else 18) < step_ms(alone) < 60
     assert all(step.optimizer_ns == step.backward_ns == 0 for _, step in alone)
     again = train(Ask())
@@ -108,7 +108,7 @@ def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
     """That process is forked from the training one, and trains nothing itself."""
     started(cohort, "pipeline", ("loader_switched", "pipeline_elsewhere"))
     assert load_ms(cohort.train(0, 80)) > 0  # more than two epochs
-    ask(cohort, Ask(loader_ways.NOTHING))
+    ask(cohort, Ask(loader_substitutes.NOTHING))
     assert len(cohort.train(0, 80)) >= 80
     got = cohort.read_back(0)
     assert got.changes["loader_switched"]
@@ -129,7 +129,7 @@ def test_batches_that_the_script_changes_are_copied(cohort, kind):
 
 @pytest.mark.parametrize("kind", ["workers", "stateful"])
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("gives", [loader_ways.NEW, loader_ways.NOTHING])
+@pytest.mark.parametrize("gives", [loader_substitutes.NEW, loader_substitutes.NOTHING])
 def test_one_process_loads_in_another_way(cohort, kind, workers, gives):
     pid = started(cohort, kind, ("loader_switched",), "--seconds", "0.02", "--samples", "800")
     children = len(family(pid))
@@ -169,8 +169,8 @@ def test_a_loader_that_lightning_iterates_over_is_asked_too(cohort):
     cohort.wait_resting([0])
     for what, trains, workers in (
         (Ask(), True, 0),
-        (Ask(loader_ways.SWAPPED), True, 0),
-        (Ask(loader_ways.NOTHING), False, 0),
+        (Ask(loader_substitutes.SWAPPED), True, 0),
+        (Ask(loader_substitutes.NOTHING), False, 0),
         (Ask(workers=1), True, 1),
     ):
         ask(cohort, what)
@@ -182,8 +182,8 @@ def test_a_loader_that_lightning_iterates_over_is_asked_too(cohort):
 def test_a_number_holds_what_is_asked_for():
     for one in (
         Ask(),
-        Ask(loader_ways.NOTHING, 0, None),
-        Ask(loader_ways.SWAPPED, 12, 8, whole=True),
+        Ask(loader_substitutes.NOTHING, 0, None),
+        Ask(loader_substitutes.SWAPPED, 12, 8, whole=True),
     ):
         assert Ask.of(one.code) == one
         assert 0 <= one.code < 1 << 63

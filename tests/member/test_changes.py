@@ -27,7 +27,7 @@ class Counted:
         Counted.ended += 1
 
 before = changes.effective()
-changes.apply(NAME, None)
+changes.CHANGES[NAME](None, [])
 loader = DataLoader(Counting(torch.arange(100.0)), batch_size=5)
 epochs = [[float(batch[0][0]) for batch in loader] for _ in range(2)]
 endless = DataLoader(Endless(), batch_size=5)
@@ -97,7 +97,7 @@ class Rows(Dataset):
     def __getitem__(self, index):
         return float(index + 1)
 
-changes.apply("whole_batches", None)
+changes.CHANGES["whole_batches"](None, [])
 batches = [batch.tolist() for batch in DataLoader(Rows(), batch_size=4)]
 print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossible()]))
 """
@@ -111,7 +111,7 @@ print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossi
 def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
     code = """
 import json, torch
-from scaling_study.member import loader_ways
+from scaling_study.member import loaders
 from torch.utils.data import DataLoader, Dataset
 
 class Lazy(Dataset):
@@ -140,7 +140,7 @@ found = {}
 for kind in (Lazy, Unsized, Uneven, Words):
     sampler = [[0, 1], [2, 3]]
     loader = DataLoader(kind(), batch_sampler=sampler)
-    found[kind.__name__] = [loader_ways.whole_possible(loader), loader.dataset.file is None]
+    found[kind.__name__] = [loaders.whole_possible(loader), loader.dataset.file is None]
 print(json.dumps(found))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from configs import ROOT
+from made_records import UNBOUND
 from processes import wait_ended, wait_until
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters
@@ -114,10 +115,9 @@ def test_the_world_size_is_attested(groups):
 def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
     start(groups, [0], "--alone")
     got = groups.read_back(0)
-    slot = {"slot": 0, "cpus": None, "policy": "default"}
     axes = {"ranks": 2}
-    rows = [row for row in axis_table.checks(axes, [slot], [got]) if row["axis"] == "ranks"]
-    assert not rows[0]["ok"]
+    rows = [row for row in axis_table.checks(axes, [UNBOUND], [got]) if row.axis == "ranks"]
+    assert not rows[0].ok
     assert "torchrun" in axis_table.failed(rows)
 
 

@@ -1,6 +1,7 @@
 """The harness inside a member: real scripts, run by the real worker, timed step by step."""
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -75,9 +76,9 @@ def optimize(member, clock, *args, before=0, after=0, **kwargs):
 
 
 def test_a_bare_steps_time_goes_to_its_phases(cohort, clock, member):
-    member.wrap_loader(lambda _: clock.passes(5))(None)
+    member.timed(channel.LOAD_NS, lambda _: clock.passes(5))(None)
     clock.passes(7)  # forward
-    member.wrap_backward(lambda: clock.passes(11))()
+    member.timed(channel.BACKWARD_NS, lambda: clock.passes(11))()
     clock.passes(1)  # Python
     optimize(member, clock, before=3)
     assert last_step(cohort) == {"load": 5, "backward": 11, "optimizer": 3}
@@ -88,7 +89,7 @@ def test_a_bare_steps_time_goes_to_its_phases(cohort, clock, member):
 def test_a_closures_time_is_not_the_optimizers(cohort, clock, member, by_name):
     def closure():
         clock.passes(7)
-        member.wrap_backward(lambda: clock.passes(11))()
+        member.timed(channel.BACKWARD_NS, lambda: clock.passes(11))()
         return "loss"
 
     given = {"closure": closure} if by_name else {}
@@ -146,7 +147,7 @@ def test_what_counters_time_counts_in_whatever_phase(cohort, clock, member, name
         add(milliseconds * MS)
 
     spends(2)
-    member.wrap_backward(lambda: spends(3))()
+    member.timed(channel.BACKWARD_NS, lambda: spends(3))()
     optimize(member, clock, before=1)
     assert last_step(cohort) == {"load": 0, "backward": 3, "optimizer": 1}
     assert cohort.members.steps(0)[-1].ns(name) == sum(cohort.members.steps(0)[-1].timed_ns)
@@ -158,7 +159,7 @@ def test_what_counters_time_counts_in_whatever_phase(cohort, clock, member, name
 @pytest.mark.parametrize("phase", ["load", "backward"])
 def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member, phase):
     """A data set that reads another loader; a checkpoint that computes backward in backward."""
-    wrap = {"load": member.wrap_loader, "backward": member.wrap_backward}[phase]
+    wrap = functools.partial(member.timed, getattr(channel, f"{phase.upper()}_NS"))
     inner = wrap(lambda _: clock.passes(4))
 
     def outer(_):
@@ -173,7 +174,7 @@ def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member
 
 
 def test_a_step_begins_with_nothing_of_the_one_before(cohort, clock, member):
-    member.wrap_loader(lambda _: clock.passes(5))(None)
+    member.timed(channel.LOAD_NS, lambda _: clock.passes(5))(None)
     optimize(member, clock, lambda: clock.passes(9), before=3)
     optimize(member, clock, before=1)
     assert last_step(cohort) == {"load": 0, "backward": 0, "optimizer": 1}
@@ -185,7 +186,7 @@ def test_what_a_wrapped_call_raises_passes_and_its_time_counts(cohort, clock, me
         raise StopIteration
 
     with pytest.raises(StopIteration):
-        member.wrap_loader(ends)(None)
+        member.timed(channel.LOAD_NS, ends)(None)
     optimize(member, clock)
     assert last_step(cohort)["load"] == 5
 

@@ -143,7 +143,7 @@ def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
 def three():
     with private.folder() as folder, prepared(folder, "plain_loop.py", members=3) as one:
         one.start([0, 1, 2], 60)
-        one.warm_up(5, 10)
+        one.warm_up(5)
         yield one
 
 
@@ -274,7 +274,7 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
 def test_a_round_of_two_optimizers_is_one_step(make):
     one = make("gan.py", ["--critic-steps", 3])
     one.start([0], 60)
-    one.warm_up(5, 10)
+    one.warm_up(5)
     one.take(windows.Window(0, 0, 1), SETTINGS)
     report = one.read_back(60, with_kernel=False)[0]
     critic, generator = report.counted["optimizers"]

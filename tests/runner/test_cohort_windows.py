@@ -9,7 +9,7 @@ from made_records import member, taken, window
 from scaling_study.config.config import Measure
 from scaling_study.records.window import Settled, Window
 from scaling_study.runner import cohort_windows, windows
-from scaling_study.runner.cohort_windows import CohortWindows
+from scaling_study.runner.cohort_windows import CohortLog, CohortWindows
 
 STEPS = 40
 SETTINGS = {
@@ -62,10 +62,9 @@ def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
         launch=SimpleNamespace(axes={}),
         seed=1,
     )
-    one = CohortWindows(
-        made_up, job, number=0, counts=counts, journal=SimpleNamespace(write=written.append),
-        lookout=SimpleNamespace(after_window=lambda _flags: None), before=before,
-    )  # fmt: skip
+    journal = SimpleNamespace(write=written.append)
+    kept = CohortLog(job, 0, journal, SimpleNamespace(after_window=lambda _flags: None))
+    one = CohortWindows(made_up, kept, counts, before)
     todo = windows.schedule(counts, job.plan.measure.windows, 1) if unsettled is None else ()
     pauses = [*one._take_all(todo), *one._take_more(unsettled)]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first

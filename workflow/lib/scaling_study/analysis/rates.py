@@ -3,7 +3,7 @@
 A member's throughput is its iterations over the time that they took, with all that lies between
 them: the windows' steps are whole, and which of them count does not depend on how long they take
 (`windows.counted_steps`), so the sum of steps over the sum of time is consistent. Phases that come
-back enter as their number per step times their duration (`between`).
+back enter as their number per step times their duration (``non_step``).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from scaling_study.common import last_words
 from scaling_study.config.launches import differing
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
-from scaling_study.member import program, runtime_settings
+from scaling_study.member import program
 from scaling_study.records.analysis import Changed
 from scaling_study.records.confirmation import Losses
 
@@ -78,7 +78,8 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
         *bind_command(member.cpus, member.mempolicy, preload, launch.group),
         *program.harness(launch.python, "scaling_study.member.losses"),
         str(file),
-        *("--steps", str(steps), "--seed", str(seed), *runtime_settings.options(launch.switches)),
+        *("--steps", str(steps), "--seed", str(seed)),
+        *(word for switch in launch.switches for word in ("--switch", switch)),
         *("--", *member.command),
     ]
     log, errors = (folder / f"losses-{seed}.{kind}" for kind in ("log", "errors"))

@@ -16,8 +16,8 @@ from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import sensitivities
 from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
+from scaling_study.experiments.kernels import KERNELS
 from scaling_study.host.perf_events import EVENTS
-from scaling_study.member.kernels import KERNELS
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS

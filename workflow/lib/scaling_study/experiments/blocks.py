@@ -153,7 +153,7 @@ class Blocks:
         attempt = 0
         while True:
             if one.asked is not None:
-                one.cohort.tell(one.cohort.alive, one.asked)
+                one.cohort.tell(one.asked)
             with one.around() as added:
                 if one.frozen:
                     one.cohort.thaw()

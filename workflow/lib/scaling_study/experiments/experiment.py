@@ -31,7 +31,7 @@ from scaling_study.records.experiment import (
     Window,
 )
 from scaling_study.runner import cohort, headroom, member_processes, resolve
-from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, WARM_UP_LONGEST_S
+from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import harness_digest, measured_digest
 
@@ -301,7 +301,7 @@ class Experiment:
         checks = axis_table.checks(axes, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
-        one.warm_up(settings.warmup_steps, WARM_UP_LONGEST_S)
+        one.warm_up(settings.warmup_steps)
         return Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
 
     # ---- records

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_ways
-from scaling_study.member.loader_ways import Ask
+from scaling_study.member import loader_substitutes
+from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import LeftOut
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
@@ -346,9 +346,9 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("mimalloc", "mimalloc", _faults, {"allocator": "mimalloc"}, quick=False),
     Intervention("cached_batches", "batches from memory instead of the loader",
            _waits_for_none, change="loader_switched",
-           asked=Ask(loader_ways.FROM_MEMORY).code, restless=True),
+           asked=Ask(loader_substitutes.FROM_MEMORY).code, restless=True),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
-           _no_workers, change="loader_switched", asked=Ask(loader_ways.SWAPPED).code,
+           _no_workers, change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
            of="cached_batches", restless=True),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
            _without("no StatefulDataLoader with workers",

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scaling_study.experiments import kernels
 from scaling_study.experiments.blocks import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
-from scaling_study.member import kernels
 from scaling_study.runner import cohort, environment, member_processes, windows
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
     found = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=one.size)]
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
-        one.tell(one.alive, kernels.encode(kernel))
+        one.tell(kernels.encode(kernel))
         alone = sum(rates(one.take(windows.Window(0, 0, one.size), settings)))
         for dose in effort.doses:
             asked = kernels.encode(kernel, dose)
@@ -113,7 +113,8 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
             @contextmanager
             def beside(asked: int = asked, full: float = dose * alone) -> Iterator[Added]:
                 added: Added = {}
-                with one.training(one.size, asked) as done:
+                one.tell(asked)
+                with one.training(one.size) as done:
                     yield added
                 rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
                 added["rate_share"] = rate * 1e9 / full

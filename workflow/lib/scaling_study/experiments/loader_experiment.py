@@ -37,8 +37,8 @@ from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_substitutes, loader_ways, synthetic_load
-from scaling_study.member.loader_ways import Ask
+from scaling_study.member import changes, files, loader_substitutes
+from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import (
     Heading,
     VariantLeftOut,
@@ -105,10 +105,10 @@ def _of(other: Variant, name: str, code: int | None = None, files: str = "stay")
 NEW, FROM_MEMORY, SWAPPED, NOTHING = (
     Ask(gives).code
     for gives in (
-        loader_ways.NEW,
-        loader_ways.FROM_MEMORY,
-        loader_ways.SWAPPED,
-        loader_ways.NOTHING,
+        loader_substitutes.NEW,
+        loader_substitutes.FROM_MEMORY,
+        loader_substitutes.SWAPPED,
+        loader_substitutes.NOTHING,
     )
 )
 AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
@@ -129,7 +129,7 @@ NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 def alone(way: Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
-    ask = loader_model.asked(way)._replace(gives=loader_ways.NOTHING)
+    ask = loader_model.asked(way)._replace(gives=loader_substitutes.NOTHING)
     title = f"the loader alone, {way.title}"
     if loader_model.elsewhere(way):
         return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
@@ -260,7 +260,7 @@ class LoaderExperiment(Experiment):
 
     def _untold(self, one: cohort.Cohort, code: int) -> Taken:
         """Take a window of stopped members of which no record is left."""
-        one.tell(one.alive, code)
+        one.tell(code)
         one.thaw()
         record = one.take(windows.Window(0, 0, self._n), self._blocks.timing)
         one.freeze()
@@ -289,7 +289,7 @@ class LoaderExperiment(Experiment):
             self._started(NOTED, folder, own)
             lines = [
                 line
-                for noted in folder.rglob(f"{loader_substitutes.OPENED}*")
+                for noted in folder.rglob(f"{files.OPENED}*")
                 for line in noted.read_text(errors="surrogateescape").splitlines()
             ]
         opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
@@ -304,7 +304,7 @@ class LoaderExperiment(Experiment):
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
         watcher = sampling.MachineUse(frozenset(self._topology.cpu_ids))
-        one.tell(one.alive, NEW)
+        one.tell(NEW)
         one.thaw()
         one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, watcher.look)
         one.freeze()
@@ -392,7 +392,7 @@ class LoaderExperiment(Experiment):
                     replace(
                         _condition(variant, one),
                         dose=dose,
-                        asked=round(synthetic_load.WHOLE * dose),
+                        asked=round(changes.FULL_DOSE * dose),
                     )
                     for dose in DOSES
                 ]

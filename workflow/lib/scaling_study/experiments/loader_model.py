@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scaling_study.common.quantities import format_count
-from scaling_study.member.loader_ways import Ask
+from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import Way
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
-from scaling_study.experiments import ceilings, kernel_cohort
+from scaling_study.experiments import ceilings, kernel_cohort, kernels
 from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
-from scaling_study.member import kernels
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
 from scaling_study.runner import cohort, resolve

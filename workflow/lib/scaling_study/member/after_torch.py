@@ -1,7 +1,13 @@
-"""Calls back when the script has imported torch, or a module of it. Standard library only."""
+"""Calls back when the script has imported torch, and changes what its DataLoaders are made with.
+
+The file of a launch's switches gets a copy: standard library only, and what is torch's. The part
+about loaders comes last, and is left out where no switch needs it (``runner.switch_script``).
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
@@ -47,3 +53,56 @@ def call_back(call: Callable[[], None], module: str = "torch") -> None:
         call()
     else:
         sys.meta_path.insert(0, _AfterTorch(module, call))
+
+
+# ---- loaders
+
+# torchdata's is derived from torch's, and does not call its __init__.
+LOADERS = (
+    ("torch.utils.data.dataloader", "DataLoader"),
+    ("torchdata.stateful_dataloader.stateful_dataloader", "StatefulDataLoader"),
+)
+
+
+def change_arguments(change: Callable[[dict[str, object]], None]) -> None:
+    """Have a function change the arguments of every DataLoader that is made, by their names.
+
+    What is put there last sees them first.
+    """
+    for module, name in LOADERS:
+        call_back(functools.partial(_change_in, module, name, change), module)
+
+
+def shares_out(dataset: object, worker_init_fn: object) -> bool:
+    """Whether several workers give each of its batches once.
+
+    An iterable data set gives all of them in each worker, unless it shards itself: that is taken to
+    be so where something in its class's module asks for its worker.
+    """
+    from torch.utils.data import IterableDataset  # noqa: PLC0415 (the script's to import first)
+
+    if worker_init_fn or not isinstance(dataset, IterableDataset):
+        return True
+    return _asks_for_worker(type(dataset).__module__)
+
+
+@functools.cache
+def _asks_for_worker(module: str) -> bool:
+    try:
+        return "get_worker_info" in inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # typed in, or compiled
+        return False
+
+
+def _change_in(module: str, name: str, change: Callable[[dict[str, object]], None]) -> None:
+    kind = getattr(sys.modules[module], name)
+    make = kind.__init__
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def init(*args: object, **kwargs: object) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        change(given)
+        make(**given)
+
+    kind.__init__ = init

@@ -1,9 +1,12 @@
-"""Single changes inside a member that take something of a step away.
+"""What is changed in a process, as soon as torch is there, and what holds in it afterwards.
 
-They are experiments and no launches: training on cached batches sees the same data again and again,
-ranks that exchange one number drift apart, and other changes belong into the script itself. Each is
-applied when torch has been imported, and tells afterwards whether it took effect. Standard library
-and torch only.
+Values of axes belong to a launch. A switch is a text ``MODULE=VALUE``: the axis's module, and the
+value as JSON.
+
+Single changes take something of a step away, or put work beside training. They are experiments and
+no launches: training on cached batches sees the same data again and again, ranks that exchange one
+number drift apart, and other changes belong into the script itself. Each tells afterwards whether
+it took effect. Standard library only, what is torch's, and what an axis's own function imports.
 """
 
 from __future__ import annotations
@@ -11,34 +14,65 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import hashlib
+import importlib
+import json
 import math
+import os
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+import zlib
+from typing import TYPE_CHECKING, Protocol
 
-from scaling_study.member import (
-    after_torch,
-    loader_substitutes,
-    loader_ways,
-    loaders,
-    synthetic_load,
-)
+from scaling_study.member import files, loader_substitutes, loaders
+from scaling_study.member.after_torch import call_back, change_arguments
+from scaling_study.member.loaders import effects, refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TypeVar
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from spdl.pipeline import PipelineBuilder
     from torch import Tensor
     from torch.distributed import GradBucket
     from torch.futures import Future
 
     from scaling_study.member.loaders import Trainer
 
-    T = TypeVar("T")
+    Change = Callable[[Trainer, Sequence[str]], None]
 
-_apart = 0
-_without_snapshots = 0
-_elsewhere = 0
-_refused: list[str] = []
+
+# ---- values of axes
+
+
+class Axis(Protocol):
+    """What a process needs of an axis."""
+
+    apply: Callable[[object], None] | None
+    observe: Callable[[], object] | None
+
+
+def _axis(switch: str) -> tuple[str, Axis, object]:
+    """Return an axis's name, the axis and its value."""
+    module, _, value = switch.partition("=")
+    return module.rpartition(".")[2], importlib.import_module(module).AXIS, json.loads(value)
+
+
+def switch(switches: Sequence[str]) -> None:
+    """Make values of axes true in this process, in which torch is imported."""
+    for _, axis, value in map(_axis, switches):
+        if axis.apply is not None:
+            axis.apply(value)
+
+
+def observed(switches: Sequence[str]) -> dict[str, object]:
+    """Return the values that hold in this process, by the name of the axis."""
+    return {
+        name: axis.observe() for name, axis, _ in map(_axis, switches) if axis.observe is not None
+    }
+
+
+# ---- single changes
 
 # More steps than anybody trains.
 NEVER = 1 << 40
@@ -47,23 +81,23 @@ NEVER = 1 << 40
 SWITCH_S = 1e-5
 
 
-def _flush_denormals() -> None:
-    import torch  # noqa: PLC0415
+def _flush_denormals(*_: object) -> None:
+    import torch  # noqa: PLC0415 (the script's to import first)
 
     torch.set_flush_denormal(True)
 
 
 def _flushes_denormals() -> bool:
     """Whether an operator of torch, in this thread, makes zero of a denormal number."""
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 (as above)
 
     denormal = torch.full((64,), 1e-39, dtype=torch.float32, device="cpu")
     return bool((denormal * 0.5 == 0).all())
 
 
-def _exchange_one_number() -> None:
+def _exchange_one_number(*_: object) -> None:
     """Let ranks wait for each other as before, and exchange nothing but one number."""
-    from torch import distributed  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415 (as above)
     from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
 
     make = DistributedDataParallel.__init__
@@ -73,11 +107,10 @@ def _exchange_one_number() -> None:
         work = distributed.all_reduce(gradients[:1].clone(), async_op=True)
         return work.get_future().then(lambda _: gradients)
 
-    def __init__(model: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        global _apart  # noqa: PLW0603
+    def __init__(model: DistributedDataParallel, *args: object, **kwargs: object) -> None:  # noqa: N807
         make(model, *args, **kwargs)
         hook(model, None, one_number)
-        _apart += 1
+        effects["one_element"] += 1
 
     one_number.__annotations__.clear()  # torch compares them with classes, and these are texts
     # A model takes one hook: the script's own is left out.
@@ -86,25 +119,18 @@ def _exchange_one_number() -> None:
     DistributedDataParallel.__init__ = __init__
 
 
-def _take_no_snapshots() -> None:
+def _take_no_snapshots(*_: object) -> None:
     """Have torchdata's StatefulDataLoader write down its state in no step."""
-    after_torch.call_back(_replace_snapshots, loaders.STATEFUL)
+
+    def change(given: dict[str, object]) -> None:
+        if any(kind.__module__ == loaders.STATEFUL for kind in type(given["self"]).__mro__):
+            given["snapshot_every_n_steps"] = NEVER
+            effects["no_snapshots"] += 1
+
+    change_arguments(change)
 
 
-def _replace_snapshots() -> None:
-    loader = sys.modules[loaders.STATEFUL].StatefulDataLoader
-    make = loader.__init__
-
-    def __init__(one: Any, *args: object, **kwargs: object) -> None:  # noqa: N807
-        global _without_snapshots  # noqa: PLW0603
-        make(one, *args, **kwargs)
-        one.snapshot_every_n_steps = NEVER
-        _without_snapshots += 1
-
-    loader.__init__ = __init__
-
-
-def _switch_soon() -> None:
+def _switch_soon(*_: object) -> None:
     """Have a thread that computes give the interpreter to others almost at once."""
     sys.setswitchinterval(SWITCH_S)
 
@@ -117,7 +143,7 @@ def _collect_nothing(generation: int = 2) -> int:  # noqa: ARG001 (as gc.collect
     return 0
 
 
-def _stop_collecting() -> None:
+def _stop_collecting(*_: object) -> None:
     """Stop the collections that Python starts, and those that the script asks for."""
     gc.disable()
     gc.collect = _collect_nothing
@@ -129,53 +155,54 @@ def _collects_nothing() -> bool:
 
 # ---- SPDL's pipelines in a process of their own, where their threads take nothing from training
 
+ELSEWHERE = "pipeline_elsewhere"
 
-def _put_elsewhere() -> None:
+
+def _put_elsewhere(*_: object) -> None:
     """Have every pipeline that the script builds run in a process of its own.
 
     That is what ``spdl.pipeline.run_pipeline_in_subprocess`` does, for a script that builds its
     pipelines in its own process.
     """
-    after_torch.call_back(_replace_pipelines, "spdl.pipeline")
-
-
-def _why_here() -> str | None:
-    """Say why no pipeline is elsewhere, where that was tried."""
-    return _refused[0] if _refused and not _elsewhere else None
+    call_back(_replace_pipelines, "spdl.pipeline")
 
 
 def _replace_pipelines() -> None:
-    from spdl import pipeline  # noqa: PLC0415 (the script's to import first)
+    from spdl import pipeline  # noqa: PLC0415 (as above)
 
-    builder_kind: Any = pipeline.PipelineBuilder
-    build, build_pipeline = builder_kind.build, pipeline.build_pipeline
+    builder_kind = pipeline.PipelineBuilder
+    build: Callable[..., object] = builder_kind.build
+    build_pipeline: Callable[..., object] = pipeline.build_pipeline
 
-    def builds(builder: Any, **options: Any) -> object:
-        return _built(builder, builder.get_config(), options, lambda: build(builder, **options))
+    def builds(builder: PipelineBuilder[object, object], **options: object) -> object:
+        return _built(builder, builder.get_config(), options) or build(builder, **options)
 
-    def builds_pipeline(config: Any, /, **options: Any) -> Any:
-        return _built(config, config, options, lambda: build_pipeline(config, **options))
+    def builds_pipeline(config: object, /, **options: object) -> object:
+        return _built(config, config, options) or build_pipeline(config, **options)
 
-    builder_kind.build = builds
-    pipeline.build_pipeline = builds_pipeline
+    builder_kind.build = builds  # type: ignore[assignment, method-assign] # what it takes stays
+    pipeline.build_pipeline = builds_pipeline  # type: ignore[assignment] # likewise
 
 
-def _built(
-    what: object, config: Any, options: dict[str, Any], here: Callable[[], T]
-) -> T | _Pipeline:
-    """Return a pipeline elsewhere; one process for all that are built of the same thing."""
-    global _elsewhere  # noqa: PLW0603
-    from spdl.pipeline import run_pipeline_in_subprocess  # noqa: PLC0415 (as above)
+def _built(what: object, config: object, options: dict[str, object]) -> _Pipeline | None:
+    """Return a pipeline elsewhere, one process for all that are built of the same thing.
 
+    None where it cannot be.
+    """
+    from spdl import pipeline  # noqa: PLC0415 (as above)
+
+    run: Callable[..., Iterable[object]] = pipeline.run_pipeline_in_subprocess
     options.pop("stage_id", None)  # which is for logs
-    notes = getattr(what, "__dict__", {})
+    notes: dict[str, Iterable[object]] = getattr(what, "__dict__", {})
     if "_study" not in notes:
         try:
-            notes["_study"] = run_pipeline_in_subprocess(config, **options)
+            notes["_study"] = run(config, **options)
         except Exception as error:  # noqa: BLE001 (the script's own objects: whatever they raise)
-            _refused.append(f"its pipeline cannot run in another process: {error}")
-            return here()
-        _elsewhere += 1
+            reason = f"its pipeline cannot run in another process: {error}"
+            refusals.setdefault(ELSEWHERE, reason)
+            return None
+        effects[ELSEWHERE] += 1
+        refusals[ELSEWHERE] = None
     return _Pipeline(notes["_study"])
 
 
@@ -213,62 +240,121 @@ class _Pipeline:
             raise EOFError from None
 
 
+# ---- work beside training, at a dose that the coordinator sets: threads, or processes
+
+# It does what loaders do, unpacking what is packed, a piece of about a millisecond at a time: code
+# that lets go of the interpreter, with a little Python in between. Foreign load computes in
+# registers instead, and takes nothing but CPUs. The dose is the part of the time in which each
+# thread wants to work. Doses are asked for in thousandths.
+FULL_DOSE = 1000
+
+# Of a piece; about what a small image has. Unpacking it takes about a millisecond.
+PIECE_BYTES = 1 << 19
+# Rounds of a hash, which take about as long.
+HASH_ROUNDS = 5000
+IDLE_S = 0.01
+
+
+def _unpack() -> Callable[[], object]:
+    packed = zlib.compress(os.urandom(PIECE_BYTES // 8) * 8)
+    return lambda: zlib.decompress(packed)
+
+
+def _compute() -> Callable[[], object]:
+    return lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
+
+
+def _work(what: Callable[[], Callable[[], object]], asked: Callable[[], int]) -> None:
+    """Work until the process that this one was forked from has ended, if it was."""
+    piece = what()
+    parent = os.getppid()
+    while os.getppid() == parent:
+        share = asked() / FULL_DOSE
+        if not share:
+            time.sleep(IDLE_S)
+            continue
+        began = time.thread_time()
+        piece()
+        time.sleep((time.thread_time() - began) * (1 / share - 1))
+
+
+def _threads(asked: Callable[[], int], count: int) -> None:
+    for _ in range(count):
+        threading.Thread(target=_work, args=(_unpack, asked), daemon=True).start()
+
+
+def _threads_elsewhere(asked: Callable[[], int], count: int) -> None:
+    def run() -> None:
+        _threads(asked, count - 1)
+        _work(_unpack, asked)
+
+    _fork(run)
+
+
+def _processes(
+    what: Callable[[], Callable[[], object]], asked: Callable[[], int], count: int
+) -> None:
+    for _ in range(count):
+        _fork(functools.partial(_work, what, asked))
+
+
+def _fork(run: Callable[[], None]) -> None:
+    """Run something in a process that ends with this one."""
+    # Not before the script: whatever is __main__ at its import is so for processes it spawns, too.
+    import multiprocessing  # noqa: PLC0415
+
+    multiprocessing.get_context("fork").Process(target=run, daemon=True).start()
+
+
+BESIDE: Mapping[str, Callable[[Callable[[], int], int], None]] = {
+    "neighbour_threads": _threads,
+    "neighbour_elsewhere": _threads_elsewhere,
+    "neighbour_processes": functools.partial(_processes, _unpack),
+    "neighbour_foreign": functools.partial(_processes, _compute),
+}
+"""What can run beside, by the name of the change."""
+
+
+def _work_beside(name: str, member: Trainer, _: Sequence[str]) -> None:
+    """Start work beside this process's training, with a thread for each of its CPUs."""
+    BESIDE[name](member.asked, len(os.sched_getaffinity(0)))
+    effects[name] += 1
+
+
 # ---- all changes
 
 
-def _once(make: Callable[[], None]) -> Callable[[object, object], None]:
-    """Return a change that needs neither the member nor its loaders."""
-    return lambda *_: make()
-
-
-CHANGES: dict[str, tuple[Callable[[Trainer, Sequence[str]], None], Callable[[], bool]]] = {
-    "flush_denormals": (_once(_flush_denormals), _flushes_denormals),
-    **{
-        name: (functools.partial(of.change, name), functools.partial(of.holds, name))
-        for of in (loader_substitutes, synthetic_load)
-        for name in of.KINDS
-    },
-    "files_noted": (
-        loader_substitutes.note_files,
-        functools.partial(loader_substitutes.holds, "files_noted"),
-    ),
-    "one_element": (_once(_exchange_one_number), lambda: _apart > 0),
-    "no_snapshots": (_once(_take_no_snapshots), lambda: _without_snapshots > 0),
-    "no_copies": (
-        loader_substitutes.send_nothing,
-        functools.partial(loader_substitutes.holds, "no_copies"),
-    ),
-    "whole_batches": (loader_ways.fetch_whole, loader_ways.fetches_whole),
-    "pipeline_elsewhere": (_once(_put_elsewhere), lambda: _elsewhere > 0),
-    "quick_switches": (_once(_switch_soon), _switches_soon),
-    "no_gc": (_once(_stop_collecting), _collects_nothing),
+CHANGES: Mapping[str, Change] = {
+    "flush_denormals": _flush_denormals,
+    "cached_batches": functools.partial(loader_substitutes.put, loader_substitutes.cached),
+    "loader_beside": functools.partial(loader_substitutes.put, loader_substitutes.beside),
+    "loader_switched": loader_substitutes.switch,
+    **{name: functools.partial(_work_beside, name) for name in BESIDE},
+    "files_noted": files.note_opened,
+    "one_element": _exchange_one_number,
+    "no_snapshots": _take_no_snapshots,
+    "no_copies": loader_substitutes.send_nothing,
+    loaders.WHOLE: loaders.fetch_whole,
+    ELSEWHERE: _put_elsewhere,
+    "quick_switches": _switch_soon,
+    "no_gc": _stop_collecting,
 }
-"""By name: what makes the change, and what tells whether it holds."""
+"""What makes each change in this process, from its member and the kinds of loaders that the config
+names (see ``loaders``)."""
 
-
-IMPOSSIBLE: dict[str, Callable[[], str | None]] = {
-    "whole_batches": loader_ways.why_not_whole,
-    "pipeline_elsewhere": _why_here,
+READ: Mapping[str, Callable[[], bool]] = {
+    "flush_denormals": _flushes_denormals,
+    "quick_switches": _switches_soon,
+    "no_gc": _collects_nothing,
 }
-"""By name: what tells why a change cannot be made in this script, though it was tried."""
-
-
-def apply(name: str, member: Trainer, further: Sequence[str] = ()) -> None:
-    """Make a change in this process.
-
-    Args:
-        name: one of CHANGES.
-        member: this process's.
-        further: kinds that the config names (see ``loaders``).
-    """
-    CHANGES[name][0](member, further)
+"""What tells whether a change holds that is not counted where it takes effect."""
 
 
 def effective() -> dict[str, bool]:
     """Return, for every change, whether it holds in this process; asked for or not."""
-    return {name: holds() for name, (_, holds) in CHANGES.items()}
+    return {name: READ[name]() if name in READ else effects[name] > 0 for name in CHANGES}
 
 
 def impossible() -> dict[str, str]:
     """Return why changes that were tried cannot be made, by their names."""
-    return {name: reason for name, tell in IMPOSSIBLE.items() if (reason := tell()) is not None}
+    return {name: reason for name, reason in refusals.items() if reason is not None}

@@ -24,13 +24,12 @@ from __future__ import annotations
 import mmap
 import operator
 import os
-import statistics
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member import after_torch
 
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
 
-    Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+    Arguments = tuple[tuple[object, ...], dict[str, object]]
+    Closure = Callable[[], object]
 
 MARK = "mark"
 """In a config: what the script says by calling ``scaling_study.mark``."""
@@ -183,9 +183,9 @@ def _runs(frame: FrameType) -> bool:
 
 
 def replace_closure(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    wrap: Callable[[Callable[[], object]], Callable[[], object]],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    wrap: Callable[[Closure], Closure],
 ) -> Arguments | None:
     """Wrap the closure among the arguments of an optimizer's step.
 
@@ -193,7 +193,7 @@ def replace_closure(
         New arguments, as torch takes them from a pre-hook; None if there is no closure.
     """
     closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-    if closure is None:
+    if not callable(closure):
         return None
     if "closure" in kwargs:
         return args, {**kwargs, "closure": wrap(closure)}
@@ -260,6 +260,8 @@ class Page:
             times += map(operator.sub, own[1:], own)
         if not times:
             return None
+        import statistics  # noqa: PLC0415 (the hook does without: it takes 10 ms)
+
         median = statistics.median(times)
         ordinary = [time_ns for time_ns in times if time_ns < long * median]
         return statistics.fmean(ordinary) if ordinary else None
@@ -335,7 +337,6 @@ class Counter:
         """Forget the page: this process has none yet, or is a new one."""
         self._words: memoryview | None = None
         self._at, self._done = STARTS, 0
-        self._fresh = True
         self._iterations.begin()
 
     def _make_page(self) -> memoryview:
@@ -366,9 +367,7 @@ class Counter:
         """Count an iteration that ends now."""
         words, at = self._words or self._make_page(), self._at
         now = time.monotonic_ns()
-        if self._fresh:
-            self._fresh = False
-            words[at + FIRST_NS] = now
+        words[at + FIRST_NS] = words[at + FIRST_NS] or now
         words[at + LATEST_NS] = now
         words[at + ITERATIONS] += 1
         if self._done < KEPT:
@@ -383,7 +382,6 @@ class Counter:
             return
         self._words[self._at + ENDED_NS] = time.monotonic_ns()
         self._at += FIELDS
-        self._fresh = True
         self._iterations.begin()
         if self._at == ENDS:
             os._exit(0)  # the page is full; who reads it has more than enough

@@ -1,41 +1,37 @@
-"""What takes a loader's place: batches from memory, a loader that is switched, or no transfer.
+"""What takes a loader's place in the training thread: batches from memory, other ways to load.
 
-Each is put around every loader of the script (see ``loaders``), in the training thread alone. The
-batches from memory are the loader's first ones. Standard library and torch only.
+A substitute is put around every loader of the script (see ``loaders``). The coordinator asks one
+that is switched for something by a number (``Ask``): new batches, batches from memory, none; and
+for the way in which the loader makes them. Batches from memory are the loader's first ones.
+Standard library only, and what is torch's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import os
 import queue
-import sys
 import threading
 import time
-from collections import Counter
 from operator import methodcaller
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from scaling_study.member import loader_ways, loaders
-from scaling_study.member.loader_ways import AS_IT_IS, FROM_MEMORY, NEW, NOTHING, Ask, Sources
+from scaling_study.member import loaders
+from scaling_study.member.loaders import effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeVar
 
-    from torch import Tensor
+    from torch.utils.data import DataLoader
 
     from scaling_study.member.loaders import Fetch, Fetcher, Makes, Trainer
 
     Gives = Callable[[Makes, Trainer, object], Iterator[object]]
-
-# Files that are opened are named in one of this name and the slot's.
-OPENED = "opened-"
-MOST_FILES = 100_000
-# Nobody's data.
-NO_DATA = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/", "/lib/", sys.prefix + "/")
+    T = TypeVar("T")
 
 # Enough for the batches to differ, few enough to stay in memory.
 CACHED_BATCHES = 8
@@ -43,33 +39,33 @@ CACHED_BATCHES = 8
 # A loader that runs beside batches from memory looks so often whether its rate is known.
 LOOK_S = 0.01
 
-_held: Counter[str] = Counter()
 _facts: dict[str, object] = {}
-_filling = threading.local()
+_own = threading.local()
 
 
-def change(name: str, member: Trainer, further: Sequence[str]) -> None:
-    """Put one of KINDS around every loader."""
-    if name == "loader_switched":
-        _held[name] += 1  # a script without a loader has nothing to switch
-        loader_ways.allow_whole()
-    put(KINDS[name], member, further)
-
-
-def put(
-    gives: Gives,
-    member: Trainer,
-    further: Sequence[str],
-) -> None:
+def put(gives: Gives, member: Trainer, further: Sequence[str]) -> None:
     """Put something around what every loader gives to this thread.
 
     Args:
-        gives: takes what makes the loader's own iterator, the member and the loader, and returns
-            the iterator that the script gets.
+        gives: takes what makes a loader's own iterator, the member and the loader, and returns the
+            iterator that the script gets.
         member: this process's.
         further: kinds that the config names (see ``loaders``).
     """
-    loaders.wrap(functools.partial(_around, gives, member, _here()), further)
+    here = _here()
+
+    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        # A loader inside of a loader, or in a thread or process of another one, is part of it.
+        if _here() != here or getattr(_own, "runs", False):
+            return inner(loader, *args, **kwargs)
+
+        def make(one: object) -> Iterator[object]:
+            iterator = _alone(inner, one, *args, **kwargs)
+            return map(functools.partial(_alone, next), itertools.repeat(iterator))
+
+        return gives(make, member, loader)
+
+    loaders.wrap(around, further)
 
 
 def _here() -> tuple[int, int]:
@@ -77,9 +73,13 @@ def _here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
-def holds(name: str) -> bool:
-    """Whether it has taken a loader's place."""
-    return _held[name] > 0
+def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
+    """Call something of the loader itself, with all that is inside of it as it is."""
+    _own.runs = True
+    try:
+        return call(*args, **kwargs)
+    finally:
+        _own.runs = False
 
 
 def facts() -> dict[str, object]:
@@ -87,58 +87,18 @@ def facts() -> dict[str, object]:
     return dict(_facts)
 
 
-def _around(
-    gives: Gives,
-    member: Trainer,
-    trainer: tuple[int, int],
-    inner: Makes,
-) -> Makes:
-    def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        # A loader inside of a loader, or in a thread or process of another one, is a part of it.
-        if _here() != trainer or getattr(_filling, "on", False):
-            return inner(loader, *args, **kwargs)
-
-        def make(one: object = loader) -> Iterator[object]:
-            return _whole(lambda: inner(one, *args, **kwargs))
-
-        return gives(make, member, loader)
-
-    return makes
-
-
-def _whole(make: Callable[[], Iterator[object]]) -> Iterator[object]:
-    """Give what the loader itself gives, with all that is inside of it as it is."""
-    _filling.on = True
-    try:
-        iterator = make()
-    finally:
-        _filling.on = False
-    return _untouched(iterator)
-
-
-def _untouched(iterator: Iterator[object]) -> Iterator[object]:
-    while True:
-        _filling.on = True
-        try:
-            batch = next(iterator)
-        except StopIteration:
-            return
-        finally:
-            _filling.on = False
-        yield batch
-
-
 # ---- batches from memory
 
 
-def _cached(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
+def cached(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
+    """Give batches from memory alone."""
     batches = _batches(make, loader)
-    _held["cached_batches"] += bool(batches)
+    effects["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
-def _beside(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
-    """Train from memory, while the loader goes on at the rate that the coordinator tells.
+def beside(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
+    """Give batches from memory, while the loader goes on at the rate that the coordinator asks for.
 
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
     loader without workers makes its batches in the training thread, and has nothing to go on.
@@ -151,8 +111,8 @@ def _beside(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
     for batch in again:
         if taker is None:
             taker = loader.__dict__["_study_taker"] = _Taker(member)
-            _held["loader_beside"] += 1
-        if not taker.goes_on(make):
+            effects["loader_beside"] += 1
+        if not taker.goes_on(make, loader):
             return
         yield batch
 
@@ -171,11 +131,11 @@ class _Taker:
         self._wants, self._over = True, False
         threading.Thread(target=self._take, daemon=True).start()
 
-    def goes_on(self, make: Makes) -> bool:
+    def goes_on(self, make: Makes, loader: object) -> bool:
         """Begin the next epoch if the last one is over; return whether there was anything in it."""
         if self._wants and not self._over:
             self._wants = False
-            self._epochs.put(make())
+            self._epochs.put(make(loader))
         return not self._over
 
     def _take(self) -> None:
@@ -192,78 +152,13 @@ class _Taker:
             self._wants = True
 
 
-def _switched(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
-    """Give in each step what the coordinator asks for: see ``asked``.
-
-    A batch from memory has the place of a new one that was waited for and thrown away, or of none.
-    So the same process, with its memory where it lies, trains in all of these ways.
-    """
-    again = itertools.cycle(_batches(make, loader))
-    facts, sources = loaders.facts(loader), Sources(make, loader, member.holds_ready)
-    asks = _asks(member, settable=facts.settable)
-    if facts.by_row:
-        loader_ways.whole_possible(loader)  # which the readback tells
-    for _ in _epoch(loader):
-        gives, way = asks()
-        while gives == NOTHING:
-            if not _takes_one(sources, way):
-                return
-            member.step_end()
-            gives, way = asks()
-        if gives != FROM_MEMORY:
-            try:
-                batch = sources.next(way)
-            except StopIteration:
-                return
-        if gives == NEW:
-            yield batch
-            del batch
-        else:
-            batch = None
-            yield next(again).take()
-
-
-def _asks(member: Trainer, *, settable: bool) -> Callable[[], tuple[int, Ask]]:
-    """Return what reads what a loader is asked for: what the script gets, and the way to load.
-
-    One that is iterated over without gradients is for validation: it gives batches, whatever is
-    asked. Another one than torch's has its own way only.
-    """
-    import torch  # noqa: PLC0415 (as above)
-
-    known: dict[int, tuple[int, Ask]] = {}
-    trains = torch.is_grad_enabled()
-
-    def asks() -> tuple[int, Ask]:
-        code = member.asked()
-        if code not in known:
-            ask = Ask.of(code)
-            gives = NEW if ask.gives == NOTHING and not trains else ask.gives
-            known[code] = gives, ask.way if settable else AS_IT_IS
-        return known[code]
-
-    return asks
-
-
-def _takes_one(sources: Sources, way: Ask) -> bool:
-    """Take a batch and throw it away; return whether there was one, in this epoch or the next."""
-    for _ in range(2):
-        try:
-            sources.next(way)
-        except StopIteration:
-            sources.again(way)
-        else:
-            return True
-    return False
-
-
 def _batches(make: Makes, loader: object) -> list[Batch]:
     """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
     kind = type(loader)
     holder = loader if hasattr(kind, "__len__") else kind
     batches: list[Batch] | None = holder.__dict__.get("_study_batches")
     if batches is None:
-        batches = [Batch(one) for one in itertools.islice(make(), CACHED_BATCHES)]
+        batches = [Batch(one) for one in itertools.islice(make(loader), CACHED_BATCHES)]
         setattr(holder, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
         _facts["cached_batches"] = len(batches)
         _facts["cached_bytes"] = sum(batch.bytes for batch in batches)
@@ -291,10 +186,15 @@ class Batch:
     """
 
     def __init__(self, value: object) -> None:
-        self._value = value
-        self._tensors = _tensors(value)
-        self._others = _has_arrays(value)
-        self._kept = _copy(value)
+        import torch  # noqa: PLC0415 (the script's to import first)
+
+        parts = list(_parts(value))
+        self._value, self._kept = value, _copy(value)
+        # Inference tensors count nothing, and cannot be changed where they are trained on.
+        self._tensors = [
+            one for one in parts if isinstance(one, torch.Tensor) and not one.is_inference()
+        ]
+        self._others = any(hasattr(one, "__array_interface__") for one in parts)
         self._versions = self._seen()
         self.bytes = sum(tensor.nbytes for tensor in self._tensors)
 
@@ -319,19 +219,6 @@ def _parts(value: object) -> Iterator[object]:
         yield value
 
 
-def _tensors(value: object) -> list[Tensor]:
-    import torch  # noqa: PLC0415 (the script's to import first)
-
-    # Inference tensors count nothing, and cannot be changed where they are trained on.
-    return [
-        one for one in _parts(value) if isinstance(one, torch.Tensor) and not one.is_inference()
-    ]
-
-
-def _has_arrays(value: object) -> bool:
-    return any(hasattr(one, "__array_interface__") for one in _parts(value))
-
-
 def _copy(value: object) -> object:
     import torch  # noqa: PLC0415 (as above)
 
@@ -344,6 +231,191 @@ def _copy(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.clone()
     return methodcaller("copy")(value) if hasattr(value, "__array_interface__") else value
+
+
+# ---- a loader that does what it is asked for
+
+# What the script gets: new batches, ones from memory, those in the place of new ones; or nothing,
+# while batches are taken as fast as they come.
+NEW, FROM_MEMORY, SWAPPED, NOTHING = range(4)
+
+_BITS = 16
+_MASK = (1 << _BITS) - 1
+
+
+class Ask(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        gives: one of NEW, FROM_MEMORY, SWAPPED and NOTHING.
+        workers: of the loader; None as it is.
+        ahead: batches that each of them prepares ahead; None as it is.
+        whole: whether all rows of a batch are read at once.
+    """
+
+    gives: int = NEW
+    workers: int | None = None
+    ahead: int | None = None
+    whole: bool = False
+
+    @property
+    def code(self) -> int:
+        """A number that holds all of it; 0 for new batches of the loader as it is."""
+        fields = (self.gives, _optional(self.workers), _optional(self.ahead), int(self.whole))
+        return sum(one << _BITS * at for at, one in enumerate(fields))
+
+    @classmethod
+    def of(cls, code: int) -> Ask:
+        """Return what a number holds."""
+        gives, workers, ahead, at_once = (code >> _BITS * at & _MASK for at in range(4))
+        return cls(gives, _known(workers), _known(ahead), bool(at_once))
+
+    @property
+    def way(self) -> Ask:
+        """The same, but for what the script gets."""
+        return self._replace(gives=NEW)
+
+
+def _optional(count: int | None) -> int:
+    return 0 if count is None else count + 1
+
+
+def _known(field: int) -> int | None:
+    return field - 1 if field else None
+
+
+AS_IT_IS = Ask()
+
+
+def switch(member: Trainer, further: Sequence[str]) -> None:
+    """Have every loader give in each step what the coordinator asks for."""
+    effects["loader_switched"] += 1  # a script without a loader has nothing to switch
+    loaders.allow_whole()
+    put(_switched, member, further)
+
+
+def _switched(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
+    """Give what is asked for.
+
+    A batch from memory has the place of a new one that was waited for and thrown away, or of none.
+    So the same process, with its memory where it lies, trains in all of these ways.
+    """
+    import torch  # noqa: PLC0415 (the script's to import first)
+
+    again = itertools.cycle(_batches(make, loader))
+    facts, sources = loaders.facts(loader), _Sources(make, loader, member.holds_ready)
+    trains = torch.is_grad_enabled()
+    if facts.by_row:
+        loaders.whole_possible(loader)  # which the readback tells
+
+    @functools.cache
+    def asked(code: int) -> tuple[int, Ask]:
+        """Return what the script gets, and the way to load."""
+        ask = Ask.of(code)
+        # What is iterated over without gradients is for validation: it gives batches in any case.
+        gives = NEW if ask.gives == NOTHING and not trains else ask.gives
+        return gives, ask.way if facts.settable else AS_IT_IS
+
+    for _ in _epoch(loader):
+        gives, way = asked(member.asked())
+        while gives == NOTHING:
+            if not sources.take(way):
+                return
+            member.step_end()
+            gives, way = asked(member.asked())
+        if gives != FROM_MEMORY:
+            try:
+                batch = sources.next(way)
+            except StopIteration:
+                return
+        if gives == NEW:
+            yield batch
+            del batch
+        else:
+            batch = None
+            yield next(again).take()
+
+
+class _Sources:
+    """What a loader gives, as it is and in other ways, in the epoch that has begun.
+
+    Each way has an iterator of its own, made when it is first asked for. One that is not asked
+    rests: its workers have filled their queues.
+
+    Args:
+        make: makes the iterator of a loader.
+        loader: the script's.
+        holds: is told how many batches each loader of another way may hold ready.
+    """
+
+    def __init__(self, make: Makes, loader: object, holds: Callable[[int], None]) -> None:
+        self._make, self._loader, self._holds = make, loader, holds
+        self._iterators: dict[Ask, Iterator[object]] = {}
+
+    def next(self, way: Ask) -> object:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        iterator = self._iterators.get(way)
+        if iterator is None:
+            iterator = self._iterators[way] = self._made(way)
+        return next(iterator)
+
+    def take(self, way: Ask) -> bool:
+        """Throw a batch away; return whether there was one, in this epoch or that way's next."""
+        for _ in range(2):
+            try:
+                self.next(way)
+            except StopIteration:
+                del self._iterators[way]
+            else:
+                return True
+        return False
+
+    def _made(self, way: Ask) -> Iterator[object]:
+        from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
+
+        # Another one than torch's is asked for no other way.
+        if way == AS_IT_IS or not isinstance(self._loader, DataLoader):
+            return self._make(self._loader)
+        other = _changed(self._loader, way)
+        self._holds(loaders.facts(other).ready)
+        with loaders.whole_asked(other) if way.whole else contextlib.nullcontext():
+            return self._make(other)
+
+
+def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
+    """Return a loader of torch's that is like another one, with other workers.
+
+    One that keeps its workers is the same one in every epoch.
+    """
+    workers = loader.num_workers if way.workers is None else way.workers
+    kept: dict[Ask, DataLoader[object]] = loader.__dict__.setdefault("_study_others", {})
+    other = kept.get(way) or object.__new__(type(loader))
+    own: dict[str, object] = {
+        "num_workers": workers,
+        "prefetch_factor": (way.ahead or loader.prefetch_factor or 2) if workers else None,
+        "persistent_workers": loader.persistent_workers and workers > 0,
+        "timeout": loader.timeout if workers else 0,
+        "_iterator": other.__dict__.get("_iterator"),
+    }
+    if own["persistent_workers"]:
+        kept[way] = other
+    if not workers:
+        # What it opens to read a row is not to be there when other workers are forked.
+        own["dataset"] = _copied(loader.dataset)
+    # torch refuses to have some of these set, of a loader that has been made.
+    other.__dict__.update(loader.__dict__ | own)
+    return other
+
+
+def _copied(dataset: T) -> T:
+    try:
+        return copy.copy(dataset)
+    except Exception:  # noqa: BLE001 (the script's own: whatever it raises, there is no copy)
+        return dataset
 
 
 # ---- workers that make their batches and do not send them
@@ -364,7 +436,7 @@ def send_nothing(member: Trainer, further: Sequence[str]) -> None:
         if os.getpid() == owner:
             return fetch
         # What the training process holds already, it held when this worker was forked.
-        held = len(loaders.notes(fetcher.dataset).batches) == CACHED_BATCHES
+        held = len(loaders.notes(fetcher).batches) == CACHED_BATCHES
         left = itertools.count(0 if held else CACHED_BATCHES, -1)
 
         def keep(indices: object) -> object:
@@ -379,50 +451,13 @@ def send_nothing(member: Trainer, further: Sequence[str]) -> None:
 
 def _from_tokens(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
     """Give a batch from memory for each that a worker has made."""
-    _held["no_copies"] += bool(loaders.facts(loader).workers)
-    batches = loaders.notes(getattr(loader, "dataset", None)).batches
+    effects["no_copies"] += bool(loaders.facts(loader).workers)
+    batches = loaders.notes(loader).batches
     again = itertools.cycle(range(CACHED_BATCHES))
-    for batch in make():
+    for batch in make(loader):
         if isinstance(batch, _Token):
             yield batches[next(again)].take()
             continue
         if len(batches) < CACHED_BATCHES:
             batches.append(Batch(batch))
         yield batch
-
-
-# ---- the loader's files
-
-
-def note_files(member: Trainer, _: Sequence[str]) -> None:
-    """Have the paths of files that are opened for reading written down, a line for each.
-
-    Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not
-    seen.
-    """
-    _held["files_noted"] += 1
-    path = member.folder / f"{OPENED}{member.slot}"
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    known: set[object] = set()
-
-    def note(event: str, args: tuple[Any, ...]) -> None:
-        if event != "open" or args[0] in known or len(known) == MOST_FILES:
-            return
-        opened, mode, flags = args
-        if isinstance(opened, int) or (flags or 0) & os.O_ACCMODE != os.O_RDONLY or mode == "w":
-            return
-        known.add(opened)
-        with contextlib.suppress(OSError, ValueError):  # no descriptor is left, or no such text
-            line = str(Path(os.fsdecode(opened)).absolute())
-            if "\n" not in line and not line.startswith(NO_DATA):
-                os.write(log, os.fsencode(line) + b"\n")
-
-    sys.addaudithook(note)
-
-
-KINDS: dict[str, Gives] = {
-    "cached_batches": _cached,
-    "loader_beside": _beside,
-    "loader_switched": _switched,
-}
-"""What can take a loader's place, by the name of the change."""

@@ -6,35 +6,45 @@ than the training one iterate over is no batch of a step.
 
 torch's loaders make a batch by a fetcher of the data set, in the training thread or in worker
 processes. It is reached where it is created. Workers that are forked inherit what is put around
-it; those that are spawned do not, and are not seen. Standard library only, and what is torch's.
+it; those that are spawned do not, and are not seen. A data set that has no ``__getitems__`` may
+take a list of indices in place of one, as those over tensors and arrays do: then all rows of a
+batch can be read at once. Standard library only, and what is torch's.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
+import copy
 import functools
 import mmap
 import os
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scaling_study.member import after_torch
-from scaling_study.member.loader_arguments import LOADERS, shares_out
+from scaling_study.member.after_torch import LOADERS, call_back, shares_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
     Makes = Callable[..., Iterator[object]]
     Takes = Callable[..., object]
     Fetch = Callable[[object], object]
 
-STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+STATEFUL = LOADERS[1][0]
+
+effects: Counter[str] = Counter()
+"""How often each change of loaders has taken effect in this process (see ``changes``)."""
+refusals: dict[str, str | None] = {}
+"""Why a change that was tried cannot be made here; None where it could be, at least once."""
 
 
 class Trainer(Protocol):
@@ -45,9 +55,6 @@ class Trainer(Protocol):
 
     def asked(self) -> int:
         """Return the number that the coordinator has put beside its order."""
-
-    def asks(self) -> Callable[[], int]:
-        """Return what reads that number, in processes that are forked from here too."""
 
     def step_end(self) -> None:
         """End a step."""
@@ -95,37 +102,45 @@ def named(text: str) -> Kind:
     return Kind(module, name)
 
 
-def wrap(around: Callable[[Makes], Makes], further: Sequence[str]) -> None:
+def wrap(around: Makes, further: Sequence[str]) -> None:
     """Put something around every loader's method that makes an iterator.
 
     What is put there last is outermost, in modules that are yet to be imported, too.
 
     Args:
-        around: returns what takes the place of the method that it is given.
+        around: is called in the method's place, with the method, the loader and what else there is.
         further: kinds that a config names.
     """
     for kind in (*KINDS, *map(named, further)):
         if kind.module == SCRIPT:
             _replace_in_script(around, kind)
         else:
-            after_torch.call_back(functools.partial(_replace, around, kind), kind.module)
+            call_back(functools.partial(_replace, around, kind), kind.module)
 
 
-def _replace(around: Callable[[Makes], Makes], kind: Kind) -> None:
+def _replace(around: Makes, kind: Kind) -> None:
     owner = getattr(sys.modules[kind.module], kind.name, None)
-    method = getattr(owner, kind.method, None)  # another release may have neither
-    if method is not None:
-        setattr(owner, kind.method, around(method))
+    if hasattr(owner, kind.method):  # another release may have neither
+        _put_around(around, owner, kind)
 
 
-def _replace_in_script(around: Callable[[Makes], Makes], kind: Kind) -> None:
+def _put_around(around: Makes, owner: object, kind: Kind) -> None:
+    inner = getattr(owner, kind.method)
+
+    def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        return around(inner, loader, *args, **kwargs)
+
+    setattr(owner, kind.method, makes)
+
+
+def _replace_in_script(around: Makes, kind: Kind) -> None:
     """Replace the method of a class of the script itself, whenever that is run and makes it."""
-    build = builtins.__build_class__
+    build: Callable[..., type] = builtins.__build_class__
 
-    def builds(*args: Any, **kwargs: Any) -> Any:
+    def builds(*args: object, **kwargs: object) -> type:
         made = build(*args, **kwargs)
         if (made.__module__, made.__qualname__) == (SCRIPT, kind.name):
-            setattr(made, kind.method, around(getattr(made, kind.method)))
+            _put_around(around, made, kind)
         return made
 
     builtins.__build_class__ = builds
@@ -259,7 +274,7 @@ def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
 
     create = _DatasetKind.create_fetcher
 
-    def created(*args: Any, **kwargs: Any) -> Fetcher:
+    def created(*args: object, **kwargs: object) -> Fetcher:
         fetcher: Fetcher = create(*args, **kwargs)
         fetcher.fetch = wrap(fetcher, fetcher.fetch)
         return fetcher
@@ -282,10 +297,97 @@ class Notes:
     batches: list[Taken] = field(default_factory=list)
 
 
-def notes(dataset: object) -> Notes:
-    """Return what is noted of a data set, to be read and written: workers get what is there now."""
+def notes(reader: object) -> Notes:
+    """Return what is noted of the data set of a loader or a fetcher, to be read and written.
+
+    Workers get what is there now.
+    """
+    dataset = getattr(reader, "dataset", None)
     found: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
     return found
+
+
+# ---- all rows of a batch at once
+
+WHOLE = "whole_batches"
+"""The name of the change."""
+
+
+def fetch_whole(_: object, further: Sequence[str]) -> None:
+    """Have data sets asked for all rows of a batch at once, where these are the same ones."""
+
+    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        can = whole_possible(loader)
+        effects[WHOLE] += can
+        notes(loader).whole = can
+        return inner(loader, *args, **kwargs)
+
+    allow_whole()
+    wrap(around, further)
+
+
+def allow_whole() -> None:
+    """Let what is noted of a data set decide how its next batches are read."""
+    from torch.utils.data import default_convert  # noqa: PLC0415 (the script's to import first)
+
+    def at_once(fetcher: Fetcher, fetch: Fetch) -> Fetch:
+        if not notes(fetcher).whole:
+            return fetch
+        return lambda indices: default_convert(fetcher.dataset[list(indices)])  # type: ignore[index, call-overload]
+
+    around_fetch(at_once)
+
+
+def whole_possible(loader: object) -> bool:
+    """Whether a list of indices gives what its rows give one by one; looked at once."""
+    own = notes(loader)
+    if own.gives_whole is None:
+        own.gives_whole = _gives_whole(loader)
+        if own.gives_whole:
+            refusals[WHOLE] = None
+        else:
+            refusals.setdefault(WHOLE, "the data set gives single rows only")
+    return own.gives_whole
+
+
+@contextlib.contextmanager
+def whole_asked(loader: object) -> Iterator[None]:
+    """Have the iterators that are made meanwhile read whole batches, where that is possible."""
+    own = notes(loader)
+    before, own.whole = own.whole, whole_possible(loader)
+    try:
+        yield
+    finally:
+        own.whole = before
+
+
+def _gives_whole(loader: object) -> bool:
+    from torch.utils.data import default_collate, default_convert  # noqa: PLC0415 (as above)
+
+    if not facts(loader).by_row:
+        return False
+    try:
+        # Whatever it opens to read a row is not to be there when workers are forked.
+        dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
+        indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
+        whole = default_convert(dataset[indices])
+        return _equal(whole, default_collate([dataset[index] for index in indices]))
+    except Exception:  # noqa: BLE001 (the script's own code: whatever it raises, it cannot)
+        return False
+
+
+def _equal(one: object, other: object) -> bool:
+    import torch  # noqa: PLC0415 (as above)
+
+    if isinstance(one, torch.Tensor):
+        return (
+            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        )
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
 
 
 # ---- how long it takes
@@ -325,7 +427,7 @@ class _Watched:
 
         around_fetch(self._timed)
         self._ask(dataloader._MultiProcessingDataLoaderIter)  # noqa: SLF001 (what has workers)
-        after_torch.call_back(
+        call_back(
             lambda: self._ask(sys.modules[STATEFUL]._StatefulMultiProcessingDataLoaderIter),  # noqa: SLF001
             STATEFUL,
         )
@@ -352,11 +454,11 @@ class _Watched:
 
         return timed
 
-    def _ask(self, kind: Any) -> None:
+    def _ask(self, kind: type[_MultiProcessingDataLoaderIter]) -> None:
         """Tell what workers needed whenever their batches are waited for."""
         inner = kind._next_data  # noqa: SLF001 (what waits)
 
-        def next_data(iterator: Any) -> object:
+        def next_data(iterator: _MultiProcessingDataLoaderIter) -> object:
             try:
                 return inner(iterator)
             finally:

@@ -15,12 +15,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scaling_study.member import after_torch, bind, program, runtime_settings
+from scaling_study.member import after_torch, bind, changes, program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Generator, Tensor
 
@@ -38,10 +38,11 @@ class Losses:
         import torch  # noqa: PLC0415 (the script's to import first: see after_torch)
         from torch.optim import optimizer  # noqa: PLC0415
 
-        backward, manual_seed = torch.autograd.backward, torch.manual_seed
+        backward: Callable[..., None] = torch.autograd.backward
+        manual_seed = torch.manual_seed
 
         @functools.wraps(backward)
-        def note(tensors: Tensor | Sequence[Tensor], *args: Any, **kwargs: Any) -> None:
+        def note(tensors: Tensor | Sequence[Tensor], *args: object, **kwargs: object) -> None:
             one = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
             if one.numel() == 1:
                 self._values.append(float(one.detach()))
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> None:
 
     def prepare() -> None:
         losses.attach(options.seed)
-        runtime_settings.apply(options.switch)
+        changes.switch(options.switch)
 
     after_torch.call_back(prepare)
     program.add_path(command)

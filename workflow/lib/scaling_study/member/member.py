@@ -3,19 +3,21 @@
 torch's global optimizer hooks end a step; light wrappers attribute its time to the loader, backward
 and the optimizer, and Python tells how long its garbage collector took. What runs in every step is
 kept to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that
-lasts. Standard library only; ``worker`` installs the hooks.
+lasts. A member may be a group of ranks. Standard library only; ``worker`` installs the hooks.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import select
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from scaling_study.member import channel, loaders, runtime_settings
+from scaling_study.member import changes, channel, loaders
 from scaling_study.member.iterations import Iterations, replace_closure
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Options(NamedTuple):
         step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
             ``Iterations`` takes it.
         launcher: how this process was started, for the readback.
-        switches: values of axes that are made true in this process (see ``runtime_settings``).
+        switches: values of axes that are made true in this process (see ``changes``).
         change: names of single changes to make in this process (see ``changes``).
         loader: a loader that the config names, as ``module:Class``; empty for none.
         ranks: of the group that this process is one of; None where it is none.
@@ -63,42 +65,44 @@ class Member:
         self.folder = folder
         self._options = options
         self._iterations = Iterations(options.step)
-        page = slot * (options.ranks or 1) + rank
-        self._words = channel.Page(channel.open_words(folder), page).words
+        self._ranks = options.ranks or 1
+        self._page = channel.open_words(folder)
+        # A process that the script forks has words of its own, and reads what is asked in these.
+        self._words = self._shared_words = self._words_of(rank)
         self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
         self._pid = os.getpid()
         # Where this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
         self._began_at = self._words[channel.EARLIER] + self._steps
-        self._load_ns = self._backward_ns = self._optimizer_ns = 0
-        self._timed_ns, self._no_ns = _timed_ns(), _timed_ns()
+        # What the page gets of the step that runs now, and what is in it when a step begins.
+        self._step, self._blank = _step(), _step()
+        self._step[channel.FRESH] = 1
         self._optimizer_began_ns = self._closure_ns = 0
-        self._profile: profiled.Profile | None = None
+        self._profile: profiled.Operators | profiled.Calls | None = None
         self._passed = False
         self._trainer = threading.get_ident()
         self._loaders: dict[str, loaders.Facts] = {}
-        self.fresh = 1
+
+    def _words_of(self, rank: int) -> memoryview:
+        return channel.Page(self._page, self.slot * self._ranks + rank).words
 
     def step_end(self) -> None:
         """Store the step that ends now; sleep here if this member may not run."""
-        words = self._words
-        now = _now()
-        step = self._steps
-        if step < channel.CAPACITY:
-            at = channel.HEADER + step * channel.STEP_FIELDS
-            words[at] = now
-            words[at + 1] = self._load_ns
-            words[at + 2] = self._backward_ns
-            words[at + 3] = self._optimizer_ns
-            words[at + 4] = self.fresh
-            words[at + channel.TIMED : at + channel.STEP_FIELDS] = self._timed_ns
-        self._load_ns = self._backward_ns = self._optimizer_ns = self.fresh = 0
-        self._timed_ns[:] = self._no_ns
-        self._steps = step + 1
-        words[channel.STEPS] = step + 1
+        words, step, done = self._words, self._step, self._steps
+        step[channel.END_NS] = _now()
+        if done < channel.CAPACITY:
+            at = channel.HEADER + done * channel.STEP_FIELDS
+            words[at : at + channel.STEP_FIELDS] = step
+        step[:] = self._blank
+        self._steps = words[channel.STEPS] = done + 1
         if words[channel.ORDER] != channel.RUN:
             self.park()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether no step has ended since the script was started."""
+        return bool(self._step[channel.FRESH])
 
     def mark(self, samples: int = 0) -> None:
         """Count samples as the script says them; end a step where its calls end steps."""
@@ -191,7 +195,7 @@ class Member:
             "counted": self._iterations.report(),
             "ended": self._ended(),
             **readback.report(with_kernel=with_kernel),
-            "switches": runtime_settings.observed(self._options.switches),
+            "switches": changes.observed(self._options.switches),
             "loaders": [facts._asdict() for facts in self._loaders.values()],
         }
         (self.folder / f"readback-{self.slot}.json").write_text(json.dumps(report))
@@ -226,13 +230,8 @@ class Member:
         return os.getpid() != self._pid
 
     def asked(self) -> int:
-        """Return the number that the coordinator has put beside its order."""
-        return self._words[channel.ASKED]
-
-    def asks(self) -> Callable[[], int]:
-        """Return what reads that number, in processes that are forked from here too."""
-        words = self._words
-        return lambda: words[channel.ASKED]
+        """Return the number beside the coordinator's order; a forked process may ask, too."""
+        return self._shared_words[channel.ASKED]
 
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
@@ -243,29 +242,27 @@ class Member:
         words[channel.WHOLE] += steps
         words[channel.SHORTEST] = min(words[channel.SHORTEST] or steps, steps)
         words[channel.LONGEST] = max(words[channel.LONGEST], steps)
-        self.fresh = 1
+        self._step[channel.FRESH] = 1
         self._iterations.begin()
         if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
-    def wrap_iter(self, inner: Makes) -> Makes:
-        """Time the making of an iterator, and all that it gives; note what it may hold ready.
+    def iterates(
+        self, inner: Makes, loader: object, *args: object, **kwargs: object
+    ) -> Iterator[object]:
+        """Time the making of a loader's iterator, and all that it gives; note what it holds ready.
 
         A loader's workers fill their queue while this member rests, and a window must not count
         what that saves (see ``Cohort._settle``).
         """
-        times, thread = self.wrap_loader(inner), threading.get_ident
-
-        def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-            iterator = times(loader, *args, **kwargs)
-            if thread() != self._trainer:
-                return iterator
-            facts = loaders.facts(loader)
-            self._loaders[facts.kind] = facts
-            self.holds_ready(facts.ready)
-            return loaders.time_next(iterator, self.wrap_loader)
-
-        return makes
+        time_load = functools.partial(self.timed, channel.LOAD_NS)
+        iterator = time_load(inner)(loader, *args, **kwargs)
+        if threading.get_ident() != self._trainer:
+            return iterator
+        facts = loaders.facts(loader)
+        self._loaders[facts.kind] = facts
+        self.holds_ready(facts.ready)
+        return loaders.time_next(iterator, time_load)
 
     def holds_ready(self, ready: int) -> None:
         """Note how many batches a loader may hold ready that is taken from."""
@@ -273,55 +270,48 @@ class Member:
             # One more is in the loop's hands, and one may be on its way.
             self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
 
-    def wrap_loader(self, inner: Callable[..., T]) -> Callable[..., T]:
-        """Time ``inner``, a method of a loader or of its iterator, as load."""
-        now, thread = _now, threading.get_ident  # an iterator may end after this module
+    def timed(self, phase: int, inner: Callable[..., T]) -> Callable[..., T]:
+        """Time a function of the training thread as a phase of its steps.
 
-        def loads(loader: object, *args: object, **kwargs: object) -> T:
+        Args:
+            phase: LOAD_NS or BACKWARD_NS (see ``channel``).
+            inner: a method of a loader or of its iterator, or torch.autograd.backward.
+        """
+        step, now, thread = self._step, _now, threading.get_ident  # may be used after this module
+
+        def times(*args: object, **kwargs: object) -> T:
             if thread() != self._trainer:
-                return inner(loader, *args, **kwargs)
-            # A loader inside a loader is in the outer one's time already; so below.
-            began, before_ns = now(), self._load_ns
-            try:
-                return inner(loader, *args, **kwargs)
-            finally:
-                self._load_ns = before_ns + now() - began
-
-        loads.inner = inner  # type: ignore[attr-defined]
-        return loads
-
-    def timer(self, name: str) -> Callable[[int], None]:
-        """Return what takes each time (ns) that a counter has timed."""
-        timed_ns, at = self._timed_ns, channel.TIMERS.index(name)
-
-        def add(ns: int) -> None:
-            timed_ns[at] += ns
-
-        return add
-
-    def wrap_backward(self, inner: Callable[..., T]) -> Callable[..., T]:
-        """Time ``inner``, torch.autograd.backward, as backward."""
-
-        def backward(*args: object, **kwargs: object) -> T:
-            began, before_ns = _now(), self._backward_ns
+                return inner(*args, **kwargs)
+            # A loader inside a loader, and backward inside backward, is in the outer one's time.
+            began, before_ns = now(), step[phase]
             try:
                 return inner(*args, **kwargs)
             finally:
-                self._backward_ns = before_ns + _now() - began
+                step[phase] = before_ns + now() - began
 
-        return backward
+        times.inner = inner  # type: ignore[attr-defined]
+        return times
+
+    def timer(self, name: str) -> Callable[[int], None]:
+        """Return what takes each time (ns) that a counter has timed."""
+        step, at = self._step, channel.TIMED + channel.TIMERS.index(name)
+
+        def add(ns: int) -> None:
+            step[at] += ns
+
+        return add
 
     def before_optimizer(
-        self, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, _: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Arguments | None:
         """Start the optimizer's time, and keep a closure's time out of it."""
         if not self._iterations.enter(sys._getframe(1)):  # noqa: SLF001 (CPython's, as documented)
             return None
         self._closure_ns = 0
         self._optimizer_began_ns = _now()
-        return replace_closure(args, kwargs, self._timed)
+        return replace_closure(args, kwargs, self._timed_closure)
 
-    def _timed(self, closure: Callable[[], T]) -> Callable[[], T]:
+    def _timed_closure(self, closure: Callable[[], T]) -> Callable[[], T]:
         def timed() -> T:
             began = _now()
             try:
@@ -335,11 +325,115 @@ class Member:
         """End the optimizer's time and, where it is the last one of a round, the step."""
         if not self._iterations.leave(sys._getframe(1)):  # noqa: SLF001
             return
-        self._optimizer_ns += _now() - self._optimizer_began_ns - self._closure_ns
+        took_ns = _now() - self._optimizer_began_ns - self._closure_ns
+        self._step[channel.OPTIMIZER_NS] += took_ns
         if self._iterations.ends(optimizer):
             self.step_end()
 
 
-def _timed_ns() -> memoryview:
-    """Return a place for a step's time of every counter."""
-    return memoryview(bytearray(len(channel.TIMERS) * channel.WORD_BYTES)).cast("q")
+def _step() -> memoryview:
+    """Return a place for the fields of one step, as the page has them."""
+    return memoryview(bytearray(channel.STEP_FIELDS * channel.WORD_BYTES)).cast("q")
+
+
+# ---- a group of ranks
+
+# All of them rest at the end of the same step. Only rank 0 reads the coordinator's orders. At the
+# end of step k it publishes that all rest after step k + 1, and goes on: no rank can end step k + 1
+# without rank 0's part of its all-reduce, so all of them see it in time. They rest without a
+# collective, each at a gate of its own, which rank 0 opens; rank 0 rests once the others do. A rank
+# whose steps do not keep pace with rank 0's may rest while rank 0 waits for it inside a collective:
+# it goes on after `PATIENCE_S`; the window says so. A rank that is ahead of rank 0 does not rest:
+# it waits inside its next collective, and rank 0 rests alone after `PATIENCE_S`.
+
+# Far longer than ranks take to come to rest one after the other, and far shorter than gloo's own
+# patience (30 minutes).
+PATIENCE_S = 2.0
+
+# Rank 0 looks so often whether the others rest. The window is over then.
+LOOK_S = 0.0005
+
+
+def rests(words: memoryview) -> bool:
+    """Whether a rank has come to rest since it was released."""
+    return words[channel.PARKED_NS] > words[channel.RELEASED_NS]
+
+
+class Rank(Member):
+    """This process's part of a group; all of its ranks count their steps alike."""
+
+    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
+        super().__init__(folder, slot, options, rank)
+        self._group = [self._words_of(each) for each in range(self._ranks)]
+        self._total = 0
+
+    def step_end(self) -> None:
+        """Store the step that ends now; rest here if the whole group does."""
+        self._total += 1
+        super().step_end()
+
+
+class Lead(Rank):
+    """Rank 0, which rests and goes on as the coordinator says, and the others with it."""
+
+    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
+        super().__init__(folder, slot, options, rank)
+        self._words[channel.REST_AT] = 0  # of the group that was here before
+        # Opened for reading, too, so that a rank that does not come here yet is no error.
+        self._gates = [
+            os.open(channel.gate(folder, slot, each), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            for each in range(1, len(self._group))
+        ]
+
+    def _may_rest(self) -> bool:
+        """Whether the others rest, too; if not, tell them to after the next step."""
+        # At the script's end they rest nowhere: they wait for the next group, or have ended.
+        if self.fresh:
+            return True
+        if self._words[channel.REST_AT] == self._total:
+            until = time.monotonic() + PATIENCE_S
+            while not all(map(rests, self._group[1:])) and time.monotonic() < until:
+                time.sleep(LOOK_S)
+            return True
+        if self._words[channel.ORDER] == channel.CLOSED and self._profile is None:
+            self._words[channel.REST_AT] = self._total + 1
+            return False
+        return True  # a profile has come to its end: the others wait in their next collective
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._words[channel.REST_AT] = 0
+        for gate in self._gates:
+            os.write(gate, b"!")
+
+
+class Follower(Rank):
+    """Another rank, which rests when rank 0 has said so."""
+
+    def park(self) -> None:
+        """Rest where rank 0 rests; called in every step, since nobody orders this rank to run."""
+        lead = self._group[0]
+        if lead[channel.REST_AT] != self._total or self.fresh:
+            return
+        self._words[channel.PARKED_NS] = _now()
+        gate = self._gate.descriptor()
+        poll = select.poll()
+        poll.register(gate, select.POLLIN)
+        # What an earlier release has left in the pipe is no release from here.
+        while lead[channel.REST_AT] == self._total:
+            if not poll.poll(None if rests(lead) else PATIENCE_S * 1000):
+                if rests(lead):
+                    continue
+                lead[channel.REOPENED] += 1
+                break
+            if not os.read(gate, 1):
+                os._exit(1)  # the coordinator and rank 0 are gone
+        self._go_on()
+
+
+def member_of(folder: Path, slot: int, options: Options) -> Member:
+    """Return this process's member, or its part of one; its rank is in its environment."""
+    if options.ranks is None:
+        return Member(folder, slot, options)
+    rank = int(os.environ["RANK"])
+    return (Follower if rank else Lead)(folder, slot, options, rank)

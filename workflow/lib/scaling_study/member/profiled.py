@@ -11,7 +11,7 @@ import cProfile
 import ctypes
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from scaling_study.member import channel
 from scaling_study.member.iterations import replace_closure
@@ -43,27 +43,9 @@ PHASES = (
 )
 
 
-class Profile(Protocol):
-    """A profiler that is attached to this member."""
-
-    def step(self, *, closed: bool) -> bool:
-        """Count a finished step; return whether the member goes on under the profiler.
-
-        Args:
-            closed: the coordinator wants the member to rest.
-        """
-
-    def write(self, folder: Path) -> None:
-        """Write down what was found, with the steps that it covers."""
-
-
-def start(order: int, steps: int) -> Profile:
+def start(order: int, steps: int) -> Operators | Calls:
     """Attach the profiler that an order names, for so many steps."""
-    kinds: dict[int, type[Operators | Calls]] = {
-        channel.PROFILE_OPERATORS: Operators,
-        channel.PROFILE_CALLS: Calls,
-    }
-    return kinds[order](steps)
+    return Operators(steps) if order == channel.PROFILE_OPERATORS else Calls(steps)
 
 
 def allow_tracing() -> None:
@@ -168,7 +150,7 @@ def _mark_closures() -> RemovableHandle:
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
 
-    def mark(_: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
+    def mark(_: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments | None:
         return replace_closure(args, kwargs, record_function(CLOSURE))
 
     return optimizer.register_optimizer_step_pre_hook(mark)

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -62,16 +61,19 @@ def owner(symbol: str) -> str | None:
     The global scope, where preloads are, is searched before libtorch_cpu's own, as the dynamic
     linker does for libtorch_cpu's calls.
     """
-    address, info = ctypes.cast(_function(symbol), ctypes.c_void_p), _DlInfo()
-    if address and ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
+    function, info = _function(symbol), _DlInfo()
+    if function is None:
+        return None
+    address = ctypes.cast(function, ctypes.c_void_p)
+    if ctypes.CDLL(None).dladdr(address, ctypes.byref(info)) and info.file:
         return os.path.realpath(os.fsdecode(info.file))
     return None
 
 
-def _function(symbol: str) -> Any:
+def _function(symbol: str) -> ctypes._NamedFuncPointer | None:
     for library in (None, str(_torch_cpu())):
         with contextlib.suppress(AttributeError, OSError):
-            return getattr(ctypes.CDLL(library), symbol)
+            return ctypes.CDLL(library)[symbol]
     return None
 
 
@@ -183,7 +185,7 @@ def thread_cpus() -> list[list[int]] | None:
     None where no variable binds them: then all of them have those of the process.
     """
     parallel, number = _function("GOMP_parallel"), _function("omp_get_thread_num")
-    if parallel is None or os.environ.keys().isdisjoint(BINDING):
+    if parallel is None or number is None or os.environ.keys().isdisjoint(BINDING):
         return None
     found: dict[int, list[int]] = {}
 
@@ -205,7 +207,7 @@ def _jemalloc_decay_ms() -> int | None:
     return value.value
 
 
-def compiled() -> dict[str, Any]:
+def compiled() -> dict[str, object]:
     """Return what torch.compile has compiled in this process.
 
     Returns:
@@ -226,7 +228,7 @@ def compiled() -> dict[str, Any]:
     }
 
 
-def report(*, with_kernel: bool) -> dict[str, Any]:
+def report(*, with_kernel: bool) -> dict[str, object]:
     """Return what this process really is, as JSON data; docs/records.md describes the keys.
 
     Allocations of the probe are freed on return. The random state is not touched.

@@ -22,39 +22,35 @@ from typing import TYPE_CHECKING
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import (
-    after_torch,
-    iterations,
-    loaders,
-    program,
-    runtime_settings,
-    written,
-)
-from scaling_study.member.member import Member, Options
+from scaling_study.member import after_torch, changes, channel, files, iterations, loaders, program
+from scaling_study.member.member import Options, member_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from scaling_study.member.member import Member
+
 _collect = gc.collect  # the module's own may be replaced: changes.py
 
 
-def attach(member: Member, *, by_mark: bool, further: Sequence[str] = ()) -> None:
+def attach(member: Member, further: Sequence[str], *, by_mark: bool) -> None:
     """Install the member's hooks and wrappers in this process's torch.
 
     Args:
         member: this process's.
-        by_mark: whether the script's marks end its steps.
         further: loaders that the config names (see ``loaders``).
+        by_mark: whether the script's marks end its steps.
     """
     import torch  # noqa: PLC0415 (see after_torch)
     from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
-    loaders.wrap(member.wrap_iter, further)
+    loaders.wrap(member.iterates, further)
     # An epoch may start worker processes and end them, which can take longer than all its batches.
     workers = dataloader._MultiProcessingDataLoaderIter  # noqa: SLF001
-    workers._shutdown_workers = member.wrap_loader(workers._shutdown_workers)  # noqa: SLF001
-    torch.autograd.backward = member.wrap_backward(torch.autograd.backward)
+    ends = member.timed(channel.LOAD_NS, workers._shutdown_workers)  # noqa: SLF001
+    workers._shutdown_workers = ends  # noqa: SLF001
+    torch.autograd.backward = member.timed(channel.BACKWARD_NS, torch.autograd.backward)
     for counter in COUNTERS:
         if counter.time is not None:
             counter.time(member.timer(counter.name))
@@ -130,16 +126,12 @@ def serve(
     """
     begin_anew: Callable[[], None] | None = None
     if options.ranks is not None:
-        from scaling_study.member import ranked  # noqa: PLC0415 (needed by few launches)
-
         # The parent of all ranks starts the next group, on a port of its own.
         options, begin_anew = options._replace(once=True), functools.partial(sys.exit, 0)
-        member = ranked.member(folder, slot, options)
-    else:
-        member = Member(folder, slot, options)
-        if replaceable:
-            anew = command_line(sys.executable, folder, slot, command, options._replace(once=True))
-            begin_anew = functools.partial(_become, anew, dict(os.environ))
+    elif replaceable:
+        anew = command_line(sys.executable, folder, slot, command, options._replace(once=True))
+        begin_anew = functools.partial(_become, anew, dict(os.environ))
+    member = member_of(folder, slot, options)
     elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
     os.environ.update(iterations.environment(elsewhere, options.step, os.environ))
@@ -151,20 +143,17 @@ def serve(
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
     scaling_study.asked = member.asked
-    written.note(folder, slot)
+    files.note_written(folder, slot)
 
     def prepare() -> None:
         # Before the gate's own hook: what a switch does at the end of the first step is done when
         # the member rests there, and tells what it has.
-        runtime_settings.apply(options.switches)
+        changes.switch(options.switches)
         further = [options.loader] if options.loader else []
-        if options.change:
-            from scaling_study.member import changes  # noqa: PLC0415 (of experiments only)
-
-            # What takes a loader's place is timed as the loader is.
-            for name in options.change:
-                changes.apply(name, member, further)
-        attach(member, by_mark=options.step == iterations.MARK, further=further)
+        # What takes a loader's place is timed as the loader is.
+        for name in options.change:
+            changes.CHANGES[name](member, further)
+        attach(member, further, by_mark=options.step == iterations.MARK)
 
     after_torch.call_back(prepare)
     run(member, command, begin_anew, once=options.once)
@@ -174,7 +163,7 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     """Replace this process, which keeps its id, CPUs and memory policy (execve(2))."""
     sys.stdout.flush()
     sys.stderr.flush()
-    import multiprocessing  # noqa: PLC0415 (needed by few scripts)
+    import multiprocessing  # noqa: PLC0415 (see changes)
 
     for child in multiprocessing.active_children():
         child.kill()  # a loader's worker would not notice that its parent is another program

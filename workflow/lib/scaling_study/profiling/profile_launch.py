@@ -13,7 +13,9 @@ import math
 import os
 import shutil
 import statistics
+import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_changed
 from pathlib import Path
@@ -32,10 +34,8 @@ from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.runner import cohort, member_processes, resolve, windows
-from scaling_study.runner.cohort_windows import WARM_UP_LONGEST_S
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Sequence
 
     from scaling_study.config.launches import Launch
@@ -153,7 +153,7 @@ class _Profiling:
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
             return replace(content, status="failed", reason=wrong)
-        one.warm_up(measure.warmup_steps, WARM_UP_LONGEST_S)
+        one.warm_up(measure.warmup_steps)
         points: list[ProfiledPoint] = []
         try:
             for n in counts:
@@ -300,9 +300,16 @@ class _Profiling:
             *("--rate", str(self._settings.rate_hz), "--duration", str(seconds)),
             *("--threads", "--idle", "--subprocesses", "--full-filenames", *spy[1:]),
         ]
-        done, ended_ns, activities = self._cohort.run_beside(
-            n, command, seconds + SPY_START_LONGEST_S
-        )
+        longest_s = seconds + SPY_START_LONGEST_S
+        with self._cohort.training(n) as activities:
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=longest_s
+                )
+            except subprocess.TimeoutExpired:
+                reason = f"not done after {longest_s:g} s"
+                done = subprocess.CompletedProcess(command, 1, "", reason)
+            ended_ns = time.perf_counter_ns()
         if done.returncode or not raw.exists():
             return _not_sampled(done)
         since_ns = ended_ns - seconds * 10**9

@@ -20,8 +20,8 @@ from scaling_study.common.quantities import (
     format_time,
     known,
 )
+from scaling_study.experiments.kernels import STREAM_BYTES
 from scaling_study.launch.axes.isa import ISAS
-from scaling_study.member.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.report.words import (

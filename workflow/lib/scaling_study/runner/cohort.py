@@ -8,7 +8,6 @@ to whole steps.
 from __future__ import annotations
 
 import random
-import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,9 @@ QUIET_S = 0.02
 
 # After its longest time a window is looked at so often in each doubling of its time.
 LATE_LOOKS = 8
+
+# The warm-up ends after this time at the latest, however few steps were done.
+WARM_UP_LONGEST_S = 30.0
 
 _MOMENT_NS = 1_000_000
 
@@ -57,13 +59,13 @@ class WindowSettings:
 class Cohort(MemberProcesses):
     """Takes windows from its members."""
 
-    def warm_up(self, steps: int, longest_s: float) -> None:
+    def warm_up(self, steps: int) -> None:
         """Let all members train together until each has done so many steps, or time is up."""
         slots = self.alive
         if not slots:
             return
         release_ns = self.members.order(slots, channel.RUN)
-        self._run(slots, release_ns, WindowSettings(steps, 0.0, longest_s, 0.0))
+        self._run(slots, release_ns, WindowSettings(steps, 0.0, WARM_UP_LONGEST_S, 0.0))
         self.members.close_gates(slots)
         self._rest(slots)
         for slot in self.alive:
@@ -113,35 +115,12 @@ class Cohort(MemberProcesses):
         ended = self.members.wait_resting([first], release_ns + round(longest_s * 1e9))
         return self._all_rest(slots, ended)
 
-    def run_beside(
-        self, n: int, command: Sequence[str], longest_s: float
-    ) -> tuple[subprocess.CompletedProcess[str], int, tuple[windows.Activity, ...]]:
-        """Let n members train for as long as a command runs, which is killed when that is too long.
-
-        Returns:
-            The finished command, the time (ns) of its end, and what the members did.
-
-        Raises:
-            MemberEndedError: a member died or hung.
-        """
-        slots = self.alive[:n]
-        self.members.order(slots, channel.RUN)
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=longest_s
-            )
-        except subprocess.TimeoutExpired:
-            done = subprocess.CompletedProcess(command, 1, "", f"not done after {longest_s:g} s")
-        ended_ns = time.perf_counter_ns()
-        return done, ended_ns, self._all_rest(slots, self.members.sleep_until(ended_ns))
-
     @contextmanager
-    def training(self, n: int, asked: int) -> Iterator[list[windows.Activity]]:
+    def training(self, n: int) -> Iterator[list[windows.Activity]]:
         """Let n members train for as long as the context lasts.
 
         Args:
             n: how many of the living members.
-            asked: the number that stands beside their order (see ``kernels.encode``).
 
         Yields:
             A list that holds, once the context is over, what the members did.
@@ -150,7 +129,6 @@ class Cohort(MemberProcesses):
             MemberEndedError: a member died or hung.
         """
         slots = self.alive[:n]
-        self.tell(slots, asked)
         done: list[windows.Activity] = []
         self.members.order(slots, channel.RUN)
         try:
@@ -165,7 +143,7 @@ class Cohort(MemberProcesses):
         looks: int,
         every_s: float,
         look: Callable[[Mapping[int, tuple[int, int]]], None],
-    ) -> tuple[windows.Activity, ...]:
+    ) -> Sequence[windows.Activity]:
         """Let n members train and look at them now and then, which disturbs: not for measuring.
 
         Args:
@@ -180,18 +158,16 @@ class Cohort(MemberProcesses):
         Raises:
             MemberEndedError: a member died or hung.
         """
-        slots = self.alive[:n]
-        threads = {slot: self.trainer(slot) for slot in slots}
-        at_ns = self.members.order(slots, channel.RUN)
-        ended: set[int] = set()
-        for _ in range(looks):
-            # At irregular times: steps are regular, and would always be met at the same place.
-            at_ns += round(random.uniform(0.5, 1.5) * every_s * 1e9)  # noqa: S311 (no secret)
-            ended = self.members.sleep_until(at_ns)
-            if ended:
-                break
-            look(threads)
-        return self._all_rest(slots, ended)
+        threads = {slot: self.trainer(slot) for slot in self.alive[:n]}
+        with self.training(n) as done:
+            at_ns = time.perf_counter_ns()
+            for _ in range(looks):
+                # At irregular times: steps are regular, and would always be met at the same place.
+                at_ns += round(random.uniform(0.5, 1.5) * every_s * 1e9)  # noqa: S311 (no secret)
+                if self.members.sleep_until(at_ns):
+                    break
+                look(threads)
+        return done
 
     def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
         """Close the members' gates, wait until they rest, and return what they did."""
@@ -205,10 +181,10 @@ class Cohort(MemberProcesses):
     def _take(
         self, window: windows.Window, slots: Sequence[int], settings: WindowSettings
     ) -> Taken:
-        before = counter_snapshots.read(self.members, slots, self._host.cpus, self._hardware)
+        before = self._snapshot(slots)
         stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
         time.sleep(QUIET_S)
-        after = counter_snapshots.read(self.members, slots, self._host.cpus, self._hardware)
+        after = self._snapshot(slots)
         return counter_snapshots.taken(
             window,
             stretches,
@@ -217,6 +193,10 @@ class Cohort(MemberProcesses):
             usable_cpus=len(self._host.cpus),
             asked_steps=settings.steps,
         )
+
+    def _snapshot(self, slots: Sequence[int]) -> counter_snapshots.CounterSnapshot:
+        trainers = {slot: self.members.words(slot)[channel.TRAINER_TID] for slot in slots}
+        return counter_snapshots.read(self.members.pids, trainers, self._host.cpus, self._hardware)
 
     def _stretch(self, slots: Sequence[int], settings: WindowSettings) -> windows.Stretch:
         """Let members train once, and return what they did when they rest again."""
@@ -233,7 +213,7 @@ class Cohort(MemberProcesses):
         closed_ns = time.perf_counter_ns()
         if not bursts and not ended:
             closed_ns = self.members.close_window(slots)
-            ended = self._wait(slots, self.members.wait_passed, self.members.passed)
+            ended = self._wait(slots, self.members.passed)
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self._host.frequency)
         self.members.close_gates(slots)
         ended |= self._rest(slots)

@@ -1,8 +1,8 @@
 """The windows of one cohort: from its start to the last one, with those that are needed besides.
 
 What is planned is taken first. Where the script had not settled from the beginning, the windows of
-that time are taken anew and do not count (`settling`). Where too little was seen of what comes back
-between steps, further ones are taken (`between`).
+that time are taken anew and do not count (``settling``). Where too little was seen of what comes
+back between steps, further ones are taken (``non_step``).
 
 Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
 pause after each of them.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
@@ -32,16 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from scaling_study.records.readback import Readback
-    from scaling_study.records.window import Record, Slot, Status
+    from scaling_study.records.window import Record, Slot, Status, Taken
     from scaling_study.runner.journal import Journal
     from scaling_study.runner.measure import Job
     from scaling_study.runner.member_processes import MemberEnd
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again this often in a cohort; then its points are given up."""
-
-WARM_UP_LONGEST_S = 30.0
-"""The warm-up ends after this time at the latest, however few steps were done."""
 
 MORE_LONGEST_S = 120.0
 """Windows that are taken anew take no longer than this, and further ones begin within it."""
@@ -55,45 +53,82 @@ FEWEST_BLOCKS = 3
 log = logging.getLogger("measure")
 
 
+@dataclass(slots=True)
+class CohortLog:
+    """What is kept of a cohort: the records of its windows, and where its time went.
+
+    Attributes:
+        job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
+        number: the cohort's, in the record file.
+        journal: of the record file.
+        lookout: for other programs.
+        began_s: when the cohort's time began (of the performance counter).
+        started_s: from the beginning to the first window; None before that.
+        in_windows_s: time in windows.
+        paused_s: time between windows in which others had the machine.
+        member: what each member takes of the memory, once all have started.
+        script_ended: the end of a first member whose script came to no step, where the first
+            decides.
+    """
+
+    job: Job
+    number: int
+    journal: Journal[Record]
+    lookout: foreign.Lookout
+    began_s: float = field(default_factory=time.perf_counter)
+    started_s: float | None = None
+    in_windows_s: float = 0.0
+    paused_s: float = 0.0
+    member: headroom.Footprint | None = None
+    script_ended: MemberEnd | None = None
+
+    def starts(self) -> None:
+        """Note that the first window is about to be taken."""
+        self.started_s = time.perf_counter() - self.began_s
+
+    def pause(self) -> Iterator[None]:
+        """Let others have the machine."""
+        began_s = time.perf_counter()
+        yield
+        self.paused_s += time.perf_counter() - began_s
+
+    def now_s(self) -> float:
+        """Return the time since the beginning, without pauses."""
+        return time.perf_counter() - self.began_s - self.paused_s
+
+    def keep(self, record: Taken, attempt: int) -> None:
+        """Write a window down; look who takes the CPUs where several were lost to others."""
+        self.in_windows_s += record.window_s
+        self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
+        seen = self.lookout.after_window(record.flags)
+        if seen is not None:
+            told = foreign.describe(seen) or "whoever took it is not at it any more"
+            log.warning("windows keep being lost to others' CPU time: %s", told)
+        if not record.valid:
+            log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
+
+
 class CohortWindows:
     """The windows of one cohort.
 
     Args:
         one: the cohort, not started yet.
-        job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
-        number: the cohort's, in the record file.
+        kept: of the cohort.
         counts: its process counts.
-        journal: of the record file.
-        lookout: for other programs.
         before: records of an interrupted run.
-
-    Attributes:
-        started_s: from the beginning to the first window; None before that.
-        in_windows_s: time in windows.
-        member: what each member takes of the memory, once all have started.
-        paused_s: time between windows in which others had the machine.
     """
 
     def __init__(
-        self,
-        one: cohort.Cohort,
-        job: Job,
-        *,
-        number: int,
-        counts: Sequence[int],
-        journal: Journal[Record],
-        lookout: foreign.Lookout,
-        before: Sequence[Record],
+        self, one: cohort.Cohort, kept: CohortLog, counts: Sequence[int], before: Sequence[Record]
     ) -> None:
-        self._cohort, self._number, self._counts = one, number, counts
-        self._settings = job.plan.measure
-        self._axes = job.launch.axes
-        self._seed = job.seed
-        self._journal, self._lookout = journal, lookout
-        self.started_s: float | None = None
-        self.in_windows_s = 0.0
-        self.paused_s = 0.0
-        self.member: headroom.Footprint | None = None
+        self._cohort, self._kept, self._counts = one, kept, counts
+        self._settings = kept.job.plan.measure
+        self._timing = cohort.WindowSettings(
+            steps=self._settings.steps,
+            shortest_s=self._settings.shortest_s,
+            longest_s=self._settings.longest_s,
+            settle_s=self._settings.settle_s,
+        )
         self._steps: list[tuple[int, non_step.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None
@@ -107,7 +142,6 @@ class CohortWindows:
         self,
         slots: Sequence[Slot],
         todo: Sequence[windows.Window],
-        began: float,
         unsettled: float | None = None,
         *,
         first_decides: bool = False,
@@ -119,7 +153,6 @@ class CohortWindows:
         Args:
             slots: of the launch, by process count.
             todo: windows that are left to take.
-            began: when the cohort's time began (s of the performance counter).
             unsettled: how all windows changed that an interrupted run has taken; they are taken
                 anew. None where they had settled, or some are left to take.
             first_decides: of all members, as ``Cohort.wait_started`` has it.
@@ -129,15 +162,16 @@ class CohortWindows:
         started = [spec.slot for spec in slots[: self._cohort.size]]
         self._cohort.start(started, timeout_s, first_decides=first_decides)
         reports = self._cohort.read_back(timeout_s)
+        self._kept.script_ended = self._cohort.script_ended
         self._write_events()
         if not reports:
             return "failed", f"no member came as far as its first step{self._because()}"
         wrong = self._readbacks("before", slots, reports)
         if wrong:
             return "failed", wrong
-        self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
-        self.member = memory.each(len(self._cohort.alive))
-        self.started_s = time.perf_counter() - began
+        self._cohort.warm_up(self._settings.warmup_steps)
+        self._kept.member = memory.each(len(self._cohort.alive))
+        self._kept.starts()
         yield from self._take_all(todo)
         yield from self._take_more(unsettled)
         wrong = self._read_back_again(slots, reports)
@@ -146,11 +180,6 @@ class CohortWindows:
             return "failed", f"{wrong}, after the last window"
         return self._status(set(self._counts))
 
-    @property
-    def script_ended(self) -> MemberEnd | None:
-        """The end of a first member whose script came to no step, where the first decides."""
-        return self._cohort.script_ended
-
     def _status(self, wanted: set[int]) -> tuple[Status, str | None]:
         if not self._lost:
             return "complete", None
@@ -158,22 +187,13 @@ class CohortWindows:
         reason = f"members ended, so that windows of {text} processes could not be taken"
         return "partial" if self._lost < wanted else "failed", f"{reason}{self._because()}"
 
-    def _pause(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.paused_s += time.perf_counter() - began
-
-    def _now(self) -> float:
-        """The time (s), without pauses."""
-        return time.perf_counter() - self.paused_s
-
     def _take_all(self, todo: Sequence[windows.Window]) -> Iterator[None]:
         counts = len({window.n for window in todo})
         for at, window in enumerate(todo):
             if at % counts == 0:
                 log.info("window %d of %d", at + 1, len(todo))
             if at:
-                yield from self._pause()
+                yield from self._kept.pause()
             if not self._take(window):
                 self._lost.add(window.n)
 
@@ -185,15 +205,15 @@ class CohortWindows:
         """
         counts = sorted(set(self._counts) - self._lost)
         further = dict.fromkeys(counts, 0)
-        until_s = self._now() + MORE_LONGEST_S
+        until_s = self._kept.now_s() + MORE_LONGEST_S
         anew = 0
         if change is None:
             change = self._change()
         while change is not None and anew < SETTLING_ROUNDS and not self._lost:
             anew += 1
             change = yield from self._take_anew(change, until_s)
-        until_s = self._now() + MORE_LONGEST_S
-        while self._now() < until_s:
+        until_s = self._kept.now_s() + MORE_LONGEST_S
+        while self._kept.now_s() < until_s:
             steps = non_step.Steps.concat(self._by_window())
             short = non_step.lacking(steps, non_step.find(steps), counts)
             if not short:
@@ -202,7 +222,7 @@ class CohortWindows:
             n = min(short, key=lambda each: further[each])
             further[n] += 1
             log.info("n = %d: another window, for what comes back between steps", n)
-            yield from self._pause()
+            yield from self._kept.pause()
             if not all(map(self._take, self._further([n], 1))):
                 return
 
@@ -224,8 +244,9 @@ class CohortWindows:
         planned = self._settings.windows
         again = planned - len(left)
         if blocks:
-            room_s = max(0.0, until_s - self._now())
-            again = min(again, int(room_s / self._block_s(len(blocks))))
+            room_s = max(0.0, until_s - self._kept.now_s())
+            block_s = max(0.01, self._kept.in_windows_s / len(blocks))
+            again = min(again, int(room_s / block_s))
         if len(left) + again < min(planned, FEWEST_BLOCKS):
             log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
             return None
@@ -234,22 +255,20 @@ class CohortWindows:
         )
         self._steps = [one for one in self._steps if one[0] >= first]
         for window in self._further(self._counts, again):
-            yield from self._pause()
+            yield from self._kept.pause()
             if not self._take(window):
                 self._lost.add(window.n)
         still = self._change()
-        self._journal.write(Settled(cohort=self._number, block=first, change=change, left=still))
+        self._kept.journal.write(
+            Settled(cohort=self._kept.number, block=first, change=change, left=still)
+        )
         return still
-
-    def _block_s(self, blocks: int) -> float:
-        """What a block of windows takes (s)."""
-        return max(0.01, self.in_windows_s / blocks)
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""
         found = [
             windows.Window(self._window + one.window, self._block + one.block, one.n)
-            for one in windows.schedule(counts, blocks, self._seed + self._block)
+            for one in windows.schedule(counts, blocks, self._kept.job.seed + self._block)
         ]
         self._window, self._block = self._window + len(found), self._block + blocks
         return found
@@ -265,10 +284,10 @@ class CohortWindows:
         reports: Sequence[Readback],
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
-        checks = axis_table.checks(self._axes, slots, reports)
-        self._journal.write(
+        checks = axis_table.checks(self._kept.job.launch.axes, slots, reports)
+        self._kept.journal.write(
             Readbacks(
-                cohort=self._number,
+                cohort=self._kept.number,
                 when=when,
                 checks=checks,
                 members=list(reports),
@@ -296,12 +315,6 @@ class CohortWindows:
         Returns:
             Whether it was taken; False when one of its members is left no more.
         """
-        timing = cohort.WindowSettings(
-            steps=self._settings.steps,
-            shortest_s=self._settings.shortest_s,
-            longest_s=self._settings.longest_s,
-            settle_s=self._settings.settle_s,
-        )
         attempt = 0
         while attempt <= self._settings.retries:
             self._revive()
@@ -309,23 +322,14 @@ class CohortWindows:
             if not set(range(window.n)) <= set(self._cohort.alive):
                 return False
             try:
-                record = self._cohort.take(window, timing)
+                record = self._cohort.take(window, self._timing)
             except member_processes.MemberEndedError:
                 self._write_events()
                 continue
-            self.in_windows_s += record.window_s
+            self._kept.keep(record, attempt)
             if record.valid:
                 self._steps.append((window.block, non_step.window_steps(record)))
-            self._journal.write(
-                Window(cohort=self._number, attempt=attempt, **structs.asdict(record))
-            )
-            seen = self._lookout.after_window(record.flags)
-            if seen is not None:
-                told = foreign.describe(seen) or "whoever took it is not at it any more"
-                log.warning("windows keep being lost to others' CPU time: %s", told)
-            if record.valid:
                 return True
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
             attempt += 1
         return True
 
@@ -334,14 +338,14 @@ class CohortWindows:
         missing = self._cohort.restartable(MEMBER_RESTARTS)
         if missing:
             self._cohort.start(missing, self._settings.start_timeout_s)
-            self._cohort.warm_up(self._settings.warmup_steps, WARM_UP_LONGEST_S)
+            self._cohort.warm_up(self._settings.warmup_steps)
             self._write_events()
 
     def _write_events(self) -> None:
         for event in self._cohort.events:
             log.warning("member %s: %s", event.slot, event.reason)
             self._last_end = event.reason
-            self._journal.write(Event(cohort=self._number, **event._asdict()))
+            self._kept.journal.write(Event(cohort=self._kept.number, **event._asdict()))
         self._cohort.events.clear()
 
     def _because(self) -> str:

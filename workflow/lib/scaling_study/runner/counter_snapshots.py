@@ -11,13 +11,12 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, machine_counters, perf_events
-from scaling_study.member import channel
 from scaling_study.records.window import Life, Member, Taken, WindowMachine
 from scaling_study.runner import windows
 
@@ -27,22 +26,6 @@ if TYPE_CHECKING:
 
 GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
 """Times of a window that only members with gates tell."""
-
-
-class Words(Protocol):
-    """Integers by their place (see ``channel``)."""
-
-    def __getitem__(self, at: int, /) -> int:
-        """Return one of them."""
-
-
-class Watched(Protocol):
-    """Processes by slot, and in each slot's words which of its threads trains."""
-
-    pids: dict[int, int]
-
-    def words(self, slot: int) -> Words:
-        """Return a slot's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +56,31 @@ class CounterSnapshot:
 
 
 def read(
-    members: Watched,
-    active: Sequence[int],
+    pids: Mapping[int, int],
+    trainers: dict[int, int],
     cpus: frozenset[int],
     hardware: perf_events.PerfEvents,
 ) -> CounterSnapshot:
     """Read all counters.
 
     Args:
-        members: all that live.
-        active: the slots of the members in the window.
+        pids: the process of each member that lives, by slot.
+        trainers: the training thread of each member in the window, by slot.
         cpus: the CPUs that the study may use.
         hardware: the members' hardware counters.
     """
-    pids = members.pids
-    trainers = {slot: members.words(slot)[channel.TRAINER_TID] for slot in active}
-    trees = {slot: kernel_counters.read_tree(pids[slot], trainers[slot]) for slot in active}
+    trees = {slot: kernel_counters.read_tree(pids[slot], tid) for slot, tid in trainers.items()}
     active_s = sum(kernel_counters.known_cpu_s(tree) for tree in trees.values())
-    sleeping_s = sum(kernel_counters.tree_cpu_s(pids[slot]) for slot in set(pids) - set(active))
+    sleeping_s = sum(kernel_counters.tree_cpu_s(pids[slot]) for slot in pids.keys() - trainers)
     # Whatever else belongs to this study: the launcher's host, cohorts of other launches.
     others_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids.values())
     return CounterSnapshot(
         wall_ns=time.perf_counter_ns(),
         machine=machine_counters.read_machine(cpus),
-        throttled=machine_counters.read_throttled(pids[slot] for slot in active),
+        throttled=machine_counters.read_throttled(pids[slot] for slot in trainers),
         trainers=trainers,
         trees=trees,
-        events={slot: hardware.read(slot) for slot in active},
+        events={slot: hardware.read(slot) for slot in trainers},
         sleeping_s=sleeping_s,
         study_s=active_s + sleeping_s + others_s,
         coordinator_s=time.process_time(),

@@ -59,7 +59,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
             that stops the job too.
 
     Raises:
-        SystemExit: with ``keep.STOPS`` where no other job of the study is worth a start.
+        SystemExit: with ``supervisor.STOPS`` where no other job of the study is worth a start.
     """
     signal.signal(signal.SIGTERM, _stop)
     # A supervisor does this too; this process does it where the supervisor was killed.

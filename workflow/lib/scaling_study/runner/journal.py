@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed", "measure",
         "measured_hash", "harness_hash", "machine_hash")  # fmt: skip
 
-# A job that is being ended has let go of its part after this time (see ``keep``).
+# A job that is being ended has let go of its part after this time (see ``supervisor``).
 PATIENCE_S = 20.0
 
 MARK = ".again"

@@ -14,7 +14,6 @@ import logging
 import os
 import random
 import shutil
-import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +42,7 @@ from scaling_study.runner import (
     settling,
     windows,
 )
-from scaling_study.runner.cohort_windows import CohortWindows
+from scaling_study.runner.cohort_windows import CohortLog, CohortWindows
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from scaling_study.common.axis_values import Axes
     from scaling_study.config.config import Measure
     from scaling_study.config.workload import Workload
-    from scaling_study.launch.launchers.launcher import Launch
     from scaling_study.records.window import Record, Status
 
 # What decides what is measured and how: a change of any of them makes old windows another thing.
@@ -282,7 +280,7 @@ class Measurement:
         log.warning("skipped: %s (%s)", error.reason, error.remedy)
         self._journal.restart()
         self._journal.write(self._head(None))
-        self._journal.write(self._end("skipped", error.reason, error.remedy))
+        self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
 
     def _measure_all(
         self, resolved: resolve.Resolved, head: Cohort, folder: Path
@@ -362,57 +360,37 @@ class Measurement:
         unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
         if not todo and unsettled is None:
             if interrupted is not None:  # the last window was taken, the end not yet written
-                self._journal.write(self._end("complete", None, None, cohort=interrupted))
+                self._journal.write(_end(interrupted, "complete"))
             return
-        began = time.perf_counter()
+        kept = CohortLog(self._job, self._cohort, self._journal, self._lookout)
         self._journal.write(structs.replace(head, cohort=self._cohort))
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            first_decides = self._first_decides(before)
-            taken: pool.PoolWindows | CohortWindows
-            if self._job.plan.workload.pool:
-                taken = pooled = self._of_pool(running, resolved)
-                status, reason = yield from pooled.take(todo, began, first_decides=first_decides)
+            host = resolve.host(self._machine)
+            first_decides = is_first(self._job.launch, self._job.replicate) and not any(
+                isinstance(record, Window) for record in before
+            )
+            workload = self._job.plan.workload
+            if workload.pool:
+                bare = Program(work.program(workload), marks=work.marks(workload))
+                pooled = pool.PoolWindows(running, resolved.members[0], bare, kept, host)
+                status, reason = yield from pooled.take(todo, first_decides=first_decides)
             else:
-                specs = resolved.members[: max(counts)]
-                host, hang_s = resolve.host(self._machine), self._settings.hang_timeout_s
+                specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
                 with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
-                    taken = gated = CohortWindows(
-                        one,
-                        self._job,
-                        number=self._cohort,
-                        counts=counts,
-                        journal=self._journal,
-                        lookout=self._lookout,
-                        before=before,
-                    )
+                    gated = CohortWindows(one, kept, counts, before)
                     status, reason = yield from gated.take(
-                        resolved.slots,
-                        todo,
-                        began,
-                        unsettled,
-                        first_decides=first_decides,
+                        resolved.slots, todo, unsettled, first_decides=first_decides
                     )
-            if (script_ended := taken.script_ended) is not None:
-                reason = script_ended.reason
+            if kept.script_ended is not None:
+                reason = kept.script_ended.reason
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
         if status == "complete" and resolved.missing is not None:
             status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
-        wall_s = time.perf_counter() - began - taken.paused_s
-        self._journal.write(
-            self._end(
-                status,
-                reason,
-                remedy,
-                wall_s=wall_s,
-                started_s=taken.started_s,
-                in_windows_s=taken.in_windows_s,
-                member=taken.member,
-            )
-        )
+        self._journal.write(_end(self._cohort, status, reason, remedy, kept))
         log.log(
             logging.WARNING if reason else logging.INFO,
             "%s%s",
@@ -420,29 +398,12 @@ class Measurement:
             f": {reason}" if reason else "",
         )
         self._cohort += 1
-        if script_ended is not None:
-            script = program.name(work.program(self._job.plan.workload))
-            story = Stopped(script=script, reason=script_ended.reason, log=script_ended.log)
+        if kept.script_ended is not None:
+            script = program.name(work.program(workload))
+            ended = kept.script_ended
+            story = Stopped(script=script, reason=ended.reason, log=ended.log)
             write_file(self._folder / STOPPED, story)
             raise member_processes.ScriptEndedError(reason)
-
-    def _first_decides(self, before: Sequence[Record]) -> bool:
-        first = is_first(self._job.launch, self._job.replicate)
-        return first and not any(isinstance(record, Window) for record in before)
-
-    def _of_pool(self, launch: Launch, resolved: resolve.Resolved) -> pool.PoolWindows:
-        """Return the windows of a program that trains in processes of its own."""
-        workload = self._job.plan.workload
-        return pool.PoolWindows(
-            launch,
-            resolved.members[0],
-            Program(work.program(workload), marks=work.marks(workload)),
-            self._job,
-            self._cohort,
-            self._journal,
-            self._lookout,
-            resolve.host(self._machine),
-        )
 
     def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
         schedule = windows.schedule(counts, self._settings.windows, self._job.seed)
@@ -453,29 +414,27 @@ class Measurement:
         }
         return [window for window in schedule if (window.window, window.n) not in done]
 
-    def _end(
-        self,
-        status: Status,
-        reason: str | None,
-        remedy: str | None,
-        *,
-        cohort: int | None = None,
-        wall_s: float = 0.0,
-        started_s: float | None = None,
-        in_windows_s: float = 0.0,
-        member: headroom.Footprint | None = None,
-    ) -> End:
-        return End(
-            cohort=self._cohort if cohort is None else cohort,
-            status=status,
-            reason=reason,
-            remedy=remedy,
-            wall_s=wall_s,
-            start_s=started_s if status in {"complete", "partial"} else None,
-            in_windows_s=in_windows_s,
-            member_bytes=member.memory if member else None,
-            member_shared_bytes=member.shared if member else None,
-        )
+
+def _end(
+    cohort: int,
+    status: Status,
+    reason: str | None = None,
+    remedy: str | None = None,
+    kept: CohortLog | None = None,
+) -> End:
+    """Return a cohort's last record; without its log it took no time here."""
+    member = kept.member if kept else None
+    return End(
+        cohort=cohort,
+        status=status,
+        reason=reason,
+        remedy=remedy,
+        wall_s=kept.now_s() if kept else 0.0,
+        start_s=kept.started_s if kept and status in {"complete", "partial"} else None,
+        in_windows_s=kept.in_windows_s if kept else 0.0,
+        member_bytes=member.memory if member else None,
+        member_shared_bytes=member.shared if member else None,
+    )
 
 
 def is_first(launch: planned.Launch, replicate: int) -> bool:

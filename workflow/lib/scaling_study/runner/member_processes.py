@@ -18,13 +18,13 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import openmp
 from scaling_study.launch.launchers.launcher import LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.member import channel, iterations, written
+from scaling_study.member import channel, files, iterations
 from scaling_study.records.readback import Readback
 from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scaling_study.launch.launchers.launcher import Launch
@@ -102,7 +102,6 @@ class MemberEndedError(Exception):
 
     def __init__(self, slots: Sequence[int]) -> None:
         super().__init__(f"members {list(slots)} ended")
-        self.slots = slots
 
 
 class ScriptEndedError(Exception):
@@ -193,7 +192,6 @@ class MemberProcesses:
                 self._hardware.add(slot, pid)
                 self.members.add(slot, pid)
             except (LaunchError, ProcessLookupError) as error:
-                self._ended[slot] += 1
                 self._event(slot, "not_started", str(error))
 
     def wait_started(
@@ -305,7 +303,7 @@ class MemberProcesses:
 
     def shared_files(self) -> dict[str, int]:
         """Return the files that several members wrote, and how many of them did."""
-        return written.shared(self._launch.folder)
+        return files.shared(self._launch.folder)
 
     def ask(self, slot: int, question: int, patience_s: float | None = None) -> bool:
         """Put a question to a resting member; return whether it lived to answer."""
@@ -314,9 +312,9 @@ class MemberProcesses:
         self.members.order([slot], question)
         return slot not in self._rest([slot], patience_s)
 
-    def tell(self, slots: Sequence[int], asked: int) -> None:
-        """Put a number beside the members' orders; it stays there until it is changed."""
-        for slot in slots:
+    def tell(self, asked: int) -> None:
+        """Put a number beside all members' orders; it stays there until it is changed."""
+        for slot in self.alive:
             self.members.ask(slot, asked)
 
     def trainer(self, slot: int) -> tuple[int, int]:
@@ -375,21 +373,16 @@ class MemberProcesses:
 
     def _rest(self, slots: Sequence[int], patience_s: float | None = None) -> set[int]:
         """Wait until members rest; end those that do not in time; return who ended."""
-        return self._wait(slots, self.members.wait_resting, self.members.resting, patience_s)
+        return self._wait(slots, self.members.resting, patience_s)
 
     def _wait(
-        self,
-        slots: Sequence[int],
-        wait: Callable[[set[int], int], set[int]],
-        told: set[int],
-        patience_s: float | None = None,
+        self, slots: Sequence[int], told: set[int], patience_s: float | None = None
     ) -> set[int]:
         """Wait until members have told what is waited for; end those that do not in time.
 
         Args:
             slots: the members.
-            wait: waits for them until a time, and returns who ended.
-            told: the members that have told it.
+            told: ``resting`` or ``passed`` of all members.
             patience_s: how long; by default for as long as a step may take.
 
         Returns:
@@ -400,7 +393,7 @@ class MemberProcesses:
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
         while late := waiting - told:
-            ended = wait(waiting, deadline_ns)
+            ended = self.members.wait_told(told, waiting, deadline_ns)
             self._bury(ended)
             if not ended and not told.issuperset(waiting):
                 ended = late - told
@@ -412,10 +405,7 @@ class MemberProcesses:
 
     def _bury(self, slots: set[int]) -> None:
         for slot in sorted(slots):
-            pid = self.members.pids[slot]
-            self._kill(slot)
-            self._ended[slot] += 1
-            self._event(slot, "died", self._launcher.exit_reason(pid))
+            self._end(slot, "died")
 
     def _bury_dying(self) -> set[int]:
         """Bury the members whose end has just begun; return them."""
@@ -423,21 +413,19 @@ class MemberProcesses:
         self._bury(ended)
         return ended
 
-    def _end(self, slot: int, what: str, reason: str) -> None:
+    def _end(self, slot: int, what: str, reason: str = "") -> None:
+        """End a member, if it has not ended by itself; its launcher may know the reason then."""
+        pid = self.members.pids[slot]
         self._kill(slot)
-        self._ended[slot] += 1
-        self._event(slot, what, reason)
+        self._event(slot, what, reason or self._launcher.exit_reason(pid))
 
     def _kill(self, slot: int) -> None:
         """Kill a member and everything below it."""
-        for pid in kernel_counters.descendants(self.members.pids[slot])[1:]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        _signal_all(kernel_counters.descendants(self.members.pids[slot])[1:], signal.SIGKILL)
         self.members.kill(slot)
 
     def _event(self, slot: int, what: str, reason: str) -> None:
+        self._ended[slot] += 1
         files = self._launch.errors(slot), self._launch.log(slot)
         if what == "died":  # what a killed program has printed last says nothing of its end
             words = last_words.words_of(*(files[:1] if "killed" in reason else files))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -30,21 +31,17 @@ class Members:
     def __init__(self, folder: Path, count: int, ranks: int = 1) -> None:
         channel.create(folder, count, ranks)
         words = channel.open_words(folder)
-        self._pages = [channel.Page(words, slot * ranks) for slot in range(count)]
-        self._others = [
-            [channel.Page(words, slot * ranks + rank) for rank in range(1, ranks)]
-            for slot in range(count)
-        ]
-        # Opened for reading too, so that a gate without a member is no error and the pipe of
-        # resting slots never ends. Only these descriptors do not block: a member's own do.
+        # Gates are opened for reading too, so that one without a member is no error and the pipe of
+        # resting slots never ends. Only these descriptors do not block: a member's own do. Rank 0
+        # opens the gates of the other ranks for them; all of them end with this process.
         flags = os.O_RDWR | os.O_NONBLOCK
-        self._gates = [os.open(channel.gate(folder, slot), flags) for slot in range(count)]
-        # Rank 0 opens those of the other ranks for them; all of them end with this process.
-        self._held = [
-            os.open(channel.gate(folder, slot, rank), flags)
-            for slot in range(count)
-            for rank in range(1, ranks)
-        ]
+        # By slot and rank; a member that is no group is rank 0.
+        self._pages: list[list[channel.Page]] = []
+        self._gates: list[list[int]] = []
+        for slot in range(count):
+            gates = [channel.gate(folder, slot, rank) for rank in range(ranks)]
+            self._gates.append([os.open(gate, flags) for gate in gates])
+            self._pages.append([channel.Page(words, slot * ranks + rank) for rank in range(ranks)])
         self._rest = os.open(folder / "rest", flags)
         self._pidfds: dict[int, int] = {}
         self._poll = select.epoll()
@@ -56,29 +53,30 @@ class Members:
     def close(self) -> None:
         """Let go of the gates: a member that still sleeps there ends."""
         self._poll.close()
-        for descriptor in (*self._gates, *self._held, self._rest, *self._pidfds.values()):
+        gates = itertools.chain.from_iterable(self._gates)
+        for descriptor in (*gates, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
     def words(self, slot: int) -> memoryview:
         """Return the words of a member's block (see ``channel``)."""
-        return self._pages[slot].words
+        return self._pages[slot][0].words
 
     def ask(self, slot: int, number: int) -> None:
         """Put a number beside the orders of a member, for all of its ranks."""
-        for page in (self._pages[slot], *self._others[slot]):
+        for page in self._pages[slot]:
             page.words[channel.ASKED] = number
 
     def steps(self, slot: int) -> list[channel.Step]:
         """Return a member's kept steps since its last release."""
-        return self._pages[slot].steps()
+        return self._pages[slot][0].steps()
 
     def others(self, slot: int) -> list[list[channel.Step]]:
         """Return the same of each other rank of a member, by rank from 1 up."""
-        return [page.steps() for page in self._others[slot]]
+        return [page.steps() for page in self._pages[slot][1:]]
 
     def samples(self, slot: int) -> int:
         """Return the samples that a member's script has marked since its last release."""
-        return sum(page.words[channel.SAMPLES] for page in (self._pages[slot], *self._others[slot]))
+        return sum(page.words[channel.SAMPLES] for page in self._pages[slot])
 
     def done(self, slot: int, since_ns: int) -> int:
         """Count a member's steps that began after ``since_ns``: all but the first that ended.
@@ -119,12 +117,12 @@ class Members:
         words = self.words(slot)
         # One step is missing between the last process's and the next one's.
         earlier = words[channel.EARLIER] + words[channel.STEPS] + bool(words[channel.PARKED_NS])
-        for page in (self._pages[slot], *self._others[slot]):
+        for page in self._pages[slot]:
             page.words[:] = memoryview(bytes(words.nbytes)).cast("q")
         words[channel.EARLIER] = earlier
         # What an earlier process of this slot left unread must not let the next one pass its gate,
         # nor speak for it.
-        channel.drain(self._gates[slot])
+        channel.drain(self._gates[slot][0])
         self._listen()
         self.resting.discard(slot)
 
@@ -170,7 +168,7 @@ class Members:
             words[channel.RELEASE_NS] = release_ns
             words[channel.ORDER] = orders[slot]
         for slot in slots:
-            os.write(self._gates[slot], b"!")
+            os.write(self._gates[slot][0], b"!")
         self.resting.difference_update(slots)
         self.passed.difference_update(slots)
         return release_ns
@@ -199,13 +197,10 @@ class Members:
 
     def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
         """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
-        return self._wait_told(self.resting, slots, until_ns)
+        return self.wait_told(self.resting, slots, until_ns)
 
-    def wait_passed(self, slots: Collection[int], until_ns: int) -> set[int]:
-        """The same until all of ``slots`` have ended the step in which their window closed."""
-        return self._wait_told(self.passed, slots, until_ns)
-
-    def _wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
+    def wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
+        """The same until ``told``, which is ``resting`` or ``passed``, has all of ``slots``."""
         self._poll.register(self._rest, select.EPOLLIN)
         try:
             while not told.issuperset(slots):

@@ -27,21 +27,19 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Readbacks, Slot, Window
+from scaling_study.records.window import Readbacks, Slot
 from scaling_study.runner import counter_snapshots, windows
 from scaling_study.runner.free_run import FreeRun
 from scaling_study.runner.member_processes import MemberEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Record, Status, Taken
+    from scaling_study.records.window import Status, Taken
+    from scaling_study.runner.cohort_windows import CohortLog
     from scaling_study.runner.counter_snapshots import CounterSnapshot
-    from scaling_study.runner.foreign import Lookout
     from scaling_study.runner.free_run import Program
-    from scaling_study.runner.journal import Journal
-    from scaling_study.runner.measure import Job
     from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
@@ -72,23 +70,7 @@ def whole(member: Member, n: int) -> Member:
     return replace(member, command=words)
 
 
-class Workers:
-    """The n processes that train at once, as slots."""
-
-    def __init__(self, pages: Sequence[iterations.Page]) -> None:
-        self.pages = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
-        self.pids = {slot: page.pid for slot, page in self.pages.items()}
-
-    def words(self, slot: int) -> dict[int, int]:
-        """Return which thread of a slot trains, as a member's words have it."""
-        return {channel.TRAINER_TID: self.pages[slot].trainer_tid}
-
-    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
-        """Return how many steps each of them has done at least between two edges."""
-        return min(_inside(page.ends_ns(), before, after)[1] for page in self.pages.values())
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PoolWindows:
     """The windows of a pool at all its process counts; takes the place of ``CohortWindows``.
 
@@ -96,34 +78,18 @@ class PoolWindows:
         launch: its folder is private.
         whole: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
-        job: what is measured.
-        number: the cohort's, in the record file.
-        journal: of the record file.
-        lookout: for other programs.
+        kept: of the cohort.
         host: of the machine.
-        started_s: from the beginning to the first window; None before that.
-        in_windows_s: time in windows.
-        paused_s: time between windows in which others had the machine.
-        member: what a process takes of the memory: not known.
-        script_ended: that the program has ended without a step, where the first run decides.
     """
 
     launch: Launch
     whole: Member
     program: Program
-    job: Job
-    number: int
-    journal: Journal[Record]
-    lookout: Lookout
+    kept: CohortLog
     host: Host
-    started_s: float | None = None
-    in_windows_s: float = 0.0
-    paused_s: float = 0.0
-    member: None = None
-    script_ended: MemberEnd | None = None
 
     def take(
-        self, todo: Sequence[windows.Window], began: float, *, first_decides: bool
+        self, todo: Sequence[windows.Window], *, first_decides: bool
     ) -> Generator[None, None, tuple[Status, str | None]]:
         """Take windows; return the status and the reason. Pauses before each but the first."""
         wanted, lost, reason = {window.n for window in todo}, set[int](), ""
@@ -133,15 +99,13 @@ class PoolWindows:
                 continue
             log.info("window %d of %d: n = %d", at + 1, len(todo), window.n)
             if at:
-                paused = time.perf_counter()
-                yield
-                self.paused_s += time.perf_counter() - paused
+                yield from self.kept.pause()
             try:
-                wrong = self._take(window, began, read_back=not proven)
+                wrong = self._take(window, read_back=not proven)
             except PoolError as error:
                 log.warning("n = %d: %s", window.n, error)
                 if first_decides and error.output and not proven:
-                    self.script_ended = MemberEnd(0, "died", str(error), error.output)
+                    self.kept.script_ended = MemberEnd(0, "died", str(error), error.output)
                     return "failed", str(error)
                 lost.add(window.n)
                 reason = reason or f"n = {window.n}: {error}"
@@ -153,40 +117,35 @@ class PoolWindows:
             return "complete", None
         return "partial" if lost < wanted else "failed", reason
 
-    def _take(self, window: windows.Window, began: float, *, read_back: bool) -> str:
+    def _take(self, window: windows.Window, *, read_back: bool) -> str:
         """Take a window until it is valid or has been taken often enough.
 
         Returns:
             What of the launch did not take effect; empty if all did.
         """
-        for attempt in range(self.job.plan.measure.retries + 1):
+        for attempt in range(self.kept.job.plan.measure.retries + 1):
             with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
                 run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
                 with run.started(read_back=read_back):
-                    workers = self._all_train(run, read_back=read_back)
-                    if read_back and (wrong := self._readbacks(run, workers)):
+                    self._all_train(run, read_back=read_back)
+                    if read_back and (wrong := self._readbacks(run)):
                         return wrong
                     read_back = False
-                    if self.started_s is None:
-                        self.started_s = time.perf_counter() - began
-                    record = self._window(run, workers, window)
-            self.in_windows_s += record.window_s
-            self.journal.write(
-                Window(cohort=self.number, attempt=attempt, **structs.asdict(record))
-            )
-            self.lookout.after_window(record.flags)
+                    if self.kept.started_s is None:
+                        self.kept.starts()
+                    record = self._window(run, window)
+            self.kept.keep(record, attempt)
             if record.valid:
                 break
-            log.info("n = %d: invalid (%s)", window.n, ", ".join(record.flags))
         return ""
 
-    def _all_train(self, run: _Run, *, read_back: bool) -> Workers:
+    def _all_train(self, run: _Run, *, read_back: bool) -> None:
         """Wait until n processes train and have warmed up.
 
         Raises:
             PoolError: the program has ended before, or is too slow; other numbers train.
         """
-        settings = self.job.plan.measure
+        settings = self.kept.job.plan.measure
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
         deadline = time.monotonic() + settings.start_timeout_s
         most = 0
@@ -195,7 +154,8 @@ class PoolWindows:
             most = max(most, len(pages))
             warmed = all(page.iterations >= warm for page in pages)
             if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
-                return Workers(pages)
+                run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
+                return
             if len(pages) > run.n:
                 raise PoolError(
                     f"{len(pages)} processes train at once: the number that {{n}} stands for in"
@@ -203,7 +163,7 @@ class PoolWindows:
                 )
             if run.wait(LOOK_S):
                 if not most:
-                    reason = f"the program ended without a step: {run.last_words()}"
+                    reason = f"the program ended without a step: {run.why()}"
                     raise PoolError(reason, run.output())
                 raise PoolError(
                     f"the program ended before {run.n} of its processes trained at once"
@@ -211,47 +171,42 @@ class PoolWindows:
                 )
         raise PoolError(
             f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
-            f" did): {run.last_words()}"
+            f" did): {run.why()}"
         )
 
-    def _readbacks(self, run: _Run, workers: Workers) -> str:
-        found = run.reports([*workers.pages.values()])
+    def _readbacks(self, run: _Run) -> str:
+        found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
-            Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in workers.pids
+            Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
-        axes = self.job.launch.axes
+        axes = self.kept.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
             structs.replace(row, ok=row.ok or row.axis in own)
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.journal.write(
-            Readbacks(cohort=self.number, when="before", checks=checks, members=reports)
+        self.kept.journal.write(
+            Readbacks(cohort=self.kept.number, when="before", checks=checks, members=reports)
         )
         return axis_table.failed(checks)
 
-    def _window(self, run: _Run, workers: Workers, window: windows.Window) -> Taken:
+    def _window(self, run: _Run, window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
             PoolError: a process ended at once.
         """
-        settings, slots = self.job.plan.measure, sorted(workers.pids)
-        hardware = perf_events.PerfEvents(len(slots), ())
-
-        def edge() -> CounterSnapshot:
-            return counter_snapshots.read(workers, slots, self.host.cpus, hardware)
-
-        before, after = edge(), None
+        settings, cpus = self.kept.job.plan.measure, self.host.cpus
+        before, after = run.snapshot(cpus), None
         span_s = settings.shortest_s
         while span_s <= settings.longest_s:
-            if run.sleep(workers, before.wall_ns + round(span_s * 1e9)):
+            if run.sleep(before.wall_ns + round(span_s * 1e9)):
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
-                after = edge()
-                if workers.fewest_steps(before, after) >= settings.steps:
+                after = run.snapshot(cpus)
+                if run.fewest_steps(before, after) >= settings.steps:
                     break
             last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
@@ -261,14 +216,14 @@ class PoolWindows:
                 " (measure.shortest_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
-        run.sleep(workers, after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
-        activities = [_activity(slot, workers.pages[slot], before, after) for slot in slots]
+        run.sleep(after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
+        done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
-            [windows.Stretch(before.wall_ns, after.wall_ns, activities, frequencies_mhz)],
+            [windows.Stretch(before.wall_ns, after.wall_ns, done, frequencies_mhz)],
             before,
             after,
-            usable_cpus=len(self.host.cpus),
+            usable_cpus=len(cpus),
             asked_steps=settings.steps,
             gated=False,
         )
@@ -302,7 +257,7 @@ def _activity(
     )
 
 
-class _Run:
+class _Run(FreeRun):
     """One run of the program.
 
     Args:
@@ -310,66 +265,84 @@ class _Run:
         member: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         n: how many of its processes are to train.
+
+    Attributes:
+        counted: what each of n processes that train at once has counted, as by slot.
     """
 
     def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
+        super().__init__(launch, [whole(member, n)], program)
         self.n = n
-        self._free = FreeRun(launch, [whole(member, n)], program)
+        self.counted: dict[int, iterations.Page] = {}
         self._pages = launch.folder / "memory" / "pages"
         self._ended = False
 
     @contextmanager
     def started(self, *, read_back: bool) -> Iterator[None]:
         """Start the program; end it afterwards, with all that it has started."""
-        self._free.start(0, self._pages, read_back=read_back)
+        self.start(0, self._pages, read_back=read_back)
         try:
             yield
         finally:
-            self._free.end(0.0)
+            self.end(0.0)
 
     def wait(self, seconds: float) -> bool:
         """Wait; return whether the program has ended."""
-        self._ended = self._ended or bool(self._free.slots.wait(seconds))
+        self._ended = self._ended or bool(self.slots.wait(seconds))
         return self._ended
 
-    def last_words(self) -> str:
+    def why(self) -> str:
         """Return the line that says why it ended."""
-        return self._free.last_words(0) or "it has printed nothing"
+        return self.last_words(0) or "it has printed nothing"
 
     def output(self) -> str:
         """Return the end of what it has printed, its standard error last."""
-        files = self._free.launch.log(0), self._free.launch.errors(0)
+        files = self.launch.log(0), self.launch.errors(0)
         return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The processes that are counted, by slot."""
+        return {slot: page.pid for slot, page in self.counted.items()}
+
+    def snapshot(self, cpus: frozenset[int]) -> CounterSnapshot:
+        """Read the kernel's counters."""
+        trainers = {slot: page.trainer_tid for slot, page in self.counted.items()}
+        hardware = perf_events.PerfEvents(self.n, ())
+        return counter_snapshots.read(self.pids, trainers, cpus, hardware)
+
+    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
+        """Return how many steps each process has done at least between two edges."""
+        return min(_inside(page.ends_ns(), before, after)[1] for page in self.counted.values())
 
     def training(self) -> list[iterations.Page]:
         """Return what processes have counted that live."""
         living = set(kernel_counters.descendants(os.getpid()))
         return [page for page in iterations.read_pages(self._pages) if page.pid in living]
 
-    def reports(self, pages: Sequence[iterations.Page]) -> list[Json]:
+    def reports(self, pages: Iterable[iterations.Page]) -> list[Json]:
         """Return what processes have written down of themselves; nothing until all have."""
         paths = [self._pages / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
-    def sleep(self, workers: Workers, until_ns: int, *, until_stepped: int = 0) -> bool:
+    def sleep(self, until_ns: int, *, until_stepped: int = 0) -> bool:
         """Sleep until a time; return whether one of the processes has ended before.
 
         Args:
-            workers: the processes.
             until_ns: the time.
             until_stepped: return as soon as each has ended a step after this time, if it is given.
         """
         poll = select.poll()
         opened = []
         try:
-            for pid in workers.pids.values():
+            for pid in self.pids.values():
                 opened.append(os.pidfd_open(pid))
                 poll.register(opened[-1], select.POLLIN)
             while (left_ns := until_ns - time.perf_counter_ns()) > 0:
                 if until_stepped and all(
-                    page.ends_ns()[-1] > until_stepped for page in workers.pages.values()
+                    page.ends_ns()[-1] > until_stepped for page in self.counted.values()
                 ):
                     return False
                 wait_ms = min(left_ns / 1e6, 1e3 * LOOK_S if until_stepped else left_ns / 1e6)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common.problems import ConfigError
 from scaling_study.launch.axes import optimizer_kernel
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
-from scaling_study.member import after_torch, loader_arguments, model_server, program
+from scaling_study.member import after_torch, model_server, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +51,9 @@ if __name__ == "__main__":
     run(sys.argv[1:])
 '''
 
+OF_LOADERS = "# ---- loaders\n"
+LOADER_FUNCTIONS = ("change_arguments", "shares_out")
+"""The last part of ``after_torch``, and what axes take from it."""
 FUTURE = "from __future__ import annotations\n"
 OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import [\w, ]+\n\n?", re.MULTILINE)
 
@@ -132,16 +135,18 @@ def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> st
         label=", ".join(f"{axis} {value}" for axis, value in found.items()),
         name=name,
         lines="\n".join(f"    {line}" for line in lines(axes, optimizers)),
-        modules="\n\n\n".join(map(_source, _needed(found))),
+        modules=_modules(found),
         functions="\n\n".join(map(_function, found)).rstrip(),
         calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),
     )
 
 
-def _needed(found: Iterable[str]) -> list[ModuleType]:
-    """Return the modules of this package that are copied, each after those that it needs."""
-    of_loaders = any(loader_arguments.__name__ in _applied(axis) for axis in found)
-    return [program, after_torch, *([loader_arguments] if of_loaders else [])]
+def _modules(found: Iterable[str]) -> str:
+    """Return the modules of this package that are copied, without what no switch needs."""
+    after = _source(after_torch)
+    if not any(name in _applied(axis) for axis in found for name in LOADER_FUNCTIONS):
+        after = after.partition(OF_LOADERS)[0].strip()
+    return f"{_source(program)}\n\n\n{after}"
 
 
 def _source(module: ModuleType) -> str:

@@ -88,7 +88,7 @@ class Activity:
         steps: those that are kept.
         earlier: steps that it did before.
         others: steps of its other ranks, if it is a group.
-        apart: how often one of them went on from where rank 0 did not come (see ``ranked``).
+        apart: how often one of them went on from where rank 0 did not come (see ``member``).
         samples: those that its script, in all ranks, has marked in all of its steps.
     """
 
@@ -208,14 +208,9 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
         closed_ns: when the window was closed.
     """
     durations, steps = counted_steps(activity, opened_ns, closed_ns)
-    load, backward, optimizer = (
-        sum(times) / 1e9
-        for times in (
-            [step.load_ns for step in steps],
-            [step.backward_ns for step in steps],
-            [step.optimizer_ns for step in steps],
-        )
-    )
+    load = sum(step.load_ns for step in steps) / 1e9
+    backward = sum(step.backward_ns for step in steps) / 1e9
+    optimizer = sum(step.optimizer_ns for step in steps) / 1e9
     timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
     found = Steps(
         slot=activity.slot,
@@ -238,7 +233,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
 def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
     """Return where a member's window stands among all steps that it has ever done.
 
-    What comes back every so many steps is found by it (``between``).
+    What comes back every so many steps is found by it (``non_step``).
 
     Args:
         activity: the member's steps since its release.

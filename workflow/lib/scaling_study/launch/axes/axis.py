@@ -163,8 +163,8 @@ class Axis(Generic[V]):
         place: Gives slots their CPUs or memory policies; raises UnavailableError likewise.
         apply: Makes a value other than the default true in the process itself, as soon as torch
             is imported. Its source is copied into a file beside the launch script, so it uses
-            nothing of its module, and of this package only what it imports from `after_torch` and
-            `loader_arguments`, which are copied too.
+            nothing of its module, and of this package only what it imports from `after_torch`,
+            which is copied too.
         lines: Lines of Python that do the same in the script itself, after it has imported torch.
         observe: Tells, in the process itself, which value holds, or why none of them does.
         numbers: What a value other than the default does to the numbers that training computes

@@ -1,8 +1,13 @@
 """The objects that Python's garbage collector examines."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from scaling_study.launch.axes.axis import Axis
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 
 def apply(_value: str) -> None:
@@ -11,9 +16,9 @@ def apply(_value: str) -> None:
 
     from torch.optim import optimizer
 
-    def freeze(one: Any, _args: object, _kwargs: object) -> None:
+    def freeze(one: Optimizer, _args: object, _kwargs: object) -> None:
         if not hasattr(one, "had_objects_frozen"):  # SGD without momentum never has any state
-            one.had_objects_frozen = True
+            vars(one)["had_objects_frozen"] = True
             gc.collect()
             gc.freeze()
 

@@ -12,7 +12,7 @@ def apply(value: int) -> None:
 
     A loader that would give batches several times is left as it is.
     """
-    from scaling_study.member.loader_arguments import change_arguments, shares_out
+    from scaling_study.member.after_torch import change_arguments, shares_out
 
     def change(given: dict[str, object]) -> None:
         if value in {0, 1} or shares_out(given["dataset"], given.get("worker_init_fn")):

@@ -8,10 +8,13 @@ word, where a weight and its gradient or state differ in it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.living import living, the_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def apply(_value: str) -> None:
@@ -27,8 +30,8 @@ def apply(_value: str) -> None:
 
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
 
-    def convert_before(kind: Any) -> None:
-        make = kind.__init__
+    def convert_before(kind: type[Optimizer | DistributedDataParallel]) -> None:
+        make: Callable[..., None] = vars(kind)["__init__"]
 
         @functools.wraps(make)
         def made(self: object, *args: object, **kwargs: object) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scaling_study.launch.axes.axis import Axis
 from scaling_study.launch.axes.living import living, the_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from torch.optim import Optimizer
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 KERNELS = {
@@ -30,9 +32,9 @@ def apply(value: str) -> None:
     """
     from torch.optim import optimizer
 
-    def choose(one: Any, _args: object, _kwargs: object) -> None:
+    def choose(one: Optimizer, _args: object, _kwargs: object) -> None:
         first = not hasattr(one, "has_stepped")
-        one.has_stepped = True
+        vars(one)["has_stepped"] = True
         if first and not any(one.state.values()):
             for group in one.param_groups:
                 if value in group:

@@ -7,7 +7,7 @@ from scaling_study.launch.axes.values import COUNT
 
 def apply(value: int) -> None:
     """Set it for every torch DataLoader that has workers."""
-    from scaling_study.member.loader_arguments import change_arguments
+    from scaling_study.member.after_torch import change_arguments
 
     def change(given: dict[str, object]) -> None:
         if given.get("num_workers"):

@@ -42,7 +42,7 @@ class Launch:
         env: the members' whole environment.
         step: what ends a step, as ``iterations.encode`` writes it.
         launcher: name of what starts them.
-        switches: values of axes that are made true inside each member (see ``runtime_settings``).
+        switches: values of axes that are made true inside each member (see ``changes``).
         change: single changes that are made inside each member (see ``changes``).
         passed: names of variables from the user's shell, whose values no record holds.
         ranks: processes of each member, which train together; None for one that knows of no ranks.

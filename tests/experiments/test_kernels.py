@@ -11,9 +11,8 @@ import pytest
 from made_records import hardware
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.config import efforts
-from scaling_study.experiments import kernel_cohort, microbenchmarks
+from scaling_study.experiments import kernel_cohort, kernels, microbenchmarks
 from scaling_study.host import probe
-from scaling_study.member import kernels
 from scaling_study.runner import resolve, windows
 
 
@@ -123,7 +122,7 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
         assert kernel_cohort.start(one)
 
         def rate(kernel, duty):
-            one.tell(one.alive, kernels.encode(kernel, duty))
+            one.tell(kernels.encode(kernel, duty))
             (found,) = kernel_cohort.rates(one.take(windows.Window(0, 0, 1), settings))
             return found
 
@@ -134,7 +133,8 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
         whole, little = (sorted(rates[duty])[1] for duty in (1.0, 0.05))
         # A twentieth on a quiet machine. Other programs take from the one that always works first.
         assert little < 0.5 * whole
-        with one.training(1, kernels.encode("pages")) as done:
+        one.tell(kernels.encode("pages"))
+        with one.training(1) as done:
             assert not done
             time.sleep(0.2)
         assert done[0].steps_active > 0

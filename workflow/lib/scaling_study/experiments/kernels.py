@@ -1,6 +1,6 @@
 """Small kernels, each bound by one part of the machine, as a script that members run.
 
-``kernels.py --l2-bytes N --llc-bytes N --memory-bytes N``
+``kernels.py L2 LLC MEMORY``, the working sets in bytes (see ``Sizes``)
 
 Alone they are the machine's microbenchmarks: how much a part slows down when more members use it.
 Beside a training member they are stressors that load one part on purpose. Which kernel runs, and
@@ -13,7 +13,6 @@ are made of numpy and the standard library, whose loops are compiled, so that no
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import mmap
 import os
@@ -22,7 +21,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +30,7 @@ import scaling_study
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Work = Callable[[], Any]
+    Work = Callable[[], object]
 
 DUTIES = 100
 """The share of time in which a kernel works is asked for in so many parts."""
@@ -192,21 +191,12 @@ def prepare(chosen: Sizes) -> dict[str, Work]:
 
 def command(chosen: Sizes) -> tuple[str, ...]:
     """Return the script and arguments with which members run these kernels."""
-    return (
-        str(Path(__file__).resolve()),
-        *("--l2-bytes", str(chosen.l2)),
-        *("--llc-bytes", str(chosen.llc)),
-        *("--memory-bytes", str(chosen.memory)),
-    )
+    return str(Path(__file__).resolve()), *map(str, (chosen.l2, chosen.llc, chosen.memory))
 
 
 def main(argv: list[str]) -> None:
     """Do batches of the kernel asked for until the process is killed."""
-    parser = argparse.ArgumentParser(description="Run the kernel that the coordinator asks for.")
-    for name in ("l2", "llc", "memory"):
-        parser.add_argument(f"--{name}-bytes", type=int, required=True)
-    options = parser.parse_args(argv)
-    work = prepare(Sizes(options.l2_bytes, options.llc_bytes, options.memory_bytes))
+    work = prepare(Sizes(*map(int, argv)))
     for batch in work.values():  # pages are touched, caches of Python and numpy are filled
         batch()
     while True:

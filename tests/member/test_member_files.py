@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from jobs import ROOT
-from scaling_study.member import written
+from scaling_study.member import files
 
 NOTED = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "workflow/lib")!r})
 from pathlib import Path
-from scaling_study.member import written
-written.note(Path("cohort"), 3)
+from scaling_study.member import files
+files.note_written(Path("cohort"), 3)
 """
 
 
@@ -86,4 +86,4 @@ def test_files_of_several_members_are_counted(tmp_path):
     for slot, names in enumerate((["a", "b"], ["a", "c", "a"], ["link/a", "d"], ["b"])):
         text = "".join(f"{tmp_path / name}\n" for name in names)
         (tmp_path / f"written-{slot}").write_text(text)
-    assert written.shared(tmp_path) == {str(tmp_path / "a"): 3, str(tmp_path / "b"): 2}
+    assert files.shared(tmp_path) == {str(tmp_path / "a"): 3, str(tmp_path / "b"): 2}
