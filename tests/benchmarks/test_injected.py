@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 from jobs import WORKLOADS, config, environment, processes, why_command
 from processes import PATIENCE_S, killed_at_the_end, state, wait_until
 from scaling_study.config.config import load_config
-from scaling_study.config.efforts import EFFORTS
 from scaling_study.config.plan import make_plan
 from scaling_study.experiments import interventions
 from scaling_study.host.limits import read_hierarchy
@@ -29,8 +27,6 @@ import fault_runs  # noqa: E402
 import fault_scores  # noqa: E402
 from fault_cases import Case, clean_of  # noqa: E402
 from fault_list import FAULTS, NOTHING  # noqa: E402
-
-import injected  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
@@ -190,21 +186,6 @@ def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
     assert all(one["window_s"] >= least_s for one in again)
 
 
-@no_quota
-@pytest.mark.long
-def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
-    cpus = len(os.sched_getaffinity(0))
-    mapping = config(WORKLOADS / "plain_loop.py", args=["--steps", 10_000_000], processes=(1, cpus))
-    under_quota = ["--quota-cpus", f"{2 * cpus}", "--", *why_command(mapping, tmp_path)]
-    done = run_outside(tmp_path, *under_quota)
-    assert done.returncode == 0, done.stdout + done.stderr
-    head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
-    assert head["machine"]["quota_cpus"] == 2 * cpus
-    assert head["shortest_s"] == EFFORTS["quick"].shortest_s
-    (left,) = [one for one in head["not_applicable"] if one["intervention"] == "quota_bursts"]
-    assert "held nobody back" in left["reason"]
-
-
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
     quota = ["--quota-cpus", "0.5"] if fault_list.no_quota() is None else []
@@ -255,16 +236,6 @@ def wrapped(wrapper, *options, script=SHORT):
     ]
 
 
-def test_a_fault_is_injected_once_in_a_process(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "injected_faults"))
-    import real_workload
-
-    injected = []
-    for _ in range(3):
-        real_workload.once("a test", lambda: injected.append(1))
-    assert injected == [1]
-
-
 LOADS = (
     "import time, torch\n"
     "from torch.utils.data import DataLoader, TensorDataset\n"
@@ -295,73 +266,43 @@ def test_the_loader_is_slow_and_no_slower_when_the_script_starts_again(tmp_path,
     assert 1.0 <= second < 1.9
 
 
-@pytest.mark.long
-def test_every_loader_gets_workers(tmp_path):
-    script = tmp_path / "loads.py"
-    script.write_text(f"{LOADS}print(loader.num_workers, len(list(loader)))\n")
-    busy = ["--", str(BENCHMARKS / "injected_faults/slow_loader.py"), "--busy", "--seconds", "0.01"]
-    command = wrapped("loader_workers.py", "--workers", "3", *busy, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "3 4\n"
+OPTIMIZER = "import torch\noptimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+GATE = (
+    "from torch.optim import optimizer\n"
+    "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
+    "at = hook.__code__.co_freevars.index('square')\n"
+    "hook()\n"
+    "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
+)
 
 
 @pytest.mark.long
-def test_every_step_collects(tmp_path):
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import gc, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "gc.disable()\n"
-        "seen = []\n"
-        "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
-        "optimizer.step()\noptimizer.step()\n"
-        "print(seen.count(('start', 2)))\n"
+@pytest.mark.parametrize(
+    ("command", "text", "said"),
+    [
+        (["loader_workers.py", "--workers", "3", "--", "slow_loader.py", "--seconds", "0.01"],
+         f"{LOADS}print(loader.num_workers, len(list(loader)))", "3 4\n"),
+        (["collector.py"],
+         (f"{OPTIMIZER}import gc\ngc.disable()\nseen = []\n"
+         "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
+         "optimizer.step()\noptimizer.step()\nprint(seen.count(('start', 2)))"), "2\n"),
+        (["bound.py"], "import os, torch; print(len(os.sched_getaffinity(0)))", "1\n"),
+        (["denormals.py", "--calls", "2"], GATE, "True\n"),
+        (["denormals.py", "--calls", "2", "--normal"], GATE, "False\n"),
+    ],
+)  # fmt: skip
+def test_a_wrapper_does_what_it_is_called(tmp_path, command, text, said):
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    wrapper, *options = (
+        str(BENCHMARKS / "injected_faults" / word) if word == "slow_loader.py" else word
+        for word in command
     )
     done = subprocess.run(
-        wrapped("collector.py", script=script), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "2\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--keep"]])
-def test_every_step_reads_from_the_disk_unless_pages_are_kept(tmp_path, options):
-    stat = [shutil.which("stat"), "-f", "-c", "%T", str(tmp_path)]
-    kind = subprocess.run(stat, capture_output=True, text=True, check=True).stdout.strip()
-    if kind in {"tmpfs", "ramfs"}:
-        pytest.skip("files here are in memory")
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import resource, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_majflt\n"
-        "optimizer.step()\n"
-        "before = faults()\n"
-        "for _ in range(4): optimizer.step()\n"
-        "print(faults() - before)\n"
-    )
-    own = ["--folder", str(tmp_path / "data"), "--pages", "50", *options]
-    command = wrapped("mapped_file.py", *own, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 20 if options else int(done.stdout) >= 150
-    assert list((tmp_path / "data").iterdir()) == []
-
-
-@pytest.mark.long
-def test_every_step_pauses(tmp_path):
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import time, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "began = time.perf_counter(), time.thread_time()\n"
-        "for _ in range(5): optimizer.step()\n"
-        "print(time.perf_counter() - began[0], time.thread_time() - began[1])\n"
-    )
-    command = wrapped("pause.py", "--seconds", "0.1", script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    wall_s, cpu_s = map(float, done.stdout.split())
-    assert wall_s >= 0.5
-    assert cpu_s < wall_s - 0.4
+        wrapped(wrapper, *options, script=script),
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == said
 
 
 @pytest.mark.long
@@ -378,57 +319,6 @@ def test_the_lock_is_waited_for_unless_it_is_private(tmp_path, kind):
             waiting.wait(10)
         fcntl.flock(file, fcntl.LOCK_UN)
         assert waiting.communicate(timeout=PATIENCE_S)[0].startswith(b"done")
-
-
-@pytest.mark.long
-def test_two_processes_take_turns_at_the_semaphore(tmp_path):
-    """Each holds it 20 times for 50 ms: beside each other they need what both need."""
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import os, pathlib, time, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "pathlib.Path(f'ready-{os.getpid()}').touch()\n"
-        "while len(list(pathlib.Path().glob('ready-*'))) < 2: time.sleep(0.01)\n"
-        "began = time.monotonic()\n"
-        "for _ in range(20): optimizer.step()\n"
-        "print(began, time.monotonic())\n"
-    )
-    options = ["--kind", "semaphore", "--folder", str(tmp_path / "here"), "--seconds", "0.05"]
-    command = wrapped("lock.py", *options, script=script)
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) for _ in range(2)]
-    times = [process.communicate(timeout=PATIENCE_S)[0].split() for process in both]
-    began, ended = zip(*(map(float, pair) for pair in times), strict=True)
-    assert max(ended) - min(began) >= 2 * 20 * 0.05
-    subprocess.run(command, cwd=tmp_path, timeout=PATIENCE_S, check=True)  # it was left free
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["lock"]
-
-
-@pytest.mark.long
-def test_a_bound_process_has_one_cpu(tmp_path):
-    script = tmp_path / "asks.py"
-    script.write_text("import os, torch\nprint(len(os.sched_getaffinity(0)))\n")
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        wrapped("bound.py", script=script), capture_output=True, text=True, check=True, env=env
-    )
-    assert done.stdout == "1\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--normal"]])
-def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
-    script = tmp_path / "looks.py"
-    script.write_text(
-        "import torch\n"
-        "from torch.optim import optimizer\n"
-        "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
-        "at = hook.__code__.co_freevars.index('square')\n"
-        "hook()\n"
-        "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
-    )
-    command = wrapped("denormals.py", "--calls", "2", *options, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{not options}\n"
 
 
 @pytest.mark.long
@@ -531,20 +421,6 @@ def test_what_a_workload_has_of_itself_counts_only_beyond_that():
     assert "NCF has a cause of its own" in fault_scores.markdown([*clean, *runs], {})
 
 
-def test_what_a_workload_has_of_a_processor_counts_there_whatever_prints_it():
-    named = [("slow_blas", 0.002)]
-    runs = {
-        name: entry(NOTHING, named=named, machine=f"CPUs 0-1 ({name}), torch 2.13.0+cpu")
-        for name in ("AMD EPYC", "Intel(R) Xeon(R) Processor")
-    }
-    right = {name: fault_scores.score("ncf", NOTHING, [one]).right for name, one in runs.items()}
-    assert right == {"AMD EPYC": 1, "Intel(R) Xeon(R) Processor": 0}
-    told = {
-        name: "slow_blas (on AMD" in fault_scores.markdown([one], {}) for name, one in runs.items()
-    }
-    assert told == {"AMD EPYC": True, "Intel(R) Xeon(R) Processor": False}
-
-
 def test_failed_runs_do_not_count_and_say_why():
     runs = [entry("quota", status="failed", reason="status 1", step_n_s=None)]
     found = fault_scores.score("ncf", "quota", [*CLEAN, *runs])
@@ -636,26 +512,6 @@ def test_a_control_is_run_right_before_its_fault():
     disturbed = control | {"stolen_cpus": 0.3}
     both = (clean_of(case), case)
     assert fault_scores.to_run(case, [disturbed, entry("denormals", 1)], NOW) == both
-
-
-def test_runs_without_a_fault_come_first_and_no_run_comes_twice():
-    found = [case.name for case in injected.cases(["slow_blas", "quota"], ["ncf"], 2)]
-    assert found[:3] == ["ncf/nothing/0", "ncf/slow_blas/0", "ncf/quota/0"]
-    assert len(found) == len(set(found)) == 6
-
-
-def test_a_failed_run_is_not_done_again():
-    failed = {**entry("quota"), "status": "failed", "reason": "ended with status 1"}
-    assert fault_scores.to_run(Case("ncf", "quota", 0), [failed], NOW) == ()
-
-
-def test_a_false_name_shows():
-    runs = [*CLEAN[:4], entry(NOTHING, 4, named=[("denormals", 0.001)])]
-    found = fault_scores.score("ncf", NOTHING, runs)
-    assert fault_scores.cell(NOTHING, found) == "1 of 5 named a cause"
-    text = fault_scores.markdown(runs, {})
-    assert "name a cause: 1 of 5" in text
-    assert "falsely named: denormals (1)" in text
 
 
 def test_the_table(tmp_path):

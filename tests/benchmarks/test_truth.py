@@ -17,15 +17,12 @@ from scipy import stats
 from jobs import STAGE
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.records import columns
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
 
 import counting  # noqa: E402
-import truth_list  # noqa: E402
 import truth_loops  # noqa: E402
-import truth_plan  # noqa: E402
 import truth_rates  # noqa: E402
 import truth_studies  # noqa: E402
 import truth_table  # noqa: E402
@@ -112,15 +109,6 @@ def test_a_counter_stores_what_a_loop_reads(tmp_path, monkeypatch):
     first, second, period = truth_loops.read_stamps(log)
     assert truth_loops.read_first(log) == [first]
     assert 0 < first <= second <= -period
-
-
-def test_a_counter_without_a_log_stores_nothing(tmp_path, monkeypatch):
-    monkeypatch.delenv("TRUTH_LOG", raising=False)
-    monkeypatch.chdir(tmp_path)
-    counter = counting.Counter()
-    counter.iteration()
-    counter.period()
-    assert not list(tmp_path.iterdir())
 
 
 def run_loop(folder, n, *command):
@@ -216,16 +204,6 @@ def test_the_ratio_of_two_samples_has_welchs_interval():
         interval = welch.confidence_interval(0.95)
         assert math.log(found.low) == pytest.approx(interval.low)
         assert math.log(found.high) == pytest.approx(interval.high)
-
-
-def test_95_of_100_intervals_cover_the_truth():
-    rng = np.random.default_rng(4)
-    covered = 0
-    for _ in range(2000):
-        study, loop = rng.lognormal(5, 0.02, 4), rng.lognormal(5, 0.01, 3)
-        found = truth_rates.ratio(*map(truth_rates.side_of_values, (study, loop)))
-        covered += found.low <= 1 <= found.high
-    assert 0.93 <= covered / 2000 <= 0.98
 
 
 def test_an_interval_gives_back_the_error_that_it_was_made_of():
@@ -361,17 +339,6 @@ def test_a_study_without_a_number_is_no_truth():
     assert "- gan, n = 1: the study failed: status 1: | disk full" in text
 
 
-def test_the_table_shows_what_lies_between_steps():
-    point = measured(100.0, 101.0, between={"between_s_per_step": 0.0021})
-    entries = [loop_entry(100.0), loop_entry(101.0), study_entry({"1": point})]
-    text = truth_table.markdown([truth_table.cell(entries, "gan", 1)], ["gan"], ["a machine"])
-    row = text.splitlines()[2]
-    assert "- Runs of older code: gan.\n- On a machine." in text
-    assert row.count("|") == len(truth_table.HEAD) + 1
-    assert "| between_s_per_step 0.0021 |" in row
-    assert "rounds of both optimizers/s" in row
-
-
 # The ledger
 
 
@@ -392,15 +359,6 @@ def test_a_table_without_runs_is_of_the_newest_code_of_each_row():
         loop_entry(1.0),
         loop_entry(1.0, row="plain"),
         loop_entry(2.0) | {"code": "new"},
-    ]
-    assert truth_table.newest(entries) == entries[1:]
-
-
-def test_each_count_of_whole_processes_has_its_own_newest_code():
-    entries = [
-        loop_entry(1.0, "ends", 1),
-        loop_entry(1.0, "ends", 2),
-        loop_entry(2.0, "ends", 1) | {"code": "new"},
     ]
     assert truth_table.newest(entries) == entries[1:]
 
@@ -436,12 +394,6 @@ def test_every_row_gets_loops_a_study_and_loops():
     ]
 
 
-def test_where_one_row_is_too_long_the_next_ones_can_go_on():
-    entries = [entry_of(run) for run in first_runs("gan", (1,))[:1]]
-    rows = [(run.row, run.kind) for run in next_runs(entries, ["gan", "ends", "plain"], (1,))]
-    assert rows == [("gan", "study"), ("ends", "loop"), ("plain", "loop")]
-
-
 def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
     entries = [entry_of(run) for run in first_runs("gan", (1,))]
     assert not list(next_runs(entries, ["gan"], (1,)))
@@ -462,35 +414,11 @@ def test_a_study_without_a_number_is_tried_once_more():
     assert not list(next_runs([*entries, again], ["gan"], (1, 2)))
 
 
-def test_what_failed_or_gave_nothing_is_done_again():
-    assert truth_table.gave_something(loop_entry(5.0))
-    assert truth_table.gave_something(study_entry({"1": confirmed((4.0, None, None, 1))}))
-    assert not truth_table.gave_something(study_entry({"1": confirmed()}))
-    assert not truth_table.gave_something(DONE | {"kind": "loop", "status": "failed"})
-
-
-def test_more_runs_are_shared_among_coarse_rows():
-    entries = [entry_of(run) for name in ("gan", "plain") for run in first_runs(name, (1,))]
-    entries += [loop_entry(120.0), loop_entry(120.0, row="plain")]
-    taken = []
-    for rate in (90.0, 118.0, 94.0, 109.0):
-        taken.append(next(next_runs(entries, ["gan", "plain"], (1,))))
-        entries.append(entry_of(taken[-1], rate))
-    assert [run.row for run in taken] == ["gan", "plain", "gan", "plain"]
-
-
 def test_what_is_certain_gets_no_more_runs():
     rates = {"study": 50.0, "loop": 100.0}
     entries = [entry_of(run, rates[run.kind]) for run in first_runs("gan", (1,))]
     assert truth_table.cell(entries, "gan", 1).verdict == truth_table.FAIL
     assert not list(next_runs(entries, ["gan"], (1,)))
-
-
-def test_a_run_takes_what_it_took_before():
-    run = Run("tsmixerx", "study", (2,))
-    assert truth_plan.expected_s(run, []) > truth_plan.expected_s(Run("gan", "study", (2,)), [])
-    entries = [entry_of(run) | {"wall_s": seconds} for seconds in (300.0, 123.0)]
-    assert truth_plan.expected_s(run, entries) == 123
 
 
 # The rows and their studies
@@ -515,14 +443,6 @@ def test_a_rows_study_has_default_settings(name):
         baseline = next(one for one in plan.launches if one.id == plan.baseline)
         assert baseline.axes["intra_op"] == 1
         assert plan.workload.steps_per_model == ROWS[name].steps
-
-
-def test_the_columns_that_are_read_exist():
-    assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
-    ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
-    assert {"launch", "n", "replicates", "steps_per_s"} | ends <= set(columns.POINTS.names)
-    window = {"launch", "n", "replicate", "cohort", "window", "valid"}
-    assert window <= set(columns.WINDOWS.names)
 
 
 @pytest.fixture
@@ -625,8 +545,3 @@ def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results
     assert [one["count"] for one in found["rounds"]] == [2, 1]
     json.loads(json.dumps(found, allow_nan=False))
     assert truth_studies.read_point(results, 2, whole=True)["rounds"] == []
-
-
-def test_scripts_are_where_a_study_looks_for_them():
-    assert all((ROOT / part).exists() for part in truth_studies.PROJECT)
-    assert truth_list.SCRIPTS.as_posix() in truth_studies.PROJECT

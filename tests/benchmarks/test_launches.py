@@ -14,7 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import launches  # noqa: E402
 import launches_table  # noqa: E402
 import launches_ways  # noqa: E402
-from launches_list import RIVALS, ROOT, WORKLOADS  # noqa: E402
+from launches_list import ROOT, WORKLOADS  # noqa: E402
 from launches_table import MISSED, REACHED, UNDECIDED, verdict  # noqa: E402
 from launches_ways import ACCELERATE, DEFAULT, RECOMMENDED, RUN_CPU, Study  # noqa: E402
 
@@ -48,16 +48,6 @@ def test_every_workload_is_a_study_of_that_count(name, n):
     sampled = {launch.axes.get("sampling") for launch in plan.launches}
     assert sampled == ({"one", "batch"} if name == "NCF as recommended" else {None})
     assert not any("batch_size" in launch.axes for launch in plan.launches)
-
-
-def test_all_ways_train_with_the_recommended_parameters():
-    one = study("--sampling", "{sampling}", "--seed", "{member}", parameters={"sampling": "batch"})
-    assert one.arguments(3) == ["--sampling", "batch", "--seed", "3"]
-
-
-def test_a_model_has_ended_with_its_last_step_or_epoch():
-    assert study().ending == " after 40 steps\n"
-    assert study("--epochs", "2").ending == " after epoch 2\n"
 
 
 def test_accelerate_is_started_once_for_each_model_and_told_of_all(tmp_path):
@@ -107,21 +97,6 @@ def test_the_best_rival_has_the_worst_verdict():
     assert "- missed: whole processes, recommended / best rival (run_cpu): 0.950 (0.9" in text
     assert "- missed: models alone" in text
     assert "- accelerate 1.2.3." in text
-
-
-def test_a_section_is_met_where_no_rival_is_faster():
-    even = [10 * ratio for ratio in EVEN]
-    runs = entries("NCF as written", 1, dict.fromkeys((*RIVALS, RECOMMENDED), even))
-    text, met = launches_table.section("NCF as written", runs)
-    assert met
-    assert "## NCF as written, 40 steps, n = 1" in text
-
-
-def test_a_run_that_was_stopped_says_so():
-    ways = {way: [10.0] for way in (*RIVALS, RECOMMENDED)}
-    slow = entries("NCF as written", 2, {DEFAULT: [150.0]}, stopped=True)
-    text, _ = launches_table.section("NCF as written", [*entries("NCF as written", 2, ways), *slow])
-    assert "- default, round 1: stopped after 150 s" in text
 
 
 def test_the_shipped_ledger_has_the_table_in_the_docs():
