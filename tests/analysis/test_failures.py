@@ -67,15 +67,6 @@ def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
     assert found.shared_files == {"/a": 3, "/b": 4}
 
 
-def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
-    def spoil(folder):
-        path = folder / "0.jsonl"
-        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
-
-    found = failures(tmp_path, synthetic.Launch(), edit=spoil)
-    assert found.points == ()
-
-
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
     def stop(folder):
         path = folder / "0.jsonl"

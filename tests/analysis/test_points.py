@@ -58,16 +58,6 @@ def test_speedup_is_paired_by_replicate(tmp_path):
     assert point["efficiency_high"] == pytest.approx(point["speedup_high"] / 4)
 
 
-def test_intervals_contain_the_value_and_turn_with_the_reciprocal(tmp_path):
-    points = collected(tmp_path, synthetic.linear(50.0)).points
-    for name in ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"):
-        assert (points[f"{name}_low"] <= points[name]).all()
-        assert (points[name] <= points[f"{name}_high"]).all()
-    assert (points["step_s_low"] * points["steps_per_s_high"]).tolist() == pytest.approx(
-        points["n"].tolist(), rel=1e-3
-    )
-
-
 def test_what_cannot_be_known_is_empty(tmp_path):
     points = collected(
         tmp_path,
