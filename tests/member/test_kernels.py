@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from scaling_study.config import efforts
 from scaling_study.experiments import kernel_cohort, microbenchmarks
 from scaling_study.host import probe
 from scaling_study.member import kernels
@@ -24,12 +23,6 @@ def test_what_is_asked_for_is_understood():
     # The smallest dose is not none, and a word that nobody has set asks for something harmless.
     assert kernels.decode(kernels.encode("wake", 0.0001))[1] > 0
     assert kernels.decode(0) == ("register", 0.0)
-
-
-def test_every_effort_names_kernels_that_exist():
-    for effort in efforts.EFFORTS.values():
-        assert set(effort.kernels) <= set(kernels.KERNELS)
-        assert "register" in effort.kernels  # the control
 
 
 @pytest.mark.parametrize(("duty", "rest_s"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0), (0.0, 200.0)])
@@ -82,25 +75,6 @@ def counted(work):
     work()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return resource.struct_rusage(now - then for then, now in zip(before, after, strict=True))
-
-
-def test_counts_of_a_large_machine_stay_few():
-    machine = probe.read_machine().to_dict()
-    cpus = [
-        {"cpu": cpu, "core": cpu, "socket": cpu // 96, "node": cpu // 48, "l3": cpu // 8 * 8}
-        for cpu in range(192)
-    ]
-    nodes = [{"node": node, "memory_bytes": 2**36, "distances": {"0": 10}} for node in range(4)]
-    machine |= {
-        "topology": {"cpus": cpus, "nodes": nodes},
-        "allowed_cpus": "0-191",
-        "allowed_nodes": "0-3",
-        "quota_cpus": None,
-    }
-    counts = microbenchmarks.counts(machine)
-    assert (counts[0], counts[-1]) == (1, 192)
-    assert len(counts) <= microbenchmarks.MOST_COUNTS
-    assert microbenchmarks.placements(machine) == ["cores", "spread"]
 
 
 @pytest.mark.parametrize(

@@ -110,18 +110,6 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
     assert asked == [[slot] for slot in range(6)]
 
 
-@pytest.mark.timing
-def test_a_member_may_take_as_long_to_report_as_to_start(make, monkeypatch):
-    one = make("plain_loop.py", members=2)
-    one.start([0, 1], 60)
-    monkeypatch.setattr(member_processes, "HANG_S", 0.0)
-    assert [report.slot for report in one.read_back(60)] == [0, 1]
-    os.kill(one.members.pids[1], signal.SIGSTOP)
-    assert [report.slot for report in one.read_back(8)] == [0]
-    assert one.events[0].what == "hung"
-    assert "8 s" in one.events[0].reason
-
-
 @pytest.mark.parametrize("name", ["libiomp5", "libomp"])
 def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
     library = libraries.find_library(name, libraries.library_folders())
@@ -220,17 +208,6 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     assert any(max(member.step_us) > 400_000 for member in members)
     # The one that has ended its step goes on while the other is in its long one.
     assert any(member.after_us for member in members)
-
-
-@pytest.mark.long
-def test_a_phase_longer_than_a_window_ends_no_member(make):
-    one = make("long_phases.py", ["--every", 2, "--phase-s", 1.5])
-    one.start([0], 60)
-    short = cohort.WindowSettings(steps=5, shortest_s=0.1, longest_s=0.2, settle_s=0.0)
-    records = [one.take(windows.Window(at, 0, 1), short) for at in range(3)]
-    assert one.events == []
-    assert all(record.members[0].steps >= 1 for record in records)
-    assert not any("few_steps" in record.flags for record in records)
 
 
 def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
