@@ -1,10 +1,7 @@
 """The truth benchmark's own parts: what a loop counts, the interval of a ratio, what comes next."""
 
-import contextlib
 import json
 import math
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +25,7 @@ import truth_studies  # noqa: E402
 import truth_table  # noqa: E402
 from truth_list import PROCESSES, ROOT, ROWS, THROUGHPUT  # noqa: E402
 from truth_plan import first_runs, next_runs  # noqa: E402
-from truth_rates import Ratio, Side  # noqa: E402
+from truth_rates import Ratio  # noqa: E402
 from truth_runs import Run  # noqa: E402
 
 import synthetic  # noqa: E402
@@ -67,11 +64,6 @@ def test_only_whole_periods_are_counted():
         found = truth_rates.throughput([log])
         assert found.rate == pytest.approx(10)
         assert found.count == 50
-
-
-def test_periods_that_are_out_of_step_are_counted_whole_in_each_process():
-    logs = [periodic(0, 9, 10, 0.01, 0.9), periodic(0.37, 9, 20, 0.01, 0.8)]
-    assert truth_rates.throughput(logs).rate == pytest.approx(30)
 
 
 @pytest.mark.parametrize(
@@ -131,67 +123,6 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
         assert (tmp_path / f"{slot}.out").read_text() == f"{slot} a b\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "threads"), [("plain", 1, "1"), ("ends", 1, ""), ("ends", 2, "1")]
-)
-def test_a_loops_processes_have_the_threads_of_the_launch_that_is_compared(name, n, threads):
-    command = [*truth_loops.with_threads(ROWS[name], n), "sh", "-c", "echo $OMP_NUM_THREADS"]
-    done = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "7"},
-    )
-    assert done.stdout.strip() == threads
-
-
-STARTS_A_LOOP = """
-import sys, time
-import truth
-from truth_processes import folder, started
-from scaling_study.runner import supervisor
-
-supervisor.adopt()
-truth.stop_cleanly()
-with folder() as own, started(["bash", *sys.argv[1:], str(own), "sleep", "1000"], own, own):
-    while len(list(own.glob("*.out"))) < 2:
-        time.sleep(0.01)
-    print(own, flush=True)
-    time.sleep(1000)
-"""
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_loop_that_is_stopped_leaves_nothing(signum):
-    loop = [str(BENCHMARKS / "truth/loop.sh"), "2"]
-    environment = os.environ | {"PYTHONPATH": str(BENCHMARKS)}
-    with subprocess.Popen(
-        [sys.executable, "-c", STARTS_A_LOOP, *loop],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        own = Path(process.stdout.readline().strip())
-        sleeping = of_folder(own)
-        process.send_signal(signum)
-        process.send_signal(signum)
-        assert process.wait(60) == 128 + signum
-    assert len(sleeping) >= 4
-    assert not [pid for pid in sleeping if Path(f"/proc/{pid}").exists()]
-    assert not own.exists()
-
-
-def of_folder(folder):
-    """The processes whose temporary files lie in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"TMPDIR={folder}/".encode() in (process / "environ").read_bytes():
-                found.append(process.name)
-    return found
-
-
 # The ratio
 
 
@@ -204,31 +135,6 @@ def test_the_ratio_of_two_samples_has_welchs_interval():
         interval = welch.confidence_interval(0.95)
         assert math.log(found.low) == pytest.approx(interval.low)
         assert math.log(found.high) == pytest.approx(interval.high)
-
-
-def test_an_interval_gives_back_the_error_that_it_was_made_of():
-    values = [100.0, 104.0, 99.0, 103.0, 101.0]
-    side = truth_rates.side_of_values(values)
-    reach = math.exp(stats.t.ppf(0.975, 4) * side.error)
-    again = truth_rates.side_of_interval(side.value, side.value / reach, side.value * reach, 5)
-    assert again.error == pytest.approx(side.error)
-    assert again.freedom == side.freedom == 4
-
-
-def test_one_value_has_no_interval():
-    one, three = (truth_rates.side_of_values([5.0] * count) for count in (1, 3))
-    found = truth_rates.ratio(one, three)
-    assert found.value == pytest.approx(1)
-    assert math.isnan(found.low)
-    assert math.isnan(found.reach)
-    assert math.isnan(truth_rates.side_of_interval(5.0, None, None, 3).error)
-
-
-def test_the_mean_of_two_sides_is_known_better():
-    mean = truth_rates.mean_side([Side(100.0, 0.02, 3), Side(121.0, 0.02, 5)])
-    assert mean.value == pytest.approx(110)
-    assert mean.error == pytest.approx(0.02 / math.sqrt(2))
-    assert mean.freedom == 8
 
 
 @pytest.mark.parametrize(
@@ -286,26 +192,6 @@ def test_a_cell_is_made_of_all_loops_and_all_replicates():
     assert found.study.freedom == found.loop.freedom == truth_table.POOLED_FREEDOM
 
 
-def test_how_much_loops_differ_is_learnt_from_all_rows():
-    alone = [
-        loop_entry(100.0),
-        loop_entry(100.1),
-        study_entry({"1": measured(100.0, 100.1)}, counts=(1,)),
-    ]
-    others = [
-        entry
-        for row in ("plain", "lbfgs", "lengths", "ends")
-        for entry in (loop_entry(50.0, row=row), loop_entry(52.0, row=row))
-    ]
-    narrow, wide = (
-        truth_table.cell(each, "gan", 1).ratio.reach for each in (alone, alone + others)
-    )
-    assert wide > 2 * narrow
-    once = truth_table.cell([loop_entry(100.0), *others], "gan", 1)
-    assert once.loop.error > 0
-    assert math.isnan(truth_table.errors([loop_entry(100.0)])["gan", "loop", 1])
-
-
 def test_the_studys_value_is_that_of_its_points_table():
     point = measured(100.0, 104.0) | {"value": 110.0}
     _, side = truth_table.study_side([point], 0.03, whole=False)
@@ -354,15 +240,6 @@ def test_a_ledger_goes_on_after_a_line_that_was_cut(tmp_path):
     assert truth_table.read_ledger(ledger) == entries
 
 
-def test_a_table_without_runs_is_of_the_newest_code_of_each_row():
-    entries = [
-        loop_entry(1.0),
-        loop_entry(1.0, row="plain"),
-        loop_entry(2.0) | {"code": "new"},
-    ]
-    assert truth_table.newest(entries) == entries[1:]
-
-
 # What comes next
 
 
@@ -401,24 +278,6 @@ def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
     assert list(next_runs(loops, ["gan"], (1,))) == [Run("gan", "loop", (1,))]
     study = [*entries, study_entry({"1": measured(60.0, 160.0)}, counts=(1,))]
     assert list(next_runs(study, ["gan"], (1,))) == [Run("gan", "study", (1,))]
-
-
-def test_a_study_without_a_number_is_tried_once_more():
-    entries = [entry_of(run) for run in first_runs("gan", (1, 2))]
-    (study,) = [entry for entry in entries if entry["kind"] == "study"]
-    study["points"]["2"] = measured()
-    assert list(next_runs(entries, ["gan"], (1, 2))) == [Run("gan", "study", (1, 2))]
-    assert truth_table.gave_something(study)
-    again = study | {"points": {"1": measured(), "2": measured()}}
-    assert not truth_table.gave_something(again)
-    assert not list(next_runs([*entries, again], ["gan"], (1, 2)))
-
-
-def test_what_is_certain_gets_no_more_runs():
-    rates = {"study": 50.0, "loop": 100.0}
-    entries = [entry_of(run, rates[run.kind]) for run in first_runs("gan", (1,))]
-    assert truth_table.cell(entries, "gan", 1).verdict == truth_table.FAIL
-    assert not list(next_runs(entries, ["gan"], (1,)))
 
 
 # The rows and their studies
@@ -523,18 +382,6 @@ def test_whole_processes_are_those_of_the_confirmed_launch(results):
     found = truth_studies.read_point(results, 1, whole=True)
     expected = {"value": 410.0, "low": 400.0, "high": 420.0, "count": 4}
     assert (found["source"], found["rounds"]) == ("confirmed", [expected])
-
-
-def test_whole_processes_of_one_process_are_those_of_the_default_launch(results):
-    assert ROWS["tsmixerx"].of_default(1)
-    assert not ROWS["tsmixerx"].of_default(2)
-    assert not ROWS["plain"].of_default(1)
-    (results / "analysis").mkdir()
-    file = results / "analysis/confirmation.json"
-    arms = [ARM, ARM | {"launch": "default", "value": 450.0}]
-    file.write_text(json.dumps({"machines": [{"arms": arms}]}))
-    found = truth_studies.read_point(results, 1, whole=True, of_default=True)
-    assert [one["value"] for one in found["rounds"]] == [450.0]
 
 
 def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results):

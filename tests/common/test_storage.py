@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,10 +70,3 @@ def test_json_never_holds_a_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON compliant"):
         storage.write_json(tmp_path / "out.json", {"a": float("nan")})
     assert not list(tmp_path.iterdir())
-
-
-def test_json_keeps_text_readable(tmp_path):
-    storage.write_json(tmp_path / "out.json", {"label": "größer"})
-    text = (tmp_path / "out.json").read_text(encoding="utf-8")
-    assert "größer" in text
-    assert json.loads(text) == {"label": "größer"}
