@@ -92,17 +92,6 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     assert ratio.low < 0.5 < ratio.high
 
 
-def test_machines_for_one_model_are_compared_by_its_rate_alone(tmp_path):
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", objective="one_model")
-    synthetic_machines.measure(tmp_path, "b", 2.0, "node2", objective="one_model")
-    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert (content.objective, content.single) == ("models_per_hour", True)
-    assert {entry(content, name).recommended.n for name in "ab"} == {1}
-    assert content.best["rate"].ratio.value == pytest.approx(2, rel=0.05)
-    report = synthetic_machines.render(tmp_path).read_text(encoding="utf-8")
-    assert "does each machine give, where one model is to be done soonest?" in report
-
-
 @pytest.mark.long
 def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", "node2")

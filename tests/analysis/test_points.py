@@ -71,18 +71,6 @@ def test_what_cannot_be_known_is_empty(tmp_path):
         assert points[name].isna().all()
 
 
-def test_member_spread_is_the_slowest_less_the_fastest(tmp_path):
-    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 4])
-    point = found.points.set_index("n").loc[4]
-    windows = found.windows[found.windows["n"] == 4]
-    spreads = []
-    for _, rows in windows.groupby("replicate"):
-        means = rows.groupby("slot")["step_mean_s"].mean()
-        spreads.append((means.max() - means.min()) / means.mean())
-    assert point["member_spread"] == pytest.approx(np.mean(spreads))
-    assert found.points.set_index("n").loc[1, "member_spread"] == 0
-
-
 def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(tmp_path):
     found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 2], replicates=2)
     windows = found.windows.assign(restarts=0)

@@ -233,7 +233,12 @@ def uneven(folder, *, marked):
                     work = int(draw.choice([1, 5, 25]))
                     one["samples_active"] = 10 * work * one["steps_active"]
                     one["step_us"] = [work * us for us in one["step_us"]]
-                    one |= {name: work * one[name] for name in one if name.endswith("_s")}
+                    times_s = {
+                        name: seconds
+                        for name, seconds in one.items()
+                        if seconds and name.endswith("_s")
+                    }
+                    one |= {name: work * seconds for name, seconds in times_s.items()}
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return rendering.make_study(folder, change, launches=LAUNCHES, ns=(1, 2, 4))

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -330,29 +330,6 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     ]  # fmt: skip
     runs.append(entry("quota", named=[("cpu_quota", 0.009)], stolen_cpus=0.3))
     assert fault_scores.score("ncf", "quota", runs).runs == 0
-
-
-def test_a_run_without_a_clean_one_is_done_again_and_no_clean_run_is_lost():
-    def to_run(name, *entries, now=NOW):
-        found = fault_scores.to_run(Case("ncf", name, 1), entries, now)
-        return [(case.fault, case.run) for case in found]
-
-    clean, slow, quota = (entry(name, 1) for name in (NOTHING, "slow_blas", "quota"))
-    for name in (NOTHING, "slow_blas", "quota"):
-        assert to_run(name, clean, slow, quota) == []
-    assert to_run("slow_blas", slow) == [(NOTHING, 1), ("slow_blas", 1)]
-    disturbed = slow | {"stolen_cpus": 0.3}
-    assert to_run("slow_blas", clean, disturbed) == [("slow_blas", 1)]
-    later = NOW + timedelta(hours=1)
-    after = [(NOTHING, 2), ("slow_blas", 1)]
-    assert to_run("slow_blas", clean, disturbed, now=later) == after
-    assert to_run("slow_blas", clean, slow | {"started": later.isoformat()}, now=later) == after
-    assert to_run("slow_blas", clean | {"stolen_cpus": 0.3}, slow) == [
-        (NOTHING, 1), ("slow_blas", 1),
-    ]  # fmt: skip
-    near = entry(NOTHING, 2, started=later.isoformat())
-    assert to_run("slow_blas", clean, near, disturbed, now=later) == [("slow_blas", 1)]
-    assert to_run("quota", quota | {"stolen_cpus": 0.3}, now=later) == [("quota", 1)]
 
 
 def test_the_table(tmp_path):

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from jobs import STAGE
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 
@@ -27,8 +26,6 @@ from truth_list import PROCESSES, ROOT, ROWS, THROUGHPUT  # noqa: E402
 from truth_plan import first_runs, next_runs  # noqa: E402
 from truth_rates import Ratio  # noqa: E402
 from truth_runs import Run  # noqa: E402
-
-import synthetic  # noqa: E402
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
@@ -353,23 +350,6 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     assert nothing["between"] == {"between_s_per_step": None}
 
 
-def test_the_tables_of_a_real_collection_are_read(tmp_path):
-    plan = synthetic.write_study(tmp_path)
-    command = [*STAGE, "analyse", "--study-folder", tmp_path]
-    subprocess.run(command, check=True, capture_output=True)
-    points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
-    base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))
-    between = sorted((base["steps_per_s"], repeat["steps_per_s"]))
-    found = truth_studies.read_point(tmp_path, 1, whole=False)
-    assert between[0] <= found["value"] <= between[1]
-    assert len(found["values"]) == base["replicates"] + repeat["replicates"]
-    assert np.exp(np.log(found["values"]).mean()) == pytest.approx(found["value"], rel=1e-6)
-    whole = truth_studies.read_point(tmp_path, 1, whole=True)
-    models = [base["models_per_hour"], repeat["models_per_hour"]]
-    assert [one["value"] for one in whole["rounds"]] == pytest.approx(models)
-    assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
-
-
 ARM = {"launch": "b-1", "n": 1, "queue": "process_per_model", "value": 410.0, "low": 400.0,
        "high": 420.0, "rounds": 4}  # fmt: skip
 
@@ -382,13 +362,3 @@ def test_whole_processes_are_those_of_the_confirmed_launch(results):
     found = truth_studies.read_point(results, 1, whole=True)
     expected = {"value": 410.0, "low": 400.0, "high": 420.0, "count": 4}
     assert (found["source"], found["rounds"]) == ("confirmed", [expected])
-
-
-def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results):
-    found = truth_studies.read_point(results, 1, whole=True)
-    assert found["source"] == "predicted"
-    assert [one["value"] for one in found["rounds"]] == [600, 640]
-    assert [one["high"] for one in found["rounds"]] == [700, None]
-    assert [one["count"] for one in found["rounds"]] == [2, 1]
-    json.loads(json.dumps(found, allow_nan=False))
-    assert truth_studies.read_point(results, 2, whole=True)["rounds"] == []

@@ -208,13 +208,6 @@ def test_the_memory_of_gpus_is_nobodys_to_take():
     assert machines.topology("gh200").memory_nodes == (0,)
 
 
-def test_a_gpu_whose_memory_is_the_machines_own_takes_no_node_away():
-    """As on GB10, where the processor and the GPU share it."""
-    cpu = CpuText(None, None, None)
-    (node,) = build({0: cpu}, {0: NodeText("0", "MemTotal: 8 kB", "10", of_gpu=True)}).nodes
-    assert not node.of_gpu
-
-
 def test_one_cpu_of_two_nodes_is_enough_to_trust_none():
     text = CpuText(None, None, None)
     nodes = {0: NodeText("0-1", "", "10 20"), 1: NodeText("1-2", "", "20 10")}
@@ -222,13 +215,6 @@ def test_one_cpu_of_two_nodes_is_enough_to_trust_none():
     assert {cpu.node for cpu in topology.cpus} == {SHARED_NODE}
     offline = build(dict.fromkeys((0, 2), text), nodes)
     assert [cpu.node for cpu in offline.cpus] == [0, 1]
-
-
-def test_a_machine_that_was_stored_before_has_cpus_on_each_node():
-    stored = machines.topology("epyc-7451-2s").to_dict()
-    for node in stored["nodes"]:
-        del node["has_cpus"], node["of_gpu"]
-    assert Topology.from_dict(stored) == machines.topology("epyc-7451-2s")
 
 
 def test_a_node_without_memory_stays_though_no_process_is_allowed_any_on_it():

@@ -39,15 +39,6 @@ def test_without_smt_a_domain_has_one_boundary():
     }
 
 
-def test_uneven_domains_count_with_the_smallest():
-    assert boundaries("xeon-4s-offline-cpus") == {
-        1: ("L3 (one per core)", "socket (one per core)"),
-        2: ("L3", "socket"),
-        7: ("physical cores",),
-        12: ("CPUs",),
-    }
-
-
 def test_the_cpuset_not_the_machine_decides():
     assert boundaries("container-v2") == {4: ("physical cores",), 8: ("CPUs",)}
     assert auto("container-v1") == (1, 2, 3, 4, 5)

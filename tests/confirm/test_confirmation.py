@@ -226,16 +226,6 @@ def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
     assert one.ratio_same_n.value == pytest.approx(usual.ratio_same_n.value)
 
 
-def test_off_and_none_are_said():
-    (off,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=True)
-    assert (off.status, off.arms) == ("off", ())
-    (other,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=False)
-    assert other.status == "none"
-    nothing = replace(found(), recommended=None, reason="no valid window")
-    (one,) = summarise([nothing], [], NO_WINDOWS, 500, {}, off=False)
-    assert (one.status, one.reason) == ("none", "no valid window")
-
-
 @pytest.mark.parametrize(
     "damage",
     [{"cut_s": "long"}, {"cut_s": -1.0}, {"status": "fine"}, {"runs": [{"slot": 0}]}],

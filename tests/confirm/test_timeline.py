@@ -151,15 +151,3 @@ def test_one_process_counts_the_starts_after_its_first():
     assert how == timeline.Basis(later=True, whole=True)
     assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)
     assert seen.start_s == pytest.approx(0.5)
-
-
-def test_one_round_without_a_later_start_has_all_rounds_read_alike():
-    models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
-    records = [
-        record([queue(0, models, cut_s, way="one_process")], cut_s, "one_process")
-        for cut_s in (7.0, 12.0)
-    ]
-    how, (first, second) = look(records, 100)
-    assert how == timeline.Basis(later=False, whole=False)
-    assert first.start_s == pytest.approx(6.0)
-    assert second.start_s == pytest.approx(6.0)

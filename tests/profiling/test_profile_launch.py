@@ -1,6 +1,5 @@
 """Profiling jobs: what they choose, what they say, and real ones with real members."""
 
-import json
 import os
 import shutil
 import statistics
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import QUICK, WORKLOADS, baseline_job, config, processes, profile
+from jobs import WORKLOADS, config, processes, profile
 from scaling_study.common import private
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
@@ -128,15 +127,6 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
     )
     assert found.status == "failed"
     assert "status 1" in found.reason
-
-
-def test_profiling_uses_the_measuring_settings_of_the_study():
-    text = json.loads(
-        baseline_job(config(WORKLOADS / "plain_loop.py") | {"profile": FEW}, "profile")
-    )
-    assert text["profile"]["steps"] == FEW["steps"]
-    assert "launches" not in text["profile"]
-    assert text["measure"]["warmup_steps"] == QUICK["warmup_steps"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

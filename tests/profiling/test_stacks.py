@@ -226,16 +226,6 @@ def test_addresses_lines_and_versions_are_folded(text, shown):
     assert read_frame(text).text == shown
 
 
-def test_library_frames_that_repeat_and_noise_are_folded(tmp_path):
-    addresses = [f"0x7f{place:04x} (libtorch_cpu.so)" for place in range(40)]
-    noise = ["_PyObject_MakeTpCall (python3.11)", "cfunction_call (python3.11)",
-             "at::_ops::mm::redispatch(c10::DispatchKeySet) (libtorch_cpu.so)"]  # fmt: skip
-    folded = read(tmp_path, [line("_start (python)", WORKER, "f (x.py:1)", *noise, *addresses)])
-    assert folded.stacks[0].frames == ("f (x.py)", "[libtorch_cpu.so]")
-    leaf = read(tmp_path, [line("f (x.py:1)", noise[0])])
-    assert leaf.stacks[0].frames == ("f (x.py)", "_PyObject_MakeTpCall (python3.11)")
-
-
 def test_native_frames_are_noticed(tmp_path):
     assert not read(tmp_path, [line("f (x.py:1)")]).native
     assert read(tmp_path, [line("f (x.py:1)", "g (libm.so.6)")]).native

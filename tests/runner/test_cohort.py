@@ -25,11 +25,11 @@ SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_
 HOST = Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
 
 
-def prepared(folder, script, args=(), *, members=1, host=HOST, env=None):
+def prepared(folder, script, args=(), *, members=1, host=HOST, env=None, step="optimizer"):
     """A cohort of which nothing is started yet."""
     asked = {"OMP_NUM_THREADS": "1", **(env or {})}
     env = environment.member_environment(os.environ, asked, {})
-    launch = Launch(folder, sys.executable, env, step="optimizer")
+    launch = Launch(folder, sys.executable, env, step=step)
     command = (str(WORKLOADS / script), *map(str, args))
     specs = [Member(slot, None, "default", command) for slot in range(members)]
     return cohort.Cohort(launch, specs, host)
@@ -43,7 +43,7 @@ def make():
 
 def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
     monkeypatch.setattr(member_processes, "HANG_S", 1.0)
-    one = make("hangs.py", ["--at", 4])
+    one = make("misbehaves.py", ["--how", "hangs", "--at", 4], step="mark")
     one.start([0], 60)
     pid = one.members.pids[0]
     with pytest.raises(MemberEndedError):
@@ -176,24 +176,12 @@ def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
 
 
-@pytest.mark.parametrize("script", ["segfaults.py", "exits_early.py"])
-def test_a_member_that_ends_is_told_from_one_that_ends_well(make, script):
-    one = make(script, ["--at", 3])
+def test_a_member_that_dies_is_told_with_its_signal(make):
+    one = make("misbehaves.py", ["--how", "segfaults", "--at", 3], step="mark")
     one.start([0], 60)
-    ended = False
-    for number in range(3):
-        try:
-            one.take(windows.Window(number, 0, 1), SETTINGS)
-        except MemberEndedError:
-            ended = True
-            break
-    if script == "segfaults.py":
-        assert ended
-        assert "SIGSEGV" in one.events[0].reason
-    else:
-        # sys.exit(0) is an end like any other: the script is started again.
-        assert not ended
-        assert one.members.words(0)[channel.RESTARTS] > 0
+    with pytest.raises(MemberEndedError):
+        _ = [one.take(windows.Window(at, 0, 1), SETTINGS) for at in range(3)]
+    assert "SIGSEGV" in one.events[0].reason
 
 
 def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):

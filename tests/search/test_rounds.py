@@ -1,8 +1,6 @@
 """A race in a study's words: from plan, machine and records to a round's file, and back."""
 
-import errno
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -363,27 +361,6 @@ def test_records_stay_while_what_is_measured_does(tmp_path):
     moved = rounds.set_aside(tmp_path, job.replace('"a"', '"b"'), NOW)
     assert (moved / "a/0.jsonl").exists()
     assert not (tmp_path / "measure").exists()
-
-
-def test_a_full_disk_costs_no_records(tmp_path, monkeypatch):
-    """A note says what was measured. After a full disk it is whole, or as it was before."""
-    first, second = (json.dumps({"measure": {"windows": 2}, "files": name}) for name in "ab")
-    rounds.set_aside(tmp_path, first, NOW)
-    write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=measure.harness_digest())
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
-        assert rounds.set_aside(tmp_path, first, NOW) is None  # nothing to write
-    assert rounds.set_aside(tmp_path, first, NOW) is None
-    assert (tmp_path / "measure/a/0.jsonl").exists()
-    with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
-        with pytest.raises(OSError, match="No space left"):
-            rounds.set_aside(tmp_path, second, NOW)
-    assert (tmp_path / "rounds/job.json").read_text() == first
 
 
 def test_an_interim_report_has_nothing_of_what_comes_after_the_race():

@@ -249,18 +249,6 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
     assert epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
 
 
-def test_an_epoch_has_its_samples():
-    plan = planned(
-        {"size": 256, "ranks": "none"},
-        samples_per_step="size",
-        samples_per_epoch=2560,
-        parameters={"size": 256},
-    )
-    assert epoch_s(plan, 5.0) == pytest.approx(2.0)
-    assert epoch_s(plan, float("nan")) is None
-    assert epoch_s(planned({"size": 256, "ranks": "none"}, samples_per_step=256), 5.0) is None
-
-
 # ---- a whole study
 
 
