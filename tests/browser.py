@@ -18,16 +18,10 @@ from pathlib import Path
 from typing import Any
 
 QUIET = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--remote-debugging-pipe",
-)
+)  # fmt: skip
 PIPE_FD = 10  # of 3 and 4, where Chromium looks for the pipe, until the shell has put it there
 TIMEOUT_S = 120.0
 

@@ -1,6 +1,7 @@
 """The configs that tests read, and the files that they name."""
 
 import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def make_files(folder: Path) -> None:
     (folder / "libfast.so").touch()
     (folder / "python").touch(mode=0o755)
     (folder / "plain").touch(mode=0o644)
+    shutil.copytree(ROOT / "tests/data/profiler", folder / "tests/data/profiler")
 
 
 def config(path: Path = FULL) -> Any:

@@ -1,5 +1,6 @@
 """Puts this folder on the path of all tests, those in folders below it too, and opens a browser."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import hypothesis
 import pytest
 
 import browser
+import configs
 from scaling_study.config.launches import is_ours
 
 # Studies of tests have no launch that the shell of whoever runs them makes.
@@ -58,6 +60,15 @@ def pytest_collection_modifyitems(items):
     # Whole studies first: with them at the end, one process works while the others have nothing.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="module")
+def config_folder(tmp_path_factory):
+    """The working directory, with the files that the configs of tests name."""
+    folder = tmp_path_factory.mktemp("configs")
+    configs.make_files(folder)
+    with contextlib.chdir(folder):
+        yield folder
 
 
 @pytest.fixture(scope="module")

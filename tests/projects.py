@@ -20,14 +20,9 @@ KEY = "sk-planted-5c1f0e9d7b"
 """In the shell of whoever runs a study: no file and no output may hold it."""
 
 SHORT = {
-    "replicates": 1,
-    "windows": 2,
-    "steps": 20,
-    "shortest_s": 0.5,
-    "longest_s": 3.0,
-    "settle_s": 0.1,
-    "warmup_steps": 5,
-}
+    "replicates": 1, "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0,
+    "settle_s": 0.1, "warmup_steps": 5,
+}  # fmt: skip
 """The section `measure` of a study that takes no longer than it must."""
 
 

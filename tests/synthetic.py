@@ -14,25 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from made_records import readback
+import made_records
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
+from scaling_study.records.window import Member
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
-    "replicates": 3,
-    "windows": 3,
-    "steps": 20,
-    "shortest_s": 1.0,
-    "longest_s": 10.0,
-    "settle_s": 0.2,
-    "warmup_steps": 10,
-    "retries": 2,
-    "start_timeout_s": 300,
-    "isolated": False,
-}
+    "replicates": 3, "windows": 3, "steps": 20, "shortest_s": 1.0, "longest_s": 10.0,
+    "settle_s": 0.2, "warmup_steps": 10, "retries": 2, "start_timeout_s": 300, "isolated": False,
+}  # fmt: skip
 
 Law = Callable[[int], float]
 
@@ -129,61 +122,32 @@ def machine(
     cpus_per_node: int = 8,
 ) -> dict[str, Any]:
     """A machine.json of one socket without SMT."""
+    nodes = range(-(-cpus // cpus_per_node))
     topology = {
         "cpus": [
-            {
-                "cpu": cpu,
-                "core": cpu,
-                "socket": 0,
-                "node": cpu // cpus_per_node,
-                "l3": cpu // cpus_per_l3 * cpus_per_l3,
-            }
+            {"cpu": cpu, "core": cpu, "socket": 0, "node": cpu // cpus_per_node,
+             "l3": cpu // cpus_per_l3 * cpus_per_l3}
             for cpu in range(cpus)
         ],
         "nodes": [
-            {
-                "node": node,
-                "memory_bytes": 32 * 2**30,
-                "distances": {
-                    str(other): 10 if other == node else 20
-                    for other in range(-(-cpus // cpus_per_node))
-                },
-            }
-            for node in range(-(-cpus // cpus_per_node))
+            {"node": node, "memory_bytes": 32 * 2**30,
+             "distances": {str(other): 10 if other == node else 20 for other in nodes}}
+            for node in nodes
         ],
-    }
+    }  # fmt: skip
     digest = hashlib.sha256(f"{name} {json.dumps(topology)}".encode()).hexdigest()[:12]
+    libraries = ("openblas", "blis", "mkl", "jemalloc", "tcmalloc", "mimalloc")
     return {
-        "schema_version": 1,
-        "hash": digest,
-        "hostname": name,
-        "cpu_model": f"Example CPU of {name}",
-        "cpu_vendor": "GenuineIntel",
-        "isa": ["avx2", "avx512f"],
-        "topology": topology,
-        "l3_bytes": 32 * 2**20,
-        "l2_bytes": 2**20,
-        "smt": False,
-        "virtual": None,
-        "allowed_cpus": f"0-{cpus - 1}",
-        "allowed_nodes": format_cpu_list(node["node"] for node in topology["nodes"]),
-        "quota_cpus": None,
-        "cgroup_version": 2,
-        "memory_bytes": 64 * 2**30,
-        "memory_limit_bytes": None,
-        "swap_bytes": 0,
-        "kernel": "6.1.0",
-        "libc": "glibc 2.36",
-        "governor": "performance",
-        "thp": "madvise",
-        "numa_balancing": False,
-        "perf_counters": False,
-        "libraries": dict.fromkeys(
-            ["openblas", "blis", "mkl", "jemalloc", "tcmalloc", "mimalloc"],
-        ),
+        "schema_version": 1, "hash": digest, "hostname": name, "commit": "0123abc",
+        "cpu_model": f"Example CPU of {name}", "cpu_vendor": "GenuineIntel",
+        "isa": ["avx2", "avx512f"], "topology": topology, "l3_bytes": 32 * 2**20,
+        "l2_bytes": 2**20, "smt": False, "virtual": None, "allowed_cpus": f"0-{cpus - 1}",
+        "allowed_nodes": format_cpu_list(nodes), "quota_cpus": None, "cgroup_version": 2,
+        "memory_bytes": 64 * 2**30, "memory_limit_bytes": None, "swap_bytes": 0,
+        "kernel": "6.1.0", "libc": "glibc 2.36", "governor": "performance", "thp": "madvise",
+        "numa_balancing": False, "perf_counters": False, "libraries": dict.fromkeys(libraries),
         "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
-        "commit": "0123abc",
-    }
+    }  # fmt: skip
 
 
 def write_study(
@@ -245,33 +209,17 @@ def write_study(
             with path.open("w", encoding="utf-8") as file:
                 for cohort, where in enumerate(machines):
                     head = {
-                        "kind": "cohort",
-                        "schema_version": 2,
-                        "study": study,
-                        "launch": launch.id,
-                        "role": launch.role,
-                        "label": launch.label,
-                        "axes": AXES | launch.values,
-                        "replicate": replicate,
-                        "cohort": cohort,
-                        "process_counts": list(ns),
-                        "seed": seed,
-                        "measured_hash": measured_hash,
-                        "harness_hash": harness_hash,
-                        "machine_hash": where["hash"],
-                        "machine": where,
-                        "started": "2025-01-01T00:00:00+00:00",
+                        "kind": "cohort", "schema_version": 2, "study": study,
+                        "launch": launch.id, "role": launch.role, "label": launch.label,
+                        "axes": AXES | launch.values, "replicate": replicate, "cohort": cohort,
+                        "process_counts": list(ns), "seed": seed, "measured_hash": measured_hash,
+                        "harness_hash": harness_hash, "machine_hash": where["hash"],
+                        "machine": where, "started": "2025-01-01T00:00:00+00:00",
                         "slots": _slots(launch, max(ns), where),
                         "requested_env": _requested_env(launch),
-                    }
-                    made = _cohort(
-                        head,
-                        launch,
-                        noise or Noise(),
-                        rng,
-                        windows=windows,
-                        steps=steps,
-                    )
+                    }  # fmt: skip
+                    spread = noise or Noise()
+                    made = _cohort(head, launch, spread, rng, windows=windows, steps=steps)
                     file.writelines(json.dumps(record) + "\n" for record in made)
     return plan
 
@@ -288,33 +236,20 @@ def _plan(
 ) -> dict[str, Any]:
     by_role = {launch.role: launch.id for launch in launches}
     default = by_role.get("default", launches[0].id)
+    workload = {
+        "script": "scripts/workloads/example.py", "args": ["--seed", "{member}"], "env": {},
+        "pass_env": [], "step": "optimizer", "steps_per_model": steps_per_model, "inputs": [],
+    }  # fmt: skip
     return {
-        "schema_version": 8,
-        "study": study,
-        "description": "made up",
-        "seed": seed,
-        "objective": objective,
-        "default": default,
-        "baseline": by_role.get("baseline", default),
-        "repeat": by_role.get("repeat", "no repeat"),
+        "schema_version": 8, "study": study, "description": "made up", "seed": seed,
+        "objective": objective, "default": default, "baseline": by_role.get("baseline", default),
+        "repeat": by_role.get("repeat", "no repeat"), "dropped": [], "processes": ns,
         "launches": [launch.planned() for launch in launches],
-        "dropped": [],
-        "processes": ns,
         "search": {"budget_minutes": None, "tolerance": 0.02, "confidence": 0.9},
-        "replicates": measure["replicates"],
-        "measure": measure,
-        "confirm": {"seconds": 100.0},
+        "replicates": measure["replicates"], "measure": measure, "confirm": {"seconds": 100.0},
         "profiled": {"recommended": "recommended"} | {one.id: one.id for one in launches},
-        "workload": {
-            "script": "scripts/workloads/example.py",
-            "args": ["--seed", "{member}"],
-            "env": {},
-            "pass_env": [],
-            "step": "optimizer",
-            "steps_per_model": steps_per_model,
-            "inputs": [],
-        },
-    }
+        "workload": workload,
+    }  # fmt: skip
 
 
 def typed(plan: dict[str, Any]) -> Plan:
@@ -359,47 +294,26 @@ def _cohort(
     """All records of one cohort, in the order the harness writes them."""
     cohort = head["cohort"]
     end = {
-        "kind": "end",
-        "cohort": cohort,
-        "status": launch.ending,
-        "reason": None,
-        "remedy": None,
-        "wall_s": 30.0,
-        "start_s": 6.0,
-        "in_windows_s": 22.0,
-    }
+        "kind": "end", "cohort": cohort, "status": launch.ending, "reason": None, "remedy": None,
+        "wall_s": 30.0, "start_s": 6.0, "in_windows_s": 22.0,
+    }  # fmt: skip
     if launch.ending == "skipped":
-        end |= {
-            "reason": "the library was not found",
-            "remedy": "pip install the-library",
-            "wall_s": 0.0,
-            "start_s": 0.0,
-            "in_windows_s": 0.0,
-        }
+        end |= dict.fromkeys(("wall_s", "start_s", "in_windows_s"), 0.0)
+        end |= {"reason": "the library was not found", "remedy": "pip install the-library"}
         return [head, end]
     records = [head, _readback(head, launch)]
     if launch.ending == "failed":
-        end |= {
-            "reason": "what was asked for did not take effect",
-            "start_s": 6.0,
-            "in_windows_s": 0.0,
-        }
+        end |= {"reason": "what was asked for did not take effect", "in_windows_s": 0.0}
         return [*records, end]
     ns = head["process_counts"]
     if launch.ending == "partial":
         lost = ns[-1]
         ns = ns[:-1]
         end["reason"] = f"a member died at n = {lost}"
-        records.append(
-            {
-                "kind": "event",
-                "cohort": cohort,
-                "slot": lost - 1,
-                "what": "died",
-                "reason": "killed by signal 9",
-                "log": "Traceback …",
-            },
-        )
+        records.append({
+            "kind": "event", "cohort": cohort, "slot": lost - 1, "what": "died",
+            "reason": "killed by signal 9", "log": "Traceback …",
+        })  # fmt: skip
     replicate_factor = rng.normal(0.0, noise.replicate)
     point_factor = {n: rng.normal(0.0, noise.point) for n in ns}
     number = 0
@@ -411,23 +325,11 @@ def _cohort(
             spoiled = int(rng.random() < launch.invalid)
             for take in range(spoiled + 1):
                 valid = take == spoiled and n not in launch.never_valid
-                records.append(
-                    _window(
-                        {
-                            "cohort": cohort,
-                            "window": number,
-                            "block": block,
-                            "n": n,
-                            "attempt": take,
-                            "valid": valid,
-                            "flags": [] if valid else ["foreign_cpu", "short_overlap"],
-                        },
-                        rate,
-                        steps,
-                        noise.step,
-                        rng,
-                    ),
-                )
+                head = {
+                    "cohort": cohort, "window": number, "block": block, "n": n, "attempt": take,
+                    "valid": valid, "flags": [] if valid else ["foreign_cpu", "short_overlap"],
+                }  # fmt: skip
+                records.append(_window(head, rate, steps, noise.step, rng))
             number += 1
     return [*records, end]
 
@@ -453,7 +355,7 @@ def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
         ],
         "members": [
             codec.plain(
-                readback(
+                made_records.readback(
                     slot=slot["slot"],
                     pid=1000 + slot["slot"],
                     cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
@@ -486,58 +388,26 @@ def _window(
     n = head["n"]
     step_us = n / rate_steps_per_s * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
     window_s = float(step_us.sum(axis=1).max()) / 1e6 + 0.3
-    return {
-        "kind": "window",
-        **head,
-        "window_s": window_s,
-        "start_skew_s": 0.0004,
-        "overlap": 0.998,
-        "machine": {
-            "foreign_cpu_s": 0.01,
-            "sleeping_cpu_s": 0.0,
-            "coordinator_cpu_s": 0.001,
-            "busy_cpu_s": 0.97 * n * window_s,
-            "steal_s": 0.0,
-            "throttled_s": None,
-            "psi_cpu_some_s": 0.02 * n,
-            "psi_memory_some_s": 0.0,
-            "psi_io_some_s": 0.0,
-            "frequency_mhz": None,
-        },
-        "members": [
-            _member(slot, counted, window_s)
-            for slot, counted in enumerate(np.maximum(np.rint(step_us), 1).astype(int).tolist())
-        ],
-    }
+    counted = np.maximum(np.rint(step_us), 1).astype(int).tolist()
+    record = made_records.window(
+        [_member(slot, own, window_s) for slot, own in enumerate(counted)],
+        **head, window_s=window_s, start_skew_s=0.0004, overlap=0.998,
+        machine=made_records.machine(
+            foreign_cpu_s=0.01, coordinator_cpu_s=0.001, busy_cpu_s=0.97 * n * window_s,
+            psi_cpu_some_s=0.02 * n,
+        ),
+    )  # fmt: skip
+    return codec.plain(record)
 
 
-def _member(slot: int, step_us: list[int], window_s: float) -> dict[str, Any]:
+def _member(slot: int, step_us: list[int], window_s: float) -> Member:
     counted_s = sum(step_us) / 1e6
-    steps_active = len(step_us) + 2
-    return {
-        "slot": slot,
-        "steps": len(step_us),
-        "step_us": step_us,
-        "load_s": 0.05 * counted_s,
-        "forward_s": 0.40 * counted_s,
-        "backward_s": 0.45 * counted_s,
-        "optimizer_s": 0.10 * counted_s,
-        "collect_s": 0.01 * counted_s,
-        "active_s": window_s,
-        "steps_active": steps_active,
-        "cpu_user_s": 0.90 * window_s,
-        "cpu_system_s": 0.05 * window_s,
-        "runqueue_s": 0.02 * window_s,
-        "trainer_user_s": 0.88 * window_s,
-        "trainer_system_s": 0.04 * window_s,
-        "trainer_runqueue_s": 0.02 * window_s,
-        "minor_faults": 100 * steps_active,
-        "major_faults": 0,
-        "voluntary_switches": 3 * steps_active,
-        "involuntary_switches": 1 * steps_active,
-        "migrations": None,
-        "threads": 4,
-        "processes": 1,
-        "rss_bytes": 600 * 2**20 + slot,
-        "restarts": 0,
-    }
+    steps = len(step_us) + 2
+    return made_records.member(
+        step_us, slot, load_s=0.05 * counted_s, backward_s=0.45 * counted_s,
+        collect_s=0.01 * counted_s, active_s=window_s, steps_active=steps,
+        cpu_user_s=0.90 * window_s, cpu_system_s=0.05 * window_s, runqueue_s=0.02 * window_s,
+        trainer_user_s=0.88 * window_s, trainer_system_s=0.04 * window_s,
+        trainer_runqueue_s=0.02 * window_s, minor_faults=100 * steps, voluntary_switches=3 * steps,
+        involuntary_switches=steps, threads=4, rss_bytes=600 * 2**20 + slot,
+    )  # fmt: skip

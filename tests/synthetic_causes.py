@@ -3,15 +3,11 @@
 import copy
 
 KERNELS = {
-    "register": "a loop in registers",
-    "multiply": "a multiply that stays in L1",
-    "l2": "a stream in L2",
-    "llc": "a stream in the last-level cache",
-    "memory": "a stream in memory",
-    "pages": "mapping and touching pages",
-    "gather": "random gather",
-    "wake": "two threads that wake one another",
-}
+    "register": "a loop in registers", "multiply": "a multiply that stays in L1",
+    "l2": "a stream in L2", "llc": "a stream in the last-level cache",
+    "memory": "a stream in memory", "pages": "mapping and touching pages",
+    "gather": "random gather", "wake": "two threads that wake one another",
+}  # fmt: skip
 
 
 def estimate(value, spread=0.03):

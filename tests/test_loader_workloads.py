@@ -65,15 +65,6 @@ def test_a_table_is_read_in_every_way(tmp_path, source, order, read):
     assert [path.name for path in tmp_path.iterdir()] == ["8192-24-snappy-1.parquet"]
 
 
-@pytest.mark.parametrize("order", ["groups", "rows"])
-def test_workers_divide_a_table_among_them(tmp_path, order):
-    text = said(
-        run(PARQUET, "--order", order, "--rows", 8192, "--epochs", 1, "--workers", 2,
-            folder=tmp_path)
-    )  # fmt: skip
-    assert text.endswith(" after 16 steps\n")
-
-
 def test_the_server_answers_ranges_of_bytes_to_this_machine_alone(tmp_path):
     sys.path.insert(0, str(PARQUET.parent))
     try:

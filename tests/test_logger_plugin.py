@@ -96,14 +96,6 @@ def test_jobs_that_were_stopped_have_not_failed(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_elsewhere_a_line_is_written_for_each_stage(capsys):
-    shown = handler()
-    shown.watch(Watched())
-    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
-    send(shown, "done", event=LogEvent.JOB_FINISHED, job_id=7)
-    assert capsys.readouterr() == ("", "measure: done in 5 s\n")
-
-
 def test_a_terminal_has_one_line_of_its_width(terminal):
     shown = handler()
     shown.watch(Watched())
@@ -116,26 +108,6 @@ def test_a_terminal_has_one_line_of_its_width(terminal):
     drawn = err.split(CLEAR)
     assert drawn[-1] == ""  # the terminal is left as it was
     assert drawn[1] == "1 running of 79"
-
-
-def test_after_the_last_word_nothing_is_drawn(terminal):
-    shown = handler()
-    shown.watch(Watched())
-    send(shown, "info", event=LogEvent.JOB_INFO, **JOB)
-    terminal.readouterr()
-    send(shown, "the result", study_says=True, study_ends=True)
-    send(shown, "done", event=LogEvent.JOB_FINISHED, job_id=7)
-    assert terminal.readouterr() == ("the result\n", CLEAR)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"verbose": True}, {"dryrun": True}, {"printshellcmds": True}]
-)
-def test_snakemakes_own_output_can_be_asked_for(settings, capsys):
-    shown = handler(**settings)
-    assert shown.snakemakes is not None
-    send(shown, "Select jobs to execute...")
-    assert "Select jobs" in "".join(capsys.readouterr())
 
 
 def test_the_line_is_drawn_when_a_job_has_something_to_say_and_not_before(terminal):

@@ -8,7 +8,7 @@ import pytest
 from configs import short
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.progress import Progress, describe_s, expected_s
+from scaling_study.progress import Progress, expected_s
 
 
 class Clock:
@@ -53,18 +53,6 @@ def test_time_left_follows_what_jobs_took(clock):
     assert run.left_s() == 20 + 30
 
 
-def test_a_stage_that_ends_has_one_line(clock):
-    run = progress(clock, {"measure": 2, "all": 1}, {"measure": 10.0})
-    for job in (1, 2):
-        run.start(job, "measure", None)
-        clock.s += 90
-        said = run.end(job)
-    assert said == "measure: done in 3 min, 2 jobs"
-    run.start(3, "all", None)
-    assert run.end(3) == ""
-    assert run.end(4) == ""  # unknown
-
-
 def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     log = tmp_path / "decide.log"
     planned = {"decide": 1, "searched": 1}
@@ -80,17 +68,6 @@ def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     run.start(3, "searched", None)
     run.end(3)
     assert run.left_s() == 0
-
-
-def test_what_runs_now_is_cut_first(clock, tmp_path):
-    log = tmp_path / "0.log"
-    run = progress(clock, {"measure": 1}, {"measure": 60.0})
-    run.start(1, "measure", str(log))
-    log.write_text("x" * 200 + "\n")
-    line = run.line(79)
-    assert len(line) == 79
-    assert line.endswith("x… · about 1 min left")
-    assert len(run.line(20)) == 20
 
 
 def test_several_targets_are_counted(clock):
@@ -112,11 +89,3 @@ def test_what_is_expected_adds_up_to_the_estimate():
     assert found["loader_experiment"] == 0
     raced = make_plan(load_config(short(search={"budget_minutes": 10})))
     assert expected_s(raced, [1, 2], {}, 120.0)["race"] == 8 * 60
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(9, "9 s"), (59.4, "59 s"), (90, "2 min"), (7100, "118 min"), (9000, "2.5 h")],
-)
-def test_times_are_short(seconds, said):
-    assert describe_s(seconds) == said

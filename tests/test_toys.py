@@ -43,10 +43,6 @@ class ToyProject(Project):
         return {**found, "PYTHONPATH": os.pathsep.join([found["PYTHONPATH"], str(TOYS)])}
 
 
-def beside_the_package(folder):
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "workflow/lib"), str(folder)])}
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = ToyProject(tmp_path_factory.mktemp("toys"))
@@ -121,16 +117,6 @@ def test_its_switches_are_a_file_of_its_own(project, tmp_path):
     assert "scaling_study" not in file.read_text()
 
 
-def test_a_value_that_the_axis_does_not_have_is_an_error(project):
-    launches = {"include": [{"pace": "qick"}]}
-    project.configure({**STUDY, "launches": launches})
-    done = project.snakemake()
-    assert done.returncode != 0
-    assert "launches.include[0].pace" in done.stdout + done.stderr
-    assert "quick" in done.stdout + done.stderr
-    project.configure(STUDY)
-
-
 def test_a_counter_reaches_records_and_tables(project):
     results = project.folder / "results/toys"
     (path, *_) = (results / "measure").glob("intra_op-1-*/0.jsonl")
@@ -159,20 +145,3 @@ def test_a_cause_is_named_where_a_fault_is_injected(project):
     text = (project.folder / "reports/toys.html").read_text()
     assert "A script that dozes" in text
     assert "Let it not doze." in text
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("empty.py", "", "it has no AXIS"),
-        ("isa.py", "from scaling_study.launch.axes.isa import AXIS", "there is isa already"),
-    ],
-)
-def test_a_module_that_adds_nothing_is_an_error(tmp_path, name, text, said):
-    (tmp_path / "scaling_study_axes").mkdir()
-    (tmp_path / "scaling_study_axes" / name).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", "import scaling_study.launch.axes.axis_table"],
-        env=beside_the_package(tmp_path), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert f"{name}: {said}" in done.stderr

@@ -6,7 +6,6 @@ import math
 import multiprocessing
 import os
 import runpy
-import signal
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -19,8 +18,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TSMIXERX = ROOT / "scripts/workloads/tsmixerx.py"
 NCF = ROOT / "scripts/workloads/ncf.py"
-USERS = ROOT / "tests/workloads"
-FOREIGN_PATH = USERS / "pfad mit ünicode/plain loop.py"
 
 # One thread: these tests share their CPUs with others, and two spinning threads would crawl.
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -187,15 +184,6 @@ def test_ncf_is_the_printed_model(ncf):
     assert "74,673" in ncf["__doc__"]
 
 
-def test_ncf_rates_in_24_columns(ncf):
-    rows = ncf["synthetic_ratings"](500, seed=1)
-    assert rows.shape == (500, 24)
-    assert rows[:, 0].max() < 654
-    assert rows[:, 1].max() < 1127
-    assert (rows[:, 2] == 1).all()
-    assert (rows[:, 3:].sum(dim=1) == 5).all()
-
-
 def test_ncf_rates_other_items_for_another_seed(ncf):
     one, same, other = (ncf["synthetic_ratings"](500, seed) for seed in (1, 1, 2))
     assert (one == same).all()
@@ -228,78 +216,3 @@ def test_ncf_learns(in_runner):
     assert losses == sorted(losses, reverse=True)
     # Better than to know only that one in five is positive: the entropy of that.
     assert losses[-1] < -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))
-
-
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_ncf_repeats_itself_for_the_same_seed_only(in_runner, workers):
-    small = ("--rows", "600", "--epochs", "2", "--workers", workers, "--seed")
-    one, same, other = (in_runner(run_as_main, NCF, *small, seed) for seed in ("1", "1", "2"))
-    assert losses_of(one) == losses_of(same)
-    assert losses_of(one) != losses_of(other)
-
-
-def test_ncf_batches_hold_the_negatives_too(in_runner):
-    run = in_runner(run_as_main, NCF, "--rows", "600", "--epochs", "1", "--batch-size", "100")
-    assert len(run.optimizers) == 6
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "optimizers", "marks"),
-    [
-        ("plain_loop.py", ("--steps", "7"), ["SGD"] * 7, 0),
-        ("lightning_fit.py", ("--steps", "7"), ["Adam"] * 7, 0),
-        ("closure_optimizer.py", ("--steps", "7"), ["LBFGS"] * 7, 0),
-        ("marked.py", ("--steps", "7"), [], 7),
-        ("loader_workers.py", ("--epochs", "1"), ["SGD"] * 64, 0),
-        ("short_script.py", (), ["SGD"] * 15, 0),
-        (FOREIGN_PATH.relative_to(USERS), ("--steps", "7"), ["SGD"] * 7, 0),
-    ],
-)
-def test_a_user_script_makes_its_steps_each_time_it_runs(in_runner, name, args, optimizers, marks):
-    for _ in range(2):
-        run = in_runner(run_as_main, USERS / name, *args)
-        assert (run.optimizers, run.marks) == (optimizers, marks)
-        assert len(run.lines) == 1
-
-
-def test_a_closure_is_evaluated_several_times_a_step(in_runner):
-    run = in_runner(run_as_main, USERS / "closure_optimizer.py", "--steps", "10")
-    assert int(run.lines[0].split()[0]) > 2 * 10
-
-
-@pytest.mark.parametrize(
-    ("command", "returncode", "last_words"),
-    [
-        (["imports_neighbour.py", "--steps", "5"], 0, "done after 5 steps"),
-        (["crashes.py", "--at", "5"], 1, "RuntimeError: a mistake after 5 steps"),
-        (["exits_early.py", "--at", "5"], 0, "leaving after 5 steps"),
-        (["segfaults.py", "--at", "5"], -signal.SIGSEGV, "reading address 0 after 5 steps"),
-        (["eats_memory.py", "--at", "5", "--limit-mib", "64"], 1, "MemoryError"),
-    ],
-)
-def test_a_user_script_ends_as_its_name_says(tmp_path, command, returncode, last_words):
-    done = subprocess.run(
-        [sys.executable, USERS / command[0], *command[1:]],
-        cwd=tmp_path,
-        env=ONE_THREAD,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == returncode
-    assert done.stdout.splitlines()[-1] == last_words
-
-
-@pytest.mark.parametrize("options", [[], ["--keep-gil"]])
-def test_a_hanging_script_neither_ends_nor_uses_the_cpu(options):
-    command = [sys.executable, USERS / "hangs.py", "--at", "5", *options]
-    with subprocess.Popen(command, env=ONE_THREAD, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "hanging after 5 steps\n"
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(timeout=1)
-            state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-            assert state == "S"
-        finally:
-            process.kill()

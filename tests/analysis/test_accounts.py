@@ -80,15 +80,6 @@ def test_what_nobody_counts_is_not_zero():
     assert np.isnan(shares(1.0, 1.0, np.nan))
 
 
-def test_all_members_of_a_window_share_what_its_cgroup_was_held_back():
-    frame = rows(
-        {"cpu_user_s": 0.25, "runqueue_s": 0.75, "throttled_s": 1.0},
-        {"cpu_user_s": 0.75, "runqueue_s": 0.25, "throttled_s": 1.0},
-        {"cpu_user_s": 1.0, "runqueue_s": 1.0, "window": 1, "throttled_s": 0.0},
-    )
-    assert accounts.throttled_share(frame, ["window"]).tolist() == [1, 1, 0]
-
-
 # ---- accounts
 
 
@@ -120,13 +111,6 @@ def test_an_unknown_quota_leaves_waiting_whole():
     )
 
 
-def test_a_thread_that_never_slept_was_not_blocked_for_less_than_nothing():
-    found = account(add(rows({**BUSY, "trainer_user_s": 0.62, "throttled_s": 0.0})))
-    assert found["blocked"] == 0
-    assert found["residual"] == pytest.approx(-0.2)
-    assert sum(found.values()) == pytest.approx(10)
-
-
 def test_what_was_measured_over_no_step_is_missing():
     frame = add(rows({**BUSY, "steps": 0, "steps_active": 0, "step_mean_s": np.nan}))
     assert frame[[column.name for column in PER_STEP]].isna().all(axis=None)
@@ -152,11 +136,6 @@ def test_counted_cycles_give_the_clock():
     assert frame["clock_mhz"][0] == pytest.approx(3200)
     assert frame["instructions_per_step"][0] == pytest.approx(4e7)
     assert frame["cycles_per_step"][0] == pytest.approx(1.6e7)
-
-
-def test_without_counters_nothing_is_pretended():
-    frame = add(rows(BUSY))
-    assert frame[["clock_mhz", "cycles_per_step", "instructions_per_step"]].isna().all(axis=None)
 
 
 # ---- a real job

@@ -1,16 +1,11 @@
-import subprocess
-
-import numpy as np
 import pytest
 
 import synthetic
-from jobs import STAGE
 from made_records import kept, slot
 from scaling_study.analysis.analyse import FILES, analyse, domain_laws
 from scaling_study.analysis.collect import collect
 from scaling_study.common.topology import Cpu, Topology
-from scaling_study.records.analysis import Analysed, Noise, NoisePoint
-from scaling_study.records.codec import read_file
+from scaling_study.records.analysis import Noise, NoisePoint
 from synthetic import typed
 
 TOPOLOGY = Topology(tuple(Cpu(cpu, cpu, 0, cpu // 4, cpu // 4 * 4) for cpu in range(8)), ())
@@ -43,15 +38,6 @@ def test_scaling_has_the_law_of_every_measured_launch(study):
     assert baseline.best == "hard_saturation"
     assert baseline.knee.value == pytest.approx(3.0, rel=0.05)
     assert baseline.knee.low < 3.0 < baseline.knee.high
-
-
-def test_the_repeat_shows_what_no_difference_looks_like(study):
-    (found,) = study
-    noise = found.noise
-    assert [point.n for point in noise.points] == [1, 2, 3, 4, 6, 8]
-    assert 0 < noise.spread < 0.05
-    assert noise.spread == max(abs(point.ratio - 1) for point in noise.points)
-    assert sum(point.low <= 1 <= point.high for point in noise.points) >= 5
 
 
 def test_the_threshold_of_a_count_is_its_own_and_else_the_largest():
@@ -115,23 +101,6 @@ def slots(*cpus):
     return [slot(slot=at, cpus=text) for at, text in enumerate(cpus)]
 
 
-def test_domains_are_a_law_where_bound_members_fill_them_unevenly():
-    compact = slots(*map(str, range(8)))
-    (law,) = domain_laws(compact, TOPOLOGY)  # a node is an L3 here, and one socket tells nothing
-    assert law.domain == "l3"
-    n = np.arange(1, 9)
-    filled = law.throughput(n, np.array([10.0, 25.0]))
-    assert filled.tolist() == [10.0, 20.0, 25.0, 25.0, 35.0, 45.0, 50.0, 50.0]
-
-
 def test_domains_are_no_law_where_members_are_free_or_spread_over_all():
     assert domain_laws(slots(None, None), TOPOLOGY) == []
     assert domain_laws(slots("0-7", "0-7"), TOPOLOGY) == []
-
-
-def test_the_script_writes_every_file(tmp_path):
-    plan = synthetic.write_study(tmp_path, launches=synthetic.LAUNCHES[:3], ns=[1, 2])
-    command = [*STAGE, "analyse", "--study-folder", tmp_path]
-    subprocess.run(command, check=True, capture_output=True)
-    assert {path.stem for path in (tmp_path / "analysis").iterdir()} == set(FILES)
-    assert read_file(tmp_path / "analysis/provenance.json", Analysed).plan == typed(plan).to_dict()

@@ -53,13 +53,6 @@ COUNTS_OF = {
 COUNTS_OF[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
 
 
-def test_the_machines_are_what_the_tests_take_them_for():
-    found = {size: process_counts.boundaries(one.topology, None) for size, one in MACHINES.items()}
-    assert found[2] == {2: ("CPUs",)}
-    assert found[16] == {8: ("L3",), 16: ("CPUs",)}
-    assert [*found[192]] == [8, 16, 48, 96, 192]
-
-
 def tables(shape, counts, *, noise=0.01, replicates=3, seed=0, cpu_use=1.0):
     """Tables of a launch whose step takes shape(n), in units of 20 ms."""
     rng = np.random.default_rng(seed)
@@ -105,10 +98,6 @@ def usl(contention, coherence):
     return lambda n: 1 + contention * (n - 1) + coherence * n * (n - 1)
 
 
-def smooth(knee, sharpness):
-    return lambda n: (1 + (n / knee) ** sharpness) ** (1 / sharpness)
-
-
 @pytest.mark.parametrize(
     ("size", "knee", "name"),
     [(2, 2, "CPUs"), (16, 8, "L3"), (192, 16, "L3"), (192, 48, "NUMA node (one per core)")],
@@ -117,29 +106,6 @@ def test_a_knee_at_a_boundary_names_it(size, knee, name):
     named = [found(hinge(knee), size, seed=seed) for seed in range(DRAWS)]
     assert sum(one is not None for one in named) >= 0.7 * DRAWS
     assert {one.name for one in named if one} == {name}
-
-
-ELSEWHERE = {
-    2: [flat, lambda n: n, hinge(1.4), hinge(2.9), hinge(3.5), usl(0.3, 0.02)],
-    16: [flat, lambda n: n, hinge(3), hinge(5), hinge(11.5), usl(0.05, 0.004), smooth(6, 2)],
-    192: [
-        flat, lambda n: n, hinge(3), hinge(11), hinge(28), hinge(70), hinge(70, 0.5),
-        hinge(130), usl(0.02, 1e-4), usl(0.001, 2e-4), smooth(30, 2), smooth(70, 4),
-        smooth(48, 1.5),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("noise", [0.01, 0.04])
-@pytest.mark.parametrize("size", MACHINES)
-def test_a_boundary_is_seldom_named_where_none_is(size, noise):
-    named = [
-        np.mean([found(shape, size, noise=noise, seed=seed) is not None for seed in range(DRAWS)])
-        for shape in ELSEWHERE[size]
-    ]
-    assert np.mean(named) <= 0.02
-    assert max(named) <= 0.1
 
 
 def knee(low, high, *, sharp=True):
@@ -165,13 +131,6 @@ POINTS = tables(flat, (1, 2, 4))[0]
 def test_a_boundary_is_named_only_by_a_sharp_knee_close_around_it(where, name):
     named = coinciding(where, POINTS, MACHINES[16])
     assert (named and named.name) == name
-
-
-def test_members_of_several_cpus_are_compared_only_if_it_is_known_how_many():
-    points, _ = tables(flat, (1, 2, 4), cpu_use=3.6)
-    assert coinciding(knee(3.9, 4.1), points, MACHINES[16]) is None
-    named = coinciding(knee(3.9, 4.1), points, MACHINES[16], cpus_per_process=4)
-    assert named == Boundary("CPUs", 4)
 
 
 def test_a_quota_is_a_boundary_where_it_stands():

@@ -7,7 +7,7 @@ import pytest
 
 import synthetic
 from jobs import STAGE
-from made_records import hardware, reported, slot, summary
+from made_records import reported, slot, summary
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.records.codec import RecordError
@@ -164,15 +164,6 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
     assert len(collected.cohorts.cohorts) == 6
 
 
-def test_a_study_in_which_no_window_is_valid_has_rows_but_no_points(tmp_path):
-    launch = synthetic.Launch({"intra_op": 1}, "baseline", never_valid=(1, 2))
-    plan = synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2])
-    collected = collect(tmp_path, typed(plan))
-    assert len(collected.windows) == 27
-    assert collected.points.empty
-    assert collected.replicates.empty
-
-
 def test_nothing_measured_says_what_to_do(tmp_path):
     plan = synthetic.write_study(tmp_path / "other")
     with pytest.raises(RecordError, match="measure first"):
@@ -255,12 +246,6 @@ def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
     assert points["steps_per_s_low"].isna().all()
 
 
-def test_usable_cpus_are_the_mask_or_the_quota():
-    assert hardware().usable_cpus == 8
-    assert hardware(quota_cpus=2.5).usable_cpus == 2.5
-    assert hardware(quota_cpus=100.0).usable_cpus == 8
-
-
 def slots(*oversubscribed):
     return tuple(slot(slot=at, oversubscribed=each) for at, each in enumerate(oversubscribed))
 
@@ -284,26 +269,3 @@ def run(stage, folder):
         text=True,
         check=False,
     )
-
-
-def test_the_script_writes_all_tables(study):
-    folder, _, collected = study
-    done = run("analyse", folder)
-    assert done.returncode == 0, done.stderr
-    names = {path.name for path in (folder / "tables").iterdir()}
-    endings = {f"{table.name}.{ending}" for table in TABLES for ending in ("csv", "parquet")}
-    assert names == endings | {"cohorts.json"}
-    points = pd.read_parquet(folder / "tables" / "points.parquet")
-    pd.testing.assert_frame_equal(points, collected.points)
-
-
-def test_the_script_names_the_mistake_without_a_traceback(tmp_path):
-    synthetic.write_study(tmp_path, launches=[BASELINE])
-    path = tmp_path / "measure" / BASELINE.id / "0.jsonl"
-    path.write_text(path.read_text()[:-20])
-    done = run("analyse", tmp_path)
-    assert done.returncode == 1
-    assert "0.jsonl:" in done.stderr
-    assert "cut off" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "tables").exists()

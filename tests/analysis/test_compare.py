@@ -98,59 +98,6 @@ def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
 
 
 @pytest.mark.long
-def test_a_missing_machine_is_named_and_keeps_nothing_back(study):
-    folder, content = study
-    absent = entry(content, "absent")
-    assert absent.status == "missing"
-    assert absent.reason == "0 of 9 cohorts are measured, and no node was probed"
-    synthetic_machines.render(folder)
-    said = conclusion(folder, folder / "plan.json", folder / "report.html", compared=True)
-    assert "Warning: absent is missing: 0 of 9 cohorts are measured" in said
-    for name in ("fast", "slow"):
-        assert f"launch it: bash {folder}/launch/recommended-{name}.sh" in said
-        assert (folder / f"launch/recommended-{name}.sh").exists()
-    assert not (folder / "launch/recommended-absent.sh").exists()
-
-
-def test_steps_are_compared_where_nobody_says_what_a_model_is(tmp_path):
-    options = {"steps_per_model": None, "replicates": 1}
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", **options)
-    synthetic_machines.measure(tmp_path, "b", 2.0, "node2", **options)
-    content = synthetic_machines.compared(tmp_path, plan, a={"price": 2.0}, b={"price": 2.0})
-    rate = entry(content, "a").recommended
-    assert rate.per_price.value == pytest.approx(rate.rate.value * 3600 / 2)
-    assert "b looks best; without an interval it is not certain" in compared_verdict(content)
-
-
-def test_machines_for_one_model_are_compared_by_its_rate_alone(tmp_path):
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", objective="one_model")
-    synthetic_machines.measure(tmp_path, "b", 2.0, "node2", objective="one_model")
-    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert (content.objective, content.single) == ("models_per_hour", True)
-    assert {entry(content, name).recommended.n for name in "ab"} == {1}
-    assert content.best["rate"].ratio.value == pytest.approx(2, rel=0.05)
-    report = synthetic_machines.render(tmp_path).read_text(encoding="utf-8")
-    assert "does each machine give, where one model is to be done soonest?" in report
-
-
-def test_machines_that_do_not_differ_are_not_ranked(tmp_path):
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
-    synthetic_machines.measure(tmp_path, "b", 1.0, "node2")
-    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert "as far as this study can tell, predicted" in compared_verdict(content)
-
-
-def test_one_machine_under_two_names_is_said(tmp_path):
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
-    synthetic_machines.measure(tmp_path, "b", 1.0, "node1")
-    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert content.same == (("a", "b"),)
-    assert any(
-        note.bad and "a and b are the same machine" in note.text for note in compared_notes(content)
-    )
-
-
-@pytest.mark.long
 def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1", "node2")
     own = tmp_path / "machines/a"
@@ -175,19 +122,6 @@ def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     assert (tmp_path / f"launch/recommended-a-{second}.sh").exists()
     said = conclusion(tmp_path, tmp_path / "plan.json", report, compared=True)
     assert "measured on nodes that are another machine" in said
-
-
-def test_another_torch_is_said(tmp_path):
-    plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
-    synthetic_machines.measure(tmp_path, "b", 1.0, "node2", harness_hash="harness00002")
-    path = tmp_path / "machines/b/analysis/provenance.json"
-    provenance = read_file(path, object)
-    provenance["machines"][0]["description"]["versions"]["torch"] = "2.4.0"
-    write_file(path, provenance)
-    content = synthetic_machines.compared(tmp_path, plan, a={}, b={})
-    assert [one.what for one in content.software] == ["torch", "measuring code"]
-    notes = "\n".join(note.text for note in compared_notes(content))
-    assert "The machines differ in torch: a 2.13.0+cpu; b 2.4.0." in notes
 
 
 def test_what_is_not_through_says_how_far_it_is(tmp_path):

@@ -54,28 +54,6 @@ def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
     assert found.points == (Lost(launch=launch.id, label=launch.label, n=4),)
 
 
-def test_shared_files_have_the_most_members_of_any_cohort(tmp_path):
-    def share(folder):
-        for replicate, files in enumerate(({"/a": 2, "/b": 4}, {"/a": 3})):
-            path = folder / f"{replicate}.jsonl"
-            text = path.read_text()
-            own = f'"kind": "readback", "shared_files": {json.dumps(files)}'
-            assert text.count('"kind": "readback"') == 1
-            path.write_text(text.replace('"kind": "readback"', own))
-
-    found = failures(tmp_path, synthetic.Launch(), edit=share, replicates=2)
-    assert found.shared_files == {"/a": 3, "/b": 4}
-
-
-def test_a_point_lost_in_one_replicate_only_is_not_lost(tmp_path):
-    def spoil(folder):
-        path = folder / "0.jsonl"
-        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
-
-    found = failures(tmp_path, synthetic.Launch(), edit=spoil)
-    assert found.points == ()
-
-
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):
     def stop(folder):
         path = folder / "0.jsonl"

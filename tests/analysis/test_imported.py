@@ -1,8 +1,6 @@
 """Studies of saved tables: their config, what is found in the tables, and what is made of it."""
 
 import contextlib
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,7 @@ from configs import IMPORTED as EXAMPLE
 from configs import ROOT
 from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
-from scaling_study.config import import_config
-from scaling_study.config.import_config import ImportConfig, is_import
+from scaling_study.config.import_config import is_import
 from scaling_study.config.operator_text import parse_table
 
 TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
@@ -70,32 +67,6 @@ def test_the_example_per_step_and_per_call(example):
     assert frame["overhead"].isna().all()
 
 
-def test_differences_recomputed_from_the_files(example):
-    frame = imported.operator_frame(example)
-    to64, to32 = imported.compare_tables(example, frame).comparisons
-    assert (to64.title, to32.title) == ("4 against 64 processes", "4 against 32 processes")
-    for comparison, n, steps, step_s in ((to64, 64, 1050, 0.104508), (to32, 32, 550, 0.050413)):
-        sides = []
-        for count, number in ((4, 550), (n, steps)):
-            found = {}
-            for line in (ROOT / TABLES[count]).read_text().splitlines()[2:-2]:
-                cells = line.split()
-                if cells and cells[0] != "autograd::engine::evaluate_function:":
-                    value, unit = re.fullmatch(r"([\d.]+)(ms|s)", cells[2]).groups()
-                    found[cells[0]] = float(value) * (1e-3 if unit == "ms" else 1) / number
-            sides.append(found)
-        rows = {row.operator: row for row in comparison.rows}
-        rest = rows.pop(imported.NOT_IN_BOTH)
-        assert set(rows) == set(sides[0]) & set(sides[1])
-        for name, row in rows.items():
-            assert row.difference_s == pytest.approx(sides[1][name] - sides[0][name])
-        covered_s = sum(row.difference_s for row in rows.values())
-        assert rest.difference_s == pytest.approx(step_s - 0.028782 - covered_s)
-        for part in ("rows", "groups"):
-            assert sum(each.share for each in getattr(comparison, part)) == pytest.approx(1)
-        assert "outside operators" not in [group.group for group in comparison.groups]
-
-
 def test_the_sentence_names_an_operator_and_what_is_not_known(example):
     frame = imported.operator_frame(example)
     text = imported.compare_tables(example, frame).comparisons[0].text
@@ -143,14 +114,6 @@ def problems_of_texts(*texts, **keys):
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_two_optimizers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    second = PLAIN + "Optimizer.step#Adam.step  1.000ms  1.000ms  100.000us  10\n"
-    assert study_of(second)[0].saved.steps == 10
-    (told,) = problems_of_texts(second.replace("100.000us  10\n", "200.000us  5\n"))
-    assert "10 calls of Optimizer.step#SGD.step and 5 calls of Optimizer.step#Adam.step" in told
-
-
 def test_cut_names_are_completed_where_one_name_fits():
     tables = [
         parse_table(HEAD + "".join(f"{name}  1.0ms  1.0ms  1.0ms  1\n" for name in names))
@@ -166,28 +129,6 @@ def test_cut_names_are_completed_where_one_name_fits():
         ["autograd::engine::evaluate_function: AddmmBackward0", "aten::add", "aten::abs"],
         ["aten::m...", "aten::mm"],
     ]
-
-
-def test_rows_of_one_name_are_one_operator(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (one,) = study_of(PLAIN + "aten::mm  10.000ms  10.000ms  500.000us  20\n")
-    frame = imported.operator_frame([one])
-    (mm,) = frame[frame["operator"] == "aten::mm"].to_dict("records")
-    assert mm["calls_per_step"] == 12
-    assert mm["self_s_per_step"] == pytest.approx(0.004)
-    assert mm["total_s_per_call"] == pytest.approx(0.04 / 120)
-
-
-def test_tables_that_share_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    both = study_of(PLAIN, PLAIN.replace("aten::mm", "aten::bmm").replace("SGD", "Adam"))
-    found = imported.compare_tables(both, imported.operator_frame(both))
-    assert "share no operator" in found.comparisons[0].text
-
-
-def test_a_study_survives_json():
-    study = imported.load_import(config(steps={64: 1000}))
-    assert ImportConfig.model_validate(json.loads(json.dumps(study.to_dict()))) == study
 
 
 @pytest.mark.parametrize(
@@ -233,16 +174,6 @@ def test_all_mistakes_of_all_tables_at_once(tmp_path, monkeypatch):
     assert "3 further lines" in told[5]
     assert told[6].startswith("import.tables[2] = '2.txt': line 3: ")
     assert told[7].startswith("import.tables[3] = '3.txt': there is no table")
-
-
-def test_files_that_are_no_text(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_bytes(PLAIN.encode("utf-16"))
-    (told,) = problems(config({1: "a.txt"}))
-    assert "is not UTF-8 text (byte 0)" in told
-    monkeypatch.setattr(import_config, "MOST_BYTES", 10)
-    (told,) = problems(config({1: "a.txt"}))
-    assert "bytes; allowed: a text table, at most 10 bytes" in told
 
 
 @pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])

@@ -1,7 +1,6 @@
 """What saved tables say about causes: computed from them, and never a cause by itself."""
 
 import contextlib
-import re
 
 import pandas as pd
 import pytest
@@ -9,7 +8,7 @@ import yaml
 
 from configs import IMPORTED, ROOT
 from scaling_study.analysis import imported
-from scaling_study.analysis.imported_causes import CONFIG, compare_work, findings, throughput
+from scaling_study.analysis.imported_causes import CONFIG, findings, throughput
 from scaling_study.common.quantities import TIMES
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
@@ -80,49 +79,12 @@ def test_the_reference_tables(example):
     assert "name no cause" in found.answer
 
 
-def test_the_reference_figures_are_those_of_the_files(example):
-    _, operators = example
-    text = {n: (ROOT / f"tests/data/profiler/tsmixerx-{n}.txt").read_text() for n in (4, 64)}
-
-    def row(n, name):
-        """Self time (s) and MFLOPs of an operator, as the file has them."""
-        line = next(line for line in text[n].splitlines() if line.strip().startswith(name))
-        cells = line.split()
-        value, unit = re.fullmatch(r"([\d.]+)(ms|s)", cells[2]).groups()
-        return float(value) * {"ms": 1e-3, "s": 1.0}[unit], cells[-1]
-
-    (few_s, few), (many_s, many) = (row(n, "aten::mm") for n in (4, 64))
-    growth = {one.name: one.ratio for one in compare_work(operators, 4, 64)}
-    # Its multiplies are smaller in the second table: per operation they grew more than per call.
-    assert growth["aten::mm"] == pytest.approx(many_s / few_s * float(few) / float(many), rel=1e-6)
-    assert growth["aten::mm"] > 1.2 * (many_s / 34760) / (few_s / 18210)
-    assert growth["aten::copy_"] == pytest.approx((10.115 / 292837) / (1.428 / 153454), rel=1e-6)
-
-
 def test_what_grows_alike_is_said_to():
     found = findings(*study(all_alike(3.0)))
     assert any(text.startswith("They grow alike") for text in found.facts)
     assert "100% of the added time" in " ".join(found.facts)
     assert {"memory_bandwidth", "page_faults"} <= causes(found)
     assert "It meets every operator" in found.open[0].text
-
-
-def test_what_only_streams_does_not_speak_against_bandwidth():
-    streams = {**all_alike(1.0), "aten::mul": 5.0, "aten::add_": 5.0}
-    found = findings(*study(streams))
-    assert not {"memory_bandwidth", "page_faults"} & causes(found)
-    assert not any("grow alike" in text for text in found.facts)
-    assert found.facts[0].startswith("2 of 5 operators")
-    assert "It meets every operator" not in found.open[0].text
-
-
-def test_new_memory_alone_does_not_speak_against_page_faults():
-    found = findings(*study({**all_alike(1.1), "aten::mul": 6.0}))
-    assert "page_faults" not in causes(found)
-    # Multiplies would be spared too: one of the two controls is not enough.
-    found = findings(*study({**all_alike(1.1), "aten::bernoulli_": 6.0, "aten::mul": 6.0}))
-    assert "page_faults" not in causes(found)
-    assert "memory_bandwidth" in causes(found)
 
 
 def test_multiplies_that_hold_the_added_time_are_not_ruled_out():
@@ -147,13 +109,6 @@ def test_a_step_that_does_not_grow_needs_no_explanation():
     assert found.against == found.open == ()
     tables, operators = study(all_alike(2.0))
     assert "nothing to explain" in findings(tables[:1], operators).answer
-
-
-def test_tables_that_share_no_operator():
-    tables, operators = study(all_alike(2.0))
-    found = findings(tables, operators[(operators["n"] == 4) | (operators["operator"] == "x")])
-    assert found.facts[0] == "The tables share no operator."
-    assert "memory_bandwidth" not in causes(found)
 
 
 @pytest.mark.parametrize(

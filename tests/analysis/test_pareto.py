@@ -77,17 +77,6 @@ def test_a_step_stands_for_a_model_of_unknown_length(tmp_path):
     assert whole.front[0].time_s == pytest.approx(1 / 81.0, rel=0.02)
 
 
-def test_a_launch_that_changes_training_is_shown_and_not_on_the_front(tmp_path):
-    def coarser(plan):
-        for launch in plan["launches"]:
-            launch["axes"]["autocast"] = "bf16" if launch["label"] == "default" else "off"
-        plan["default"] = plan["baseline"]
-
-    whole = found(tmp_path, *LAUNCHES, change=coarser)
-    assert {p.label for p in whole.points if p.changes_training} == {"default"}
-    assert {point.label for point in whole.front} == {"intra_op 1"}
-
-
 def test_without_a_point_there_is_no_front(tmp_path):
     whole = found(tmp_path, synthetic.Launch({}, "default", ending="failed"))
     assert whole == Pareto(machine="m", rate="models_per_hour")

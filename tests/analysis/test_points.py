@@ -58,16 +58,6 @@ def test_speedup_is_paired_by_replicate(tmp_path):
     assert point["efficiency_high"] == pytest.approx(point["speedup_high"] / 4)
 
 
-def test_intervals_contain_the_value_and_turn_with_the_reciprocal(tmp_path):
-    points = collected(tmp_path, synthetic.linear(50.0)).points
-    for name in ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"):
-        assert (points[f"{name}_low"] <= points[name]).all()
-        assert (points[name] <= points[f"{name}_high"]).all()
-    assert (points["step_s_low"] * points["steps_per_s_high"]).tolist() == pytest.approx(
-        points["n"].tolist(), rel=1e-3
-    )
-
-
 def test_what_cannot_be_known_is_empty(tmp_path):
     points = collected(
         tmp_path,
@@ -79,18 +69,6 @@ def test_what_cannot_be_known_is_empty(tmp_path):
     assert points["steps_per_s"].notna().all()
     for name in ("steps_per_s_low", "steps_per_s_high", "models_per_hour", "speedup", "efficiency"):
         assert points[name].isna().all()
-
-
-def test_member_spread_is_the_slowest_less_the_fastest(tmp_path):
-    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 4])
-    point = found.points.set_index("n").loc[4]
-    windows = found.windows[found.windows["n"] == 4]
-    spreads = []
-    for _, rows in windows.groupby("replicate"):
-        means = rows.groupby("slot")["step_mean_s"].mean()
-        spreads.append((means.max() - means.min()) / means.mean())
-    assert point["member_spread"] == pytest.approx(np.mean(spreads))
-    assert found.points.set_index("n").loc[1, "member_spread"] == 0
 
 
 def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(tmp_path):

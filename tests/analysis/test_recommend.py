@@ -3,8 +3,7 @@ import pytest
 import synthetic
 from made_records import kept
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import candidates, enough, recommend
-from scaling_study.records.analysis import Candidate
+from scaling_study.analysis.recommend import candidates, recommend
 from synthetic import typed
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
@@ -44,12 +43,6 @@ def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path)
     assert found.recommended.models_per_hour == pytest.approx(
         found.recommended.steps_per_s * 3600 / 500,
     )
-
-
-def test_at_that_n_the_fastest_launch(tmp_path):
-    a_bit_slower = synthetic.Launch({"intra_op": 2}, "grid", lambda n: min(49.5 * n, 148.5))
-    found = recommended(tmp_path, a_bit_slower, BASELINE)
-    assert (found.recommended.launch, found.recommended.n) == (BASELINE.id, 3)
 
 
 def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
@@ -129,16 +122,6 @@ def test_what_was_not_proven_or_not_measured_never_wins(tmp_path, spoiled):
     assert fast.id not in [row.launch for row in found.ranking]
 
 
-def test_a_point_without_a_valid_window_does_not_win(tmp_path):
-    launch = synthetic.Launch(
-        {"intra_op": 1},
-        "baseline",
-        synthetic.linear(50.0),
-        never_valid=(6, 8),
-    )
-    assert recommended(tmp_path, launch).recommended.n == 4
-
-
 def test_a_lost_default_leaves_no_ratio(tmp_path):
     lost = synthetic.Launch({}, "default", ending="failed")
     found = recommended(tmp_path, lost, BASELINE)
@@ -166,41 +149,6 @@ def test_one_replicate_gives_values_without_interval_or_probability(tmp_path):
     assert found.ratio.low is None
 
 
-def test_oversubscribed_points_may_win_and_are_marked(tmp_path):
-    found = recommended(
-        tmp_path,
-        DEFAULT,
-        synthetic.Launch({"intra_op": 4}, "baseline", synthetic.linear(100.0)),
-    )
-    assert found.recommended.n == 8
-    assert found.recommended.oversubscribed
-
-
-def test_the_studys_tolerance_decides(tmp_path):
-    slow_rise = synthetic.Launch(
-        {"intra_op": 1, "allocator": "jemalloc"},
-        "one_change",
-        lambda n: min(60.0 * n, 180.0) * (1 + 0.02 * n),
-    )
-
-    def ask(share):
-        return lambda plan: plan["search"].update(tolerance=share)
-
-    strict = recommended(tmp_path / "a", DEFAULT, BASELINE, slow_rise, change=ask(0.02))
-    loose = recommended(tmp_path / "b", DEFAULT, BASELINE, slow_rise, change=ask(0.2))
-    assert (strict.tolerance, loose.tolerance) == (0.02, 0.2)
-    assert (strict.recommended.n, loose.recommended.n) == (8, 3)
-
-
-def test_enough_is_exact_at_the_tolerance():
-    points = [
-        Candidate(launch="a", label="a", n=n, steps_per_s=rate)
-        for n, rate in ((8, 100.0), (4, 98.0), (2, 97.9))
-    ]
-    assert enough(points, 0.02).n == 4
-    assert enough(points, 0.0001).n > 4
-
-
 @pytest.mark.parametrize(("launch", "n"), [(BASELINE.id, 2), (DEFAULT.id, 1)])
 def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
     def raced(plan):
@@ -210,15 +158,6 @@ def test_a_race_has_chosen_already_and_knows_how_surely(tmp_path, launch, n):
     assert found.raced
     assert (found.recommended.launch, found.recommended.n) == (launch, n)
     assert found.recommended.probability_best == 0.87
-
-
-def test_where_a_race_chose_a_point_that_is_no_candidate_the_best_of_all_is_recommended(tmp_path):
-    def raced(plan):
-        plan["searched"] = searched(BASELINE.id, 99)
-
-    found = recommended(tmp_path, DEFAULT, BASELINE, change=raced)
-    assert not found.raced
-    assert found.recommended.n == 3
 
 
 @pytest.mark.parametrize("axis", ["batch", "autocast"])
@@ -251,10 +190,6 @@ def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis
     assert {entry.label for entry in found.ranking} >= {"intra_op 1", "intra_op 2"}
 
 
-def test_nothing_is_named_where_training_stays_the_same(tmp_path):
-    assert recommended(tmp_path, DEFAULT, BASELINE).changed is None
-
-
 # Two threads make one model sooner; one thread each gives most together.
 SOONER = synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(80.0, 120.0))
 
@@ -280,22 +215,6 @@ def test_one_model_is_compared_with_the_default_launchs_own_shortest_time(tmp_pa
     time = found.recommended.gives("model_s")
     assert time.value == pytest.approx(500 / 80, rel=0.02)
     assert time.low < time.value < time.high
-
-
-def test_two_processes_that_look_sooner_than_one_do_so_by_chance(tmp_path):
-    lucky = synthetic.Launch({}, "default", lambda n: 40.0 * n * (1.1 if n == 2 else 1.0))
-    found = recommended(tmp_path, lucky, BASELINE, SOONER, objective="one_model")
-    assert found.default.n == 1
-    assert found.ratio.value == pytest.approx(80 / 40, rel=0.02)
-
-
-def test_without_the_steps_of_a_model_the_fastest_step_counts(tmp_path):
-    found = recommended(
-        tmp_path, DEFAULT, BASELINE, SOONER, objective="one_model", steps_per_model=None
-    )
-    assert found.objective == "iteration_s"
-    assert (found.recommended.launch, found.recommended.n) == (SOONER.id, 1)
-    assert found.recommended.gives("iteration_s").value == pytest.approx(1 / 80, rel=0.02)
 
 
 def test_one_model_with_another_training_is_named_and_not_recommended(tmp_path):

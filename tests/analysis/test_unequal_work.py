@@ -6,16 +6,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import configs
 import rendering
 import synthetic
 from made_records import made_plan, reported, summary
-from projects import Project
-from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import candidates, recommend
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
 from scaling_study.common.storage import read_table
 from scaling_study.records.analysis import Noise, Ranked, Recommendation, Recommended, Reference
@@ -23,7 +17,6 @@ from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.report.study import conclusion
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
-from synthetic import typed
 
 PLAN = made_plan({}, baseline="base", repeat="again")
 SINGLE = ("base", "again", "other")
@@ -138,13 +131,6 @@ def test_each_test_finds_its_own():
     assert f"throughput of one ({found.launch.upper()})" in found.text
 
 
-def test_one_start_of_each_launch_tells_too():
-    found = World(lambda launch, **_: 3.0 if launch == "again" else 1.0, replicates=1)
-    assert found.tests == ["repeat"]
-    assert found.judge()[0].factor == pytest.approx(3)
-    assert World(lambda n, **_: 1 / n, replicates=1).tests == ["growth"]
-
-
 @pytest.mark.parametrize(
     "world",
     [
@@ -178,13 +164,6 @@ def test_instructions_tell_more_than_cpu_time_where_they_are_counted():
     assert throttled.tests == World(drawn).tests
 
 
-def test_invalid_windows_do_not_count():
-    world = World(lambda window, **_: 10.0 if window == 3 else 1.0)
-    assert "drift" in world.tests
-    world.windows["valid"] = world.windows["window"] != 3
-    assert world.judge() == []
-
-
 def test_threads_that_may_spin_for_each_other_tell_nothing():
     many = World(drawn, launches=("default", "third"), threads=2)
     assert many.tests
@@ -192,57 +171,6 @@ def test_threads_that_may_spin_for_each_other_tell_nothing():
     assert many.judge() == []
     many.cohorts = [summary(launch=one.launch, readback=reported()) for one in many.cohorts]
     assert many.tests
-
-
-def test_nothing_measured_tells_nothing():
-    world = World()
-    world.windows["valid"] = False
-    assert world.judge() == []
-    assert unequal_work(
-        world.points.iloc[:0], world.rates.iloc[:0], world.windows[COLUMNS].iloc[:0], [], PLAN
-    ) == []  # fmt: skip
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    replicates=st.integers(1, 6),
-    windows=st.integers(1, 5),
-    counts=st.sampled_from([(1,), (1, 2), (1, 2, 4)]),
-    spread=st.floats(0, 0.05),
-    slower=st.floats(1, 20),
-    caches=st.floats(1, 1.3),
-    apart=st.booleans(),
-)
-def test_equal_work_is_never_taken_for_unequal(
-    *, seed, replicates, windows, counts, spread, slower, caches, apart
-):
-    """Starts differ by 5%; the default launch takes up to 20 times as long, as it happens."""
-    luck = np.random.default_rng(seed)
-    of_default = luck.uniform(1, slower, (replicates, max(counts) + 1, windows))
-
-    def spins(launch, replicate, n, window, **_):
-        spun = of_default[replicate, n, window] if launch == "default" and n > 1 else 1.0
-        return spun * caches ** (-1 if n > 1 else 0)
-
-    def waits(launch, n, **_):
-        return luck.uniform(1, 1.5) if launch == "default" and n > 1 else luck.uniform(1, 1.2)
-
-    def phase(**_):
-        return luck.choice([1, 1, 1, 4])
-
-    launches = ("default", "base", "again", "other") if apart else ("default", "other")
-    plan_of = {} if apart else {"baseline": "default"}
-    world = World(
-        spins, slow=waits, phase=phase, counts=counts, replicates=replicates, windows=windows,
-        launches=launches, threads=2, spread=spread, seed=seed,
-    )  # fmt: skip
-    points = world.points
-    many = (points["launch"] == "default") & (points["n"] > 1)
-    points.loc[many, "runqueue_s_per_step"] = STEP_S
-    found = unequal_work(
-        points, world.rates, world.windows[COLUMNS], world.cohorts, PLAN.model_copy(update=plan_of)
-    )
-    assert found == []
 
 
 # ---- what follows
@@ -305,7 +233,12 @@ def uneven(folder, *, marked):
                     work = int(draw.choice([1, 5, 25]))
                     one["samples_active"] = 10 * work * one["steps_active"]
                     one["step_us"] = [work * us for us in one["step_us"]]
-                    one |= {name: work * one[name] for name in one if name.endswith("_s")}
+                    times_s = {
+                        name: seconds
+                        for name, seconds in one.items()
+                        if seconds and name.endswith("_s")
+                    }
+                    one |= {name: work * seconds for name, seconds in times_s.items()}
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return rendering.make_study(folder, change, launches=LAUNCHES, ns=(1, 2, 4))
@@ -353,69 +286,4 @@ def test_per_sample_launches_compare_as_if_all_steps_were_equal(tmp_path):
             assert ratios == pytest.approx(ratios[0], rel=0.02), (table.name, name)
 
 
-def test_samples_that_do_not_measure_the_work_are_told_apart(tmp_path):
-    found = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2))
-    tables = collect(tmp_path, typed(found))
-    found["workload"]["samples_per_step"] = "mark"
-    unequal = [Finding("drift", "x", 9.0, "they differ")]
-    cohorts = tables.cohorts.cohorts
-    points = candidates(tables.points, cohorts)
-    said = recommend(points, tables.replicates, cohorts, typed(found), unequal).reason
-    assert "too much in work per sample to compare" in said
-    assert "set workload.samples_per_step" not in said
-
-
-def test_a_gain_that_starts_cannot_explain_is_recommended(tmp_path):
-    plan = synthetic.write_study(tmp_path, launches=LAUNCHES, ns=(1, 2, 4))
-    tables = collect(tmp_path, typed(plan))
-    cohorts = tables.cohorts.cohorts
-    small, large = (Finding("repeat", "x", factor, "they differ", 5) for factor in (1.5, 3.0))
-    args = candidates(tables.points, cohorts), tables.replicates, cohorts, typed(plan)
-    assert recommend(*args).ratio.value == pytest.approx(4, rel=0.1)
-    assert recommend(*args, [small]).status == "ok"
-    assert recommend(*args, [large]).status == "none"
-
-
 # ---- a whole study
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp("uneven"))
-    project.take_every_window()
-    return project
-
-
-def studied(project, *args, **workload):
-    """Run a study of the game of levels; return what it says, and its recommendation."""
-    content = configs.short(
-        study="uneven",
-        workload={"script": "tests/workloads/uneven.py", "args": [*args], **workload},
-        measure={
-            "replicates": 2, "windows": 8, "steps": 5, "shortest_s": 0.1, "longest_s": 1.0,
-            "settle_s": 0.05, "warmup_steps": 2,
-        },
-    )  # fmt: skip
-    project.configure(content)
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
-    folder = project.folder / "results/uneven"
-    return done.stdout, rendering.entry(folder, "recommendation", Recommendation)
-
-
-@pytest.mark.long
-def test_a_script_of_unequal_steps_gets_no_recommendation_and_is_told_why(project):
-    said, found = studied(project)
-    assert (found.status, found.recommended) == ("none", None)
-    assert "Nothing to recommend\n  Warning: Steps differ too much in work" in said
-    assert any(text in said for text in TESTED)
-    assert "workload.samples_per_step: mark" in said
-    assert "launch it" not in said
-
-
-@pytest.mark.long
-def test_the_same_script_that_marks_its_work_gets_one(project):
-    said, found = studied(project, "--mark", samples_per_step="mark")
-    assert found.status == "ok", found.reason
-    assert "launch it: bash" in said
-    assert "too much in work" not in said

@@ -2,24 +2,19 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from jobs import WORKLOADS, config, environment, processes, why_command
-from processes import PATIENCE_S, killed_at_the_end, state, wait_until
+from jobs import WORKLOADS, environment, processes
+from processes import killed_at_the_end, state, wait_until
 from scaling_study.config.config import load_config
-from scaling_study.config.efforts import EFFORTS
 from scaling_study.config.plan import make_plan
-from scaling_study.experiments import interventions
 from scaling_study.host.limits import read_hierarchy
-from scaling_study.records.verdict import Cause, CountPerStep, Judged, Target
-from scaling_study.stats.interval import Interval
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -31,8 +26,6 @@ import fault_runs  # noqa: E402
 import fault_scores  # noqa: E402
 from fault_cases import Case, clean_of  # noqa: E402
 from fault_list import FAULTS, NOTHING  # noqa: E402
-
-import injected  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
 SHORT = WORKLOADS / "short_script.py"
@@ -140,73 +133,6 @@ def test_a_quota_holds_and_is_removed(tmp_path):
     assert groups() == []
 
 
-def test_a_quota_that_cannot_be_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "injected_faults"))
-    import outside
-
-    monkeypatch.setattr(outside.limits, "read_hierarchy", lambda _: None)
-    with pytest.raises(OSError, match="no cgroup hierarchy"):
-        outside.quota_folder()
-
-
-@no_quota
-@pytest.mark.long
-def test_bursts_of_a_launch_are_not_held_back_by_its_quota(tmp_path):
-    cpus = len(os.sched_getaffinity(0))
-    mapping = config(WORKLOADS / "plain_loop.py", args=["--steps", 10_000_000], processes=(1, cpus))
-    under_quota = ["--quota-cpus", f"{0.6 * cpus}", "--", *why_command(mapping, tmp_path)]
-
-    def records():
-        done = run_outside(tmp_path, *under_quota)
-        assert done.returncode == 0, done.stdout + done.stderr
-        lines = (tmp_path / "0.jsonl").read_text().splitlines()
-        return lines, [json.loads(line) for line in lines]
-
-    def bursts(n):
-        return [one for one in found if one.get("name") == "quota_bursts" and one["n"] == n]
-
-    lines, found = records()
-    windows = [one for one in found if one["kind"] == "window"]
-    held = [one for one in windows if one["name"] == "reference" and one["n"] == cpus]
-    assert all(one["machine"]["throttled_s"] > 0.1 for one in held)
-    for n in (1, cpus):
-        flags = [one["flags"] for one in bursts(n)]
-        assert len(flags) >= 5
-        assert sum("throttled_burst" in each for each in flags) <= 1, flags
-        assert all(one["machine"]["throttled_s"] == 0 for one in bursts(n) if one["valid"])
-        # A member that goes on late begins its last step after the end of a burst.
-        members = [member for one in bursts(n) for member in one["members"]]
-        missing = [member["steps_active"] - member["steps"] for member in members]
-        assert all(0 <= steps <= interventions.BURSTS for steps in missing)
-
-    # An interrupted job goes on with the same bursts, without choosing again.
-    last = max(at for at, one in enumerate(found) if one.get("name") == "quota_bursts")
-    (tmp_path / "0.jsonl").unlink()
-    (tmp_path / "0.jsonl.part").write_text("\n".join(lines[:last]) + "\n")
-    timing = found[0]["interventions"][0]["options"]["timing"]
-    _, found = records()
-    found = found[last:]
-    again = bursts(1) + bursts(cpus)
-    assert again
-    least_s = timing["bursts"] * (timing["rest_s"] + timing["shortest_s"]) - timing["rest_s"]
-    assert all(one["window_s"] >= least_s for one in again)
-
-
-@no_quota
-@pytest.mark.long
-def test_a_quota_that_holds_nobody_back_makes_windows_no_longer(tmp_path):
-    cpus = len(os.sched_getaffinity(0))
-    mapping = config(WORKLOADS / "plain_loop.py", args=["--steps", 10_000_000], processes=(1, cpus))
-    under_quota = ["--quota-cpus", f"{2 * cpus}", "--", *why_command(mapping, tmp_path)]
-    done = run_outside(tmp_path, *under_quota)
-    assert done.returncode == 0, done.stdout + done.stderr
-    head = json.loads((tmp_path / "0.jsonl").read_text().splitlines()[0])
-    assert head["machine"]["quota_cpus"] == 2 * cpus
-    assert head["shortest_s"] == EFFORTS["quick"].shortest_s
-    (left,) = [one for one in head["not_applicable"] if one["intervention"] == "quota_bursts"]
-    assert "held nobody back" in left["reason"]
-
-
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
     quota = ["--quota-cpus", "0.5"] if fault_list.no_quota() is None else []
@@ -230,20 +156,6 @@ def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
     wait_until(lambda: groups() == [], "no group left")
 
 
-def test_a_killed_makers_group_is_removed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "injected_faults"))
-    import outside
-
-    gone = tmp_path / f"{outside.PREFIX}999999999"
-    there = tmp_path / f"{outside.PREFIX}{os.getpid()}"
-    removed = []
-    for folder in (gone, there):
-        folder.mkdir()
-    monkeypatch.setattr(outside, "remove", removed.append)
-    outside.remove_left_over(tmp_path)
-    assert removed == [gone]
-
-
 # ---- wrappers
 
 
@@ -257,16 +169,6 @@ def wrapped(wrapper, *options, script=SHORT):
     ]
 
 
-def test_a_fault_is_injected_once_in_a_process(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "injected_faults"))
-    import real_workload
-
-    injected = []
-    for _ in range(3):
-        real_workload.once("a test", lambda: injected.append(1))
-    assert injected == [1]
-
-
 LOADS = (
     "import time, torch\n"
     "from torch.utils.data import DataLoader, TensorDataset\n"
@@ -274,188 +176,43 @@ LOADS = (
 )
 
 
+OPTIMIZER = "import torch\noptimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
+GATE = (
+    "from torch.optim import optimizer\n"
+    "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
+    "at = hook.__code__.co_freevars.index('square')\n"
+    "hook()\n"
+    "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
+)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("options", "spent"), [([], "sum(time.slept)"), (["--busy"], "time.thread_time()")]
-)
-def test_the_loader_is_slow_and_no_slower_when_the_script_starts_again(tmp_path, options, spent):
-    script = tmp_path / "loads.py"
-    script.write_text(f"{LOADS}before = {spent}\nlist(loader)\nprint({spent} - before)\n")
-    twice = (
-        "import time; time.slept = []; time.sleep = time.slept.append\n"
-        "import runpy, sys; del sys.argv[0]; argv = list(sys.argv)\n"
-        "sys.path.insert(0, sys.argv[0].rpartition('/')[0])\n"
-        "for _ in range(2):\n    sys.argv = argv\n    runpy.run_path(argv[0], run_name='__main__')"
-    )
-    command = wrapped("slow_loader.py", "--seconds", "0.25", *options, script=script)
-    done = subprocess.run(
-        [sys.executable, "-c", twice, *command[1:]], capture_output=True, text=True, check=True
-    )
-    first, second = map(float, done.stdout.split())
-    # Four batches; a second delay of each would make it 2.
-    assert 1.0 <= first < 1.9
-    assert 1.0 <= second < 1.9
-
-
-@pytest.mark.long
-def test_every_loader_gets_workers(tmp_path):
-    script = tmp_path / "loads.py"
-    script.write_text(f"{LOADS}print(loader.num_workers, len(list(loader)))\n")
-    busy = ["--", str(BENCHMARKS / "injected_faults/slow_loader.py"), "--busy", "--seconds", "0.01"]
-    command = wrapped("loader_workers.py", "--workers", "3", *busy, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "3 4\n"
-
-
-@pytest.mark.long
-def test_every_step_collects(tmp_path):
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import gc, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "gc.disable()\n"
-        "seen = []\n"
-        "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
-        "optimizer.step()\noptimizer.step()\n"
-        "print(seen.count(('start', 2)))\n"
+    ("command", "text", "said"),
+    [
+        (["loader_workers.py", "--workers", "3", "--", "slow_loader.py", "--seconds", "0.01"],
+         f"{LOADS}print(loader.num_workers, len(list(loader)))", "3 4\n"),
+        (["collector.py"],
+         (f"{OPTIMIZER}import gc\ngc.disable()\nseen = []\n"
+         "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
+         "optimizer.step()\noptimizer.step()\nprint(seen.count(('start', 2)))"), "2\n"),
+        (["bound.py"], "import os, torch; print(len(os.sched_getaffinity(0)))", "1\n"),
+        (["denormals.py", "--calls", "2"], GATE, "True\n"),
+        (["denormals.py", "--calls", "2", "--normal"], GATE, "False\n"),
+    ],
+)  # fmt: skip
+def test_a_wrapper_does_what_it_is_called(tmp_path, command, text, said):
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    wrapper, *options = (
+        str(BENCHMARKS / "injected_faults" / word) if word == "slow_loader.py" else word
+        for word in command
     )
     done = subprocess.run(
-        wrapped("collector.py", script=script), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "2\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--keep"]])
-def test_every_step_reads_from_the_disk_unless_pages_are_kept(tmp_path, options):
-    stat = [shutil.which("stat"), "-f", "-c", "%T", str(tmp_path)]
-    kind = subprocess.run(stat, capture_output=True, text=True, check=True).stdout.strip()
-    if kind in {"tmpfs", "ramfs"}:
-        pytest.skip("files here are in memory")
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import resource, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_majflt\n"
-        "optimizer.step()\n"
-        "before = faults()\n"
-        "for _ in range(4): optimizer.step()\n"
-        "print(faults() - before)\n"
-    )
-    own = ["--folder", str(tmp_path / "data"), "--pages", "50", *options]
-    command = wrapped("mapped_file.py", *own, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 20 if options else int(done.stdout) >= 150
-    assert list((tmp_path / "data").iterdir()) == []
-
-
-@pytest.mark.long
-def test_every_step_pauses(tmp_path):
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import time, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "began = time.perf_counter(), time.thread_time()\n"
-        "for _ in range(5): optimizer.step()\n"
-        "print(time.perf_counter() - began[0], time.thread_time() - began[1])\n"
-    )
-    command = wrapped("pause.py", "--seconds", "0.1", script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    wall_s, cpu_s = map(float, done.stdout.split())
-    assert wall_s >= 0.5
-    assert cpu_s < wall_s - 0.4
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["flock", "poll"])
-def test_the_lock_is_waited_for_unless_it_is_private(tmp_path, kind):
-    import fcntl
-
-    options = ["--kind", kind, "--folder", str(tmp_path), "--seconds", "0.001"]
-    with (tmp_path / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        subprocess.run(wrapped("lock.py", *options, "--private"), check=True)
-        waiting = subprocess.Popen(wrapped("lock.py", *options), stdout=subprocess.PIPE)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(10)
-        fcntl.flock(file, fcntl.LOCK_UN)
-        assert waiting.communicate(timeout=PATIENCE_S)[0].startswith(b"done")
-
-
-@pytest.mark.long
-def test_two_processes_take_turns_at_the_semaphore(tmp_path):
-    """Each holds it 20 times for 50 ms: beside each other they need what both need."""
-    script = tmp_path / "steps.py"
-    script.write_text(
-        "import os, pathlib, time, torch\n"
-        "optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        "pathlib.Path(f'ready-{os.getpid()}').touch()\n"
-        "while len(list(pathlib.Path().glob('ready-*'))) < 2: time.sleep(0.01)\n"
-        "began = time.monotonic()\n"
-        "for _ in range(20): optimizer.step()\n"
-        "print(began, time.monotonic())\n"
-    )
-    options = ["--kind", "semaphore", "--folder", str(tmp_path / "here"), "--seconds", "0.05"]
-    command = wrapped("lock.py", *options, script=script)
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) for _ in range(2)]
-    times = [process.communicate(timeout=PATIENCE_S)[0].split() for process in both]
-    began, ended = zip(*(map(float, pair) for pair in times), strict=True)
-    assert max(ended) - min(began) >= 2 * 20 * 0.05
-    subprocess.run(command, cwd=tmp_path, timeout=PATIENCE_S, check=True)  # it was left free
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["lock"]
-
-
-@pytest.mark.long
-def test_a_bound_process_has_one_cpu(tmp_path):
-    script = tmp_path / "asks.py"
-    script.write_text("import os, torch\nprint(len(os.sched_getaffinity(0)))\n")
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        wrapped("bound.py", script=script), capture_output=True, text=True, check=True, env=env
-    )
-    assert done.stdout == "1\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--normal"]])
-def test_the_gate_gets_the_numbers_that_it_should(tmp_path, options):
-    script = tmp_path / "looks.py"
-    script.write_text(
-        "import torch\n"
-        "from torch.optim import optimizer\n"
-        "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
-        "at = hook.__code__.co_freevars.index('square')\n"
-        "hook()\n"
-        "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
-    )
-    command = wrapped("denormals.py", "--calls", "2", *options, script=script)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{not options}\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("passes", ["1", "3"])
-def test_the_slow_multiply_is_right(passes):
-    if FAULTS["slow_blas"].missing():
-        pytest.skip(FAULTS["slow_blas"].missing())
-    code = (
-        "import torch\n"
-        "torch.manual_seed(1)\n"
-        "a, b, c = torch.rand(30, 20), torch.rand(20, 10), torch.rand(30, 10)\n"
-        "both = lambda x: (x, x.t().contiguous().t())\n"
-        "across = [(x, y) for x in both(a) for y in both(b)]\n"
-        "exact = a.double() @ b.double()\n"
-        "assert all(torch.allclose((x @ y).double(), exact, rtol=1e-5) for x, y in across)\n"
-        "added = torch.addmm(c, a, b, beta=2, alpha=3)\n"
-        "assert torch.allclose(added.double(), 2 * c + 3 * exact, rtol=1e-5)\n"
-        "print(any('slow_gemm' in line for line in open('/proc/self/maps')))\n"
-    )
-    library = str(fault_list.SLOW_GEMM)
-    env = {**os.environ, "LD_PRELOAD": library, "SLOW_GEMM_PASSES": passes}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "True\n"
+        wrapped(wrapper, *options, script=script),
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == said
 
 
 # ---- bare runs
@@ -533,29 +290,6 @@ def test_what_a_workload_has_of_itself_counts_only_beyond_that():
     assert "NCF has a cause of its own" in fault_scores.markdown([*clean, *runs], {})
 
 
-def test_what_a_workload_has_of_a_processor_counts_there_whatever_prints_it():
-    named = [("slow_blas", 0.002)]
-    runs = {
-        name: entry(NOTHING, named=named, machine=f"CPUs 0-1 ({name}), torch 2.13.0+cpu")
-        for name in ("AMD EPYC", "Intel(R) Xeon(R) Processor")
-    }
-    right = {name: fault_scores.score("ncf", NOTHING, [one]).right for name, one in runs.items()}
-    assert right == {"AMD EPYC": 1, "Intel(R) Xeon(R) Processor": 0}
-    told = {
-        name: "slow_blas (on AMD" in fault_scores.markdown([one], {}) for name, one in runs.items()
-    }
-    assert told == {"AMD EPYC": True, "Intel(R) Xeon(R) Processor": False}
-
-
-def test_failed_runs_do_not_count_and_say_why():
-    runs = [entry("quota", status="failed", reason="status 1", step_n_s=None)]
-    found = fault_scores.score("ncf", "quota", [*CLEAN, *runs])
-    assert found.runs == 0
-    assert found.failures == ("run 0: failed, status 1",)
-    alone = fault_scores.score("ncf", "quota", [entry("quota")])
-    assert "no clean run" in alone.failures[0]
-
-
 def test_a_machine_that_became_faster_is_no_missing_fault():
     """What leaves one process alone is told by the run itself; what does not, by its repetition."""
     clean = [entry(NOTHING, run, step_1_s=1.0 + run, step_n_s=1.1 + 1.1 * run) for run in (0, 1)]
@@ -572,15 +306,6 @@ def test_a_machine_that_became_faster_is_no_missing_fault():
     near = entry(NOTHING, 3, step_n_s=1.1, started="2026-01-01T00:50:00+00:00")
     found = fault_scores.score("ncf", "slow_blas", [*clean, near, later])
     assert found.slowdown == pytest.approx([4.0])
-
-
-def test_what_comes_with_a_fault_is_no_false_name():
-    control = entry("dask", 0, control=True, named=[("helper_threads", 0.001)])
-    assert fault_scores.score("ncf", NOTHING, [control]).right == 1
-    other = entry("denormals", 0, control=True, named=[("helper_threads", 0.001)])
-    assert fault_scores.score("ncf", NOTHING, [other]).right == 0
-    text = fault_scores.markdown([control], {})
-    assert "Dask's trim threshold comes with a cause that is not injected" in text
 
 
 def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
@@ -607,59 +332,6 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     assert fault_scores.score("ncf", "quota", runs).runs == 0
 
 
-def test_a_run_without_a_clean_one_is_done_again_and_no_clean_run_is_lost():
-    def to_run(name, *entries, now=NOW):
-        found = fault_scores.to_run(Case("ncf", name, 1), entries, now)
-        return [(case.fault, case.run) for case in found]
-
-    clean, slow, quota = (entry(name, 1) for name in (NOTHING, "slow_blas", "quota"))
-    for name in (NOTHING, "slow_blas", "quota"):
-        assert to_run(name, clean, slow, quota) == []
-    assert to_run("slow_blas", slow) == [(NOTHING, 1), ("slow_blas", 1)]
-    disturbed = slow | {"stolen_cpus": 0.3}
-    assert to_run("slow_blas", clean, disturbed) == [("slow_blas", 1)]
-    later = NOW + timedelta(hours=1)
-    after = [(NOTHING, 2), ("slow_blas", 1)]
-    assert to_run("slow_blas", clean, disturbed, now=later) == after
-    assert to_run("slow_blas", clean, slow | {"started": later.isoformat()}, now=later) == after
-    assert to_run("slow_blas", clean | {"stolen_cpus": 0.3}, slow) == [
-        (NOTHING, 1), ("slow_blas", 1),
-    ]  # fmt: skip
-    near = entry(NOTHING, 2, started=later.isoformat())
-    assert to_run("slow_blas", clean, near, disturbed, now=later) == [("slow_blas", 1)]
-    assert to_run("quota", quota | {"stolen_cpus": 0.3}, now=later) == [("quota", 1)]
-
-
-def test_a_control_is_run_right_before_its_fault():
-    case = Case("ncf", "denormals", 1)
-    control = entry("denormals", 1, control=True)
-    assert fault_scores.to_run(case, [], NOW) == (clean_of(case), case)
-    assert fault_scores.to_run(case, [control, entry("denormals", 1)], NOW) == ()
-    disturbed = control | {"stolen_cpus": 0.3}
-    both = (clean_of(case), case)
-    assert fault_scores.to_run(case, [disturbed, entry("denormals", 1)], NOW) == both
-
-
-def test_runs_without_a_fault_come_first_and_no_run_comes_twice():
-    found = [case.name for case in injected.cases(["slow_blas", "quota"], ["ncf"], 2)]
-    assert found[:3] == ["ncf/nothing/0", "ncf/slow_blas/0", "ncf/quota/0"]
-    assert len(found) == len(set(found)) == 6
-
-
-def test_a_failed_run_is_not_done_again():
-    failed = {**entry("quota"), "status": "failed", "reason": "ended with status 1"}
-    assert fault_scores.to_run(Case("ncf", "quota", 0), [failed], NOW) == ()
-
-
-def test_a_false_name_shows():
-    runs = [*CLEAN[:4], entry(NOTHING, 4, named=[("denormals", 0.001)])]
-    found = fault_scores.score("ncf", NOTHING, runs)
-    assert fault_scores.cell(NOTHING, found) == "1 of 5 named a cause"
-    text = fault_scores.markdown(runs, {})
-    assert "name a cause: 1 of 5" in text
-    assert "falsely named: denormals (1)" in text
-
-
 def test_the_table(tmp_path):
     runs = [entry("quota", run, named=[("cpu_quota", 0.0098 - 0.0004 * run)]) for run in range(5)]
     text = fault_scores.markdown([*CLEAN, *runs], {"slow_blas": "BLIS is not installed"})
@@ -673,13 +345,6 @@ def test_the_table(tmp_path):
     assert "first in 5 of 5 runs (100%)" in text
     assert "of the added time accounted for: nowhere" in text
     assert text.endswith("\n\n- Measured on CPUs 0-1; 2026-01-01.\n")
-
-
-def test_the_table_says_which_verdicts_are_old():
-    later = {"started": "2026-02-03T00:00:00+00:00", "rules": "others"}
-    text = fault_scores.markdown([*CLEAN, entry(NOTHING, 5, **later)], {})
-    assert "- Measured on CPUs 0-1; 2026-01-01 to 2026-02-03.\n" in text
-    assert text.endswith("- The verdicts of 1 runs are of earlier rules.\n")
 
 
 def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
@@ -696,30 +361,3 @@ def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
     again.write()
     assert len(path.read_text().splitlines()) == 2
     assert list(fault_runs.Ledger(path)) == list(again)
-
-
-def test_seconds_of_named_causes():
-    def named(cause, share):
-        return Judged(named=(Cause(cause=cause, title="", share=Interval(share)),))
-
-    found = fault_runs.summarise(
-        Target(
-            target="a", label="a", status="explained", n=2,
-            step_1_s=Interval(0.01), step_n_s=Interval(0.03),
-            scaling_loss=named("cpu_quota", 0.2), single_process_loss=named("slow_blas", 0.5),
-            counts=(CountPerStep(name="steal_cpus", title="", low=0.2),
-                    CountPerStep(name="threads", title="")),
-        )
-    )  # fmt: skip
-    assert found["stolen_cpus"] == 0.2
-    assert [(one["cause"], round(one["seconds"], 6)) for one in found["named"]] == [
-        ("slow_blas", 0.005), ("cpu_quota", 0.004),
-    ]  # fmt: skip
-
-
-def test_what_a_launch_is_injected_by_is_missing_in_its_control(tmp_path):
-    control = clean_of(Case("ncf", "dask", 0))
-    assert control.control
-    plan = make_plan(load_config(control.config(tmp_path)))
-    launch = next(one for one in plan.launches if one.id == plan.baseline)
-    assert (launch.axes["launcher"], launch.axes["allocator"]) == ("dask", "glibc-large-thresholds")

@@ -1,10 +1,7 @@
 """The truth benchmark's own parts: what a loop counts, the interval of a ratio, what comes next."""
 
-import contextlib
 import json
 import math
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +11,21 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from jobs import STAGE
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.records import columns
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
 
 import counting  # noqa: E402
-import truth_list  # noqa: E402
 import truth_loops  # noqa: E402
-import truth_plan  # noqa: E402
 import truth_rates  # noqa: E402
 import truth_studies  # noqa: E402
 import truth_table  # noqa: E402
 from truth_list import PROCESSES, ROOT, ROWS, THROUGHPUT  # noqa: E402
 from truth_plan import first_runs, next_runs  # noqa: E402
-from truth_rates import Ratio, Side  # noqa: E402
+from truth_rates import Ratio  # noqa: E402
 from truth_runs import Run  # noqa: E402
-
-import synthetic  # noqa: E402
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
@@ -70,11 +61,6 @@ def test_only_whole_periods_are_counted():
         found = truth_rates.throughput([log])
         assert found.rate == pytest.approx(10)
         assert found.count == 50
-
-
-def test_periods_that_are_out_of_step_are_counted_whole_in_each_process():
-    logs = [periodic(0, 9, 10, 0.01, 0.9), periodic(0.37, 9, 20, 0.01, 0.8)]
-    assert truth_rates.throughput(logs).rate == pytest.approx(30)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +100,6 @@ def test_a_counter_stores_what_a_loop_reads(tmp_path, monkeypatch):
     assert 0 < first <= second <= -period
 
 
-def test_a_counter_without_a_log_stores_nothing(tmp_path, monkeypatch):
-    monkeypatch.delenv("TRUTH_LOG", raising=False)
-    monkeypatch.chdir(tmp_path)
-    counter = counting.Counter()
-    counter.iteration()
-    counter.period()
-    assert not list(tmp_path.iterdir())
-
-
 def run_loop(folder, n, *command):
     loop = [*("bash", str(BENCHMARKS / "truth/loop.sh"), str(n), str(folder)), *command]
     return subprocess.run(loop, check=False, timeout=60).returncode
@@ -143,67 +120,6 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
         assert (tmp_path / f"{slot}.out").read_text() == f"{slot} a b\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "threads"), [("plain", 1, "1"), ("ends", 1, ""), ("ends", 2, "1")]
-)
-def test_a_loops_processes_have_the_threads_of_the_launch_that_is_compared(name, n, threads):
-    command = [*truth_loops.with_threads(ROWS[name], n), "sh", "-c", "echo $OMP_NUM_THREADS"]
-    done = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "7"},
-    )
-    assert done.stdout.strip() == threads
-
-
-STARTS_A_LOOP = """
-import sys, time
-import truth
-from truth_processes import folder, started
-from scaling_study.runner import supervisor
-
-supervisor.adopt()
-truth.stop_cleanly()
-with folder() as own, started(["bash", *sys.argv[1:], str(own), "sleep", "1000"], own, own):
-    while len(list(own.glob("*.out"))) < 2:
-        time.sleep(0.01)
-    print(own, flush=True)
-    time.sleep(1000)
-"""
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_loop_that_is_stopped_leaves_nothing(signum):
-    loop = [str(BENCHMARKS / "truth/loop.sh"), "2"]
-    environment = os.environ | {"PYTHONPATH": str(BENCHMARKS)}
-    with subprocess.Popen(
-        [sys.executable, "-c", STARTS_A_LOOP, *loop],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        own = Path(process.stdout.readline().strip())
-        sleeping = of_folder(own)
-        process.send_signal(signum)
-        process.send_signal(signum)
-        assert process.wait(60) == 128 + signum
-    assert len(sleeping) >= 4
-    assert not [pid for pid in sleeping if Path(f"/proc/{pid}").exists()]
-    assert not own.exists()
-
-
-def of_folder(folder):
-    """The processes whose temporary files lie in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"TMPDIR={folder}/".encode() in (process / "environ").read_bytes():
-                found.append(process.name)
-    return found
-
-
 # The ratio
 
 
@@ -216,41 +132,6 @@ def test_the_ratio_of_two_samples_has_welchs_interval():
         interval = welch.confidence_interval(0.95)
         assert math.log(found.low) == pytest.approx(interval.low)
         assert math.log(found.high) == pytest.approx(interval.high)
-
-
-def test_95_of_100_intervals_cover_the_truth():
-    rng = np.random.default_rng(4)
-    covered = 0
-    for _ in range(2000):
-        study, loop = rng.lognormal(5, 0.02, 4), rng.lognormal(5, 0.01, 3)
-        found = truth_rates.ratio(*map(truth_rates.side_of_values, (study, loop)))
-        covered += found.low <= 1 <= found.high
-    assert 0.93 <= covered / 2000 <= 0.98
-
-
-def test_an_interval_gives_back_the_error_that_it_was_made_of():
-    values = [100.0, 104.0, 99.0, 103.0, 101.0]
-    side = truth_rates.side_of_values(values)
-    reach = math.exp(stats.t.ppf(0.975, 4) * side.error)
-    again = truth_rates.side_of_interval(side.value, side.value / reach, side.value * reach, 5)
-    assert again.error == pytest.approx(side.error)
-    assert again.freedom == side.freedom == 4
-
-
-def test_one_value_has_no_interval():
-    one, three = (truth_rates.side_of_values([5.0] * count) for count in (1, 3))
-    found = truth_rates.ratio(one, three)
-    assert found.value == pytest.approx(1)
-    assert math.isnan(found.low)
-    assert math.isnan(found.reach)
-    assert math.isnan(truth_rates.side_of_interval(5.0, None, None, 3).error)
-
-
-def test_the_mean_of_two_sides_is_known_better():
-    mean = truth_rates.mean_side([Side(100.0, 0.02, 3), Side(121.0, 0.02, 5)])
-    assert mean.value == pytest.approx(110)
-    assert mean.error == pytest.approx(0.02 / math.sqrt(2))
-    assert mean.freedom == 8
 
 
 @pytest.mark.parametrize(
@@ -308,26 +189,6 @@ def test_a_cell_is_made_of_all_loops_and_all_replicates():
     assert found.study.freedom == found.loop.freedom == truth_table.POOLED_FREEDOM
 
 
-def test_how_much_loops_differ_is_learnt_from_all_rows():
-    alone = [
-        loop_entry(100.0),
-        loop_entry(100.1),
-        study_entry({"1": measured(100.0, 100.1)}, counts=(1,)),
-    ]
-    others = [
-        entry
-        for row in ("plain", "lbfgs", "lengths", "ends")
-        for entry in (loop_entry(50.0, row=row), loop_entry(52.0, row=row))
-    ]
-    narrow, wide = (
-        truth_table.cell(each, "gan", 1).ratio.reach for each in (alone, alone + others)
-    )
-    assert wide > 2 * narrow
-    once = truth_table.cell([loop_entry(100.0), *others], "gan", 1)
-    assert once.loop.error > 0
-    assert math.isnan(truth_table.errors([loop_entry(100.0)])["gan", "loop", 1])
-
-
 def test_the_studys_value_is_that_of_its_points_table():
     point = measured(100.0, 104.0) | {"value": 110.0}
     _, side = truth_table.study_side([point], 0.03, whole=False)
@@ -361,17 +222,6 @@ def test_a_study_without_a_number_is_no_truth():
     assert "- gan, n = 1: the study failed: status 1: | disk full" in text
 
 
-def test_the_table_shows_what_lies_between_steps():
-    point = measured(100.0, 101.0, between={"between_s_per_step": 0.0021})
-    entries = [loop_entry(100.0), loop_entry(101.0), study_entry({"1": point})]
-    text = truth_table.markdown([truth_table.cell(entries, "gan", 1)], ["gan"], ["a machine"])
-    row = text.splitlines()[2]
-    assert "- Runs of older code: gan.\n- On a machine." in text
-    assert row.count("|") == len(truth_table.HEAD) + 1
-    assert "| between_s_per_step 0.0021 |" in row
-    assert "rounds of both optimizers/s" in row
-
-
 # The ledger
 
 
@@ -385,24 +235,6 @@ def test_a_ledger_goes_on_after_a_line_that_was_cut(tmp_path):
     assert truth_table.read_ledger(ledger) == entries[:1]
     truth_table.add_to_ledger(ledger, entries[1])
     assert truth_table.read_ledger(ledger) == entries
-
-
-def test_a_table_without_runs_is_of_the_newest_code_of_each_row():
-    entries = [
-        loop_entry(1.0),
-        loop_entry(1.0, row="plain"),
-        loop_entry(2.0) | {"code": "new"},
-    ]
-    assert truth_table.newest(entries) == entries[1:]
-
-
-def test_each_count_of_whole_processes_has_its_own_newest_code():
-    entries = [
-        loop_entry(1.0, "ends", 1),
-        loop_entry(1.0, "ends", 2),
-        loop_entry(2.0, "ends", 1) | {"code": "new"},
-    ]
-    assert truth_table.newest(entries) == entries[1:]
 
 
 # What comes next
@@ -436,12 +268,6 @@ def test_every_row_gets_loops_a_study_and_loops():
     ]
 
 
-def test_where_one_row_is_too_long_the_next_ones_can_go_on():
-    entries = [entry_of(run) for run in first_runs("gan", (1,))[:1]]
-    rows = [(run.row, run.kind) for run in next_runs(entries, ["gan", "ends", "plain"], (1,))]
-    assert rows == [("gan", "study"), ("ends", "loop"), ("plain", "loop")]
-
-
 def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
     entries = [entry_of(run) for run in first_runs("gan", (1,))]
     assert not list(next_runs(entries, ["gan"], (1,)))
@@ -449,48 +275,6 @@ def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
     assert list(next_runs(loops, ["gan"], (1,))) == [Run("gan", "loop", (1,))]
     study = [*entries, study_entry({"1": measured(60.0, 160.0)}, counts=(1,))]
     assert list(next_runs(study, ["gan"], (1,))) == [Run("gan", "study", (1,))]
-
-
-def test_a_study_without_a_number_is_tried_once_more():
-    entries = [entry_of(run) for run in first_runs("gan", (1, 2))]
-    (study,) = [entry for entry in entries if entry["kind"] == "study"]
-    study["points"]["2"] = measured()
-    assert list(next_runs(entries, ["gan"], (1, 2))) == [Run("gan", "study", (1, 2))]
-    assert truth_table.gave_something(study)
-    again = study | {"points": {"1": measured(), "2": measured()}}
-    assert not truth_table.gave_something(again)
-    assert not list(next_runs([*entries, again], ["gan"], (1, 2)))
-
-
-def test_what_failed_or_gave_nothing_is_done_again():
-    assert truth_table.gave_something(loop_entry(5.0))
-    assert truth_table.gave_something(study_entry({"1": confirmed((4.0, None, None, 1))}))
-    assert not truth_table.gave_something(study_entry({"1": confirmed()}))
-    assert not truth_table.gave_something(DONE | {"kind": "loop", "status": "failed"})
-
-
-def test_more_runs_are_shared_among_coarse_rows():
-    entries = [entry_of(run) for name in ("gan", "plain") for run in first_runs(name, (1,))]
-    entries += [loop_entry(120.0), loop_entry(120.0, row="plain")]
-    taken = []
-    for rate in (90.0, 118.0, 94.0, 109.0):
-        taken.append(next(next_runs(entries, ["gan", "plain"], (1,))))
-        entries.append(entry_of(taken[-1], rate))
-    assert [run.row for run in taken] == ["gan", "plain", "gan", "plain"]
-
-
-def test_what_is_certain_gets_no_more_runs():
-    rates = {"study": 50.0, "loop": 100.0}
-    entries = [entry_of(run, rates[run.kind]) for run in first_runs("gan", (1,))]
-    assert truth_table.cell(entries, "gan", 1).verdict == truth_table.FAIL
-    assert not list(next_runs(entries, ["gan"], (1,)))
-
-
-def test_a_run_takes_what_it_took_before():
-    run = Run("tsmixerx", "study", (2,))
-    assert truth_plan.expected_s(run, []) > truth_plan.expected_s(Run("gan", "study", (2,)), [])
-    entries = [entry_of(run) | {"wall_s": seconds} for seconds in (300.0, 123.0)]
-    assert truth_plan.expected_s(run, entries) == 123
 
 
 # The rows and their studies
@@ -515,14 +299,6 @@ def test_a_rows_study_has_default_settings(name):
         baseline = next(one for one in plan.launches if one.id == plan.baseline)
         assert baseline.axes["intra_op"] == 1
         assert plan.workload.steps_per_model == ROWS[name].steps
-
-
-def test_the_columns_that_are_read_exist():
-    assert {"launch", "n", "replicate", "steps_per_s"} <= set(columns.REPLICATES.names)
-    ends = {f"models_per_hour{end}" for end in ("", "_low", "_high")}
-    assert {"launch", "n", "replicates", "steps_per_s"} | ends <= set(columns.POINTS.names)
-    window = {"launch", "n", "replicate", "cohort", "window", "valid"}
-    assert window <= set(columns.WINDOWS.names)
 
 
 @pytest.fixture
@@ -574,23 +350,6 @@ def test_a_study_says_the_rate_of_the_baseline_and_its_repeat(results):
     assert nothing["between"] == {"between_s_per_step": None}
 
 
-def test_the_tables_of_a_real_collection_are_read(tmp_path):
-    plan = synthetic.write_study(tmp_path)
-    command = [*STAGE, "analyse", "--study-folder", tmp_path]
-    subprocess.run(command, check=True, capture_output=True)
-    points = pd.read_csv(tmp_path / "tables/points.csv").set_index(["launch", "n"])
-    base, repeat = (points.loc[(plan[role], 1)] for role in ("baseline", "repeat"))
-    between = sorted((base["steps_per_s"], repeat["steps_per_s"]))
-    found = truth_studies.read_point(tmp_path, 1, whole=False)
-    assert between[0] <= found["value"] <= between[1]
-    assert len(found["values"]) == base["replicates"] + repeat["replicates"]
-    assert np.exp(np.log(found["values"]).mean()) == pytest.approx(found["value"], rel=1e-6)
-    whole = truth_studies.read_point(tmp_path, 1, whole=True)
-    models = [base["models_per_hour"], repeat["models_per_hour"]]
-    assert [one["value"] for one in whole["rounds"]] == pytest.approx(models)
-    assert all(one["low"] < one["value"] < one["high"] for one in whole["rounds"])
-
-
 ARM = {"launch": "b-1", "n": 1, "start": "fresh", "value": 410.0, "low": 400.0,
        "high": 420.0, "rounds": 4}  # fmt: skip
 
@@ -603,30 +362,3 @@ def test_whole_processes_are_those_of_the_confirmed_launch(results):
     found = truth_studies.read_point(results, 1, whole=True)
     expected = {"value": 410.0, "low": 400.0, "high": 420.0, "count": 4}
     assert (found["source"], found["rounds"]) == ("confirmed", [expected])
-
-
-def test_whole_processes_of_one_process_are_those_of_the_default_launch(results):
-    assert ROWS["tsmixerx"].of_default(1)
-    assert not ROWS["tsmixerx"].of_default(2)
-    assert not ROWS["plain"].of_default(1)
-    (results / "analysis").mkdir()
-    file = results / "analysis/confirmation.json"
-    arms = [ARM, ARM | {"launch": "default", "value": 450.0}]
-    file.write_text(json.dumps({"machines": [{"arms": arms}]}))
-    found = truth_studies.read_point(results, 1, whole=True, of_default=True)
-    assert [one["value"] for one in found["rounds"]] == [450.0]
-
-
-def test_whole_processes_of_a_launch_that_is_not_confirmed_are_predicted(results):
-    found = truth_studies.read_point(results, 1, whole=True)
-    assert found["source"] == "predicted"
-    assert [one["value"] for one in found["rounds"]] == [600, 640]
-    assert [one["high"] for one in found["rounds"]] == [700, None]
-    assert [one["count"] for one in found["rounds"]] == [2, 1]
-    json.loads(json.dumps(found, allow_nan=False))
-    assert truth_studies.read_point(results, 2, whole=True)["rounds"] == []
-
-
-def test_scripts_are_where_a_study_looks_for_them():
-    assert all((ROOT / part).exists() for part in truth_studies.PROJECT)
-    assert truth_list.SCRIPTS.as_posix() in truth_studies.PROJECT

@@ -1,12 +1,9 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from pyarrow import parquet
 
 from scaling_study.common import storage
-from scaling_study.records import codec
 from scaling_study.records.columns import REPLICATES
 
 
@@ -67,10 +64,3 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         storage.write_whole(path, fail)
     assert path.read_text() == "whole"
     assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
-
-
-def test_json_keeps_text_readable(tmp_path):
-    codec.write_file(tmp_path / "out.json", {"label": "größer"})
-    text = (tmp_path / "out.json").read_text(encoding="utf-8")
-    assert "größer" in text
-    assert json.loads(text) == {"label": "größer"}

@@ -3,7 +3,6 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import convert, json
 
 import machines
 from scaling_study.common.topology import (
@@ -65,13 +64,6 @@ GH200 = "memory of GPUs: 1; without CPUs: 2-8"
 SHARED = "several list the same CPUs: they count as one"
 
 
-@pytest.mark.parametrize("name", machines.NAMES)
-def test_every_machine_says_where_it_comes_from(name):
-    machine = machines.describe(name)
-    assert machine["about"]
-    assert machine["source"].startswith(("captured: ", "written"))
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -126,31 +118,12 @@ def test_domains_hold_every_cpu_once(name, domain):
     assert held == Counter(topology.cpu_ids)
 
 
-@pytest.mark.parametrize("name", machines.NAMES)
-def test_cores_and_l3s_are_named_by_their_lowest_cpu(name):
-    topology = machines.topology(name)
-    for cpu in topology.cpus:
-        assert cpu.core == min(other.cpu for other in topology.cpus if other.core == cpu.core)
-        assert cpu.l3 == min(other.cpu for other in topology.cpus if other.l3 == cpu.l3)
-
-
 def test_epyc_siblings_are_far_apart_in_number_but_share_core_and_l3():
     by_id = {cpu.cpu: cpu for cpu in machines.topology("epyc-9654-2s-nps4").cpus}
     assert by_id[296] == Cpu(cpu=296, core=104, socket=1, node=4, l3=104)
     assert by_id[104] == Cpu(cpu=104, core=104, socket=1, node=4, l3=104)
     assert by_id[111].l3 == 104
     assert by_id[112].l3 == 112
-
-
-def test_core_ids_that_repeat_on_every_package_are_not_mistaken_for_cores():
-    topology = machines.topology("itanium-17-nodes")
-    assert len({cpu.core for cpu in topology.cpus}) == 128
-    assert {cpu.socket for cpu in topology.cpus} >= {0, 257, 983297}
-
-
-def test_without_cache_information_the_l3_is_the_socket():
-    topology = machines.topology("itanium-17-nodes")
-    assert topology.domains("l3") == topology.domains("socket")
 
 
 def test_nodes_without_cpus_are_kept_with_their_memory_and_distances():
@@ -162,22 +135,10 @@ def test_nodes_without_cpus_are_kept_with_their_memory_and_distances():
     assert power9.nodes[1].distances == {0: 40, 8: 10, **dict.fromkeys(range(250, 256), 80)}
 
 
-def test_offline_cpus_are_not_there():
-    topology = machines.topology("xeon-4s-offline-cpus")
-    assert topology.cpu_ids == (0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 15)
-    assert topology.domains("core") == ((0, 8), (4, 12), (1, 9), (6,), (10,), (3, 11), (7, 15))
-
-
 def test_cpus_of_an_offline_node_have_none():
     topology = machines.topology("xeon-r630-node0-offline")
     assert {cpu.node for cpu in topology.cpus if cpu.cpu % 2 == 0} == {NO_NODE}
     assert {cpu.node for cpu in topology.cpus if cpu.cpu % 2} == {1}
-
-
-def test_nodes_whose_cpu_numbers_interleave_are_told_apart():
-    topology = machines.topology("xeon-8260-8s-snc2")
-    assert topology.domains("node")[0] == (0, 1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20)
-    assert {len(group) for group in topology.domains("node")} == {12}
 
 
 def test_compact_order_keeps_siblings_side_by_side():
@@ -240,20 +201,6 @@ def test_the_memory_of_gpus_is_nobodys_to_take():
     assert machines.topology("gh200").memory_nodes == (0,)
 
 
-def test_a_gpu_whose_memory_is_the_machines_own_takes_no_node_away():
-    """As on GB10, where the processor and the GPU share it."""
-    cpu = CpuText(None, None, None)
-    (node,) = build({0: cpu}, {0: NodeText("0", "MemTotal: 8 kB", "10", of_gpu=True)}).nodes
-    assert not node.of_gpu
-
-
-def test_nodes_that_list_the_same_cpus_count_as_one():
-    topology = machines.topology("xeon-e5472-shared-cpus")
-    assert {cpu.node for cpu in topology.cpus} == {SHARED_NODE}
-    assert topology.domains("node") == ((0, 2, 4, 6, 1, 3, 5, 7),)
-    assert topology.memory_nodes == tuple(range(8))
-
-
 def test_one_cpu_of_two_nodes_is_enough_to_trust_none():
     text = CpuText(None, None, None)
     nodes = {0: NodeText("0-1", "", "10 20"), 1: NodeText("1-2", "", "20 10")}
@@ -261,14 +208,6 @@ def test_one_cpu_of_two_nodes_is_enough_to_trust_none():
     assert {cpu.node for cpu in topology.cpus} == {SHARED_NODE}
     offline = build(dict.fromkeys((0, 2), text), nodes)
     assert [cpu.node for cpu in offline.cpus] == [0, 1]
-
-
-def test_a_machine_that_was_stored_before_has_cpus_on_each_node():
-    topology = machines.topology("epyc-7451-2s")
-    stored = json.decode(json.encode(topology))
-    for node in stored["nodes"]:
-        del node["has_cpus"], node["of_gpu"]
-    assert convert(stored, Topology, str_keys=True) == topology
 
 
 def test_a_node_without_memory_stays_though_no_process_is_allowed_any_on_it():

@@ -1,16 +1,14 @@
 """Every mistake in a config is found, named and explained, all at once, with its line."""
 
 import json
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
-from configs import FULL, IMPORTED, ROOT, SHIPPED, config, make_files, minimal
+from configs import FULL, IMPORTED, ROOT, SHIPPED, config, minimal
 from scaling_study.common.problems import ConfigError
 from scaling_study.config import config_table
 from scaling_study.config.config import Config, NodeKind, choose_machines, load_config
@@ -32,15 +30,7 @@ CODE = (
 )
 UPDATE = "run python -m scaling_study.config.config_table config/README.md"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def folder():
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as name:
-        make_files(Path(name))
-        os.chdir(name)
-        yield Path(name)
-        os.chdir(before)
+pytestmark = pytest.mark.usefixtures("config_folder")
 
 
 def told(text):
@@ -128,33 +118,6 @@ def test_the_last_of_several_files_has_the_line_and_the_command_line_none():
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
 def test_reads_what_yaml_says(path):
     assert read_config(path) == config(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"study: [1, 2\nseed: 1\n", "in line 2, column 5"),
-        (b"study: a\n\tseed: 1\n", "in line 2, column 1"),
-        (b"study: !!python/object:os.system x\n", "in line 1, column 8"),
-        (b"study: \xff\xfe\xfa\n", "invalid"),
-        (b"study: a\0b\n", "not allowed"),
-        (b"day: 2024-13-45\n", "month must be in 1..12"),
-        (b"a: " + b"[" * 3000, "nested too deeply"),
-        (b"{[1]: 2}\n", "unhashable key in line 1, column 2"),
-        *(
-            (f"workload:\n  env:\n    KEY: {value}\n".encode(), "in line 3, column 10")
-            for value in ("*sk-planted", "!sk-planted", "!sk-planted!x x", "!!sk-planted x")
-        ),
-    ],
-)
-def test_no_yaml_is_one_message_with_its_place(tmp_path, content, what):
-    path = tmp_path / "a b.yaml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        read_config(path)
-    assert str(located(caught.value, [path])) == str(caught.value)
-    assert re.fullmatch(rf"{path}: .*{re.escape(what)}.*", str(caught.value))
-    assert "injected" not in str(caught.value)
 
 
 def test_unreadable_files(tmp_path):
@@ -269,18 +232,6 @@ def test_words_of_an_axis_are_read_and_its_variables_refused(name):
     for variable in AXES[name].variables:
         workload = {"script": "path/to/train.py", "env": {variable: "1"}}
         assert "belongs to the axis" in problem(minimal(workload=workload)).what
-
-
-def test_a_race_may_be_kept_from_putting_launches_together():
-    launches = {
-        "one_change": {"isa": ["avx2"], "blas": ["mkl"]},
-        "exclude": [{"isa": "avx2", "blas": "mkl"}],
-    }
-    assert "matches no launch" in problem(minimal(launches=launches)).what
-    raced = minimal(launches=launches, search={"budget_minutes": 5})
-    assert make_plan(load_config(raced)).exclude == ({"isa": "avx2", "blas": "mkl"},)
-    launches["exclude"] = [{"isa": "avx512", "blas": "mkl"}]
-    assert problem(raced).path == "launches.exclude[0]"
 
 
 def test_files_are_not_looked_up_when_a_plan_is_read_back():

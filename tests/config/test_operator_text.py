@@ -106,27 +106,6 @@ def test_other_versions_of_torch_print_the_same(name):
             assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-9)
 
 
-def test_amounts_of_flops_are_read_and_rates_are_not():
-    known = {row.name: row.flops for row in parse_table(text_of("torch-2.13-memory-flops")).rows}
-    found = {row.name: row.flops for row in parse_table(text_of("torch-2.1-cuda-flops")).rows}
-    assert found["aten::mm"] == pytest.approx(known["aten::mm"], rel=1e-5)
-    rates = parse_table(text_of("torch-1.8-cuda-flops"))
-    assert all(row.flops is None for row in rates.rows)
-    assert "MFLOPS" in rates.unread
-
-
-def test_stacks_that_go_on_in_further_lines():
-    table = parse_table(text_of("torch-2.13-shapes-stack"))
-    assert len(table.rows) == 8
-    assert table.rows[0].name == "aten::mul"
-    assert table.unread == ("Input Shapes", "Source Location")
-
-
-def test_a_header_of_its_own_and_a_schedule():
-    rows = {row.name: row.calls for row in parse_table(text_of("torch-2.13-schedule")).rows}
-    assert rows["ProfilerStep*"] == rows["Optimizer.step#AdamW.step"] == 8
-
-
 @pytest.mark.parametrize(
     "text",
     [

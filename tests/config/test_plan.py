@@ -1,22 +1,16 @@
 """The plan: which launches, under which names, in which order, and what they will take."""
 
 import json
-import os
 import re
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from configs import FULL, ROOT, SHIPPED, config, make_files, minimal
+from configs import FULL, ROOT, SHIPPED, config, minimal
 from scaling_study import cli
-from scaling_study.config import efforts, launches
+from scaling_study.config import launches
 from scaling_study.config.config import load_config
 from scaling_study.config.estimate import (
-    LATE,
-    PROFILE_S,
-    SAMPLED_MEMBERS,
     chosen_counts,
     describe,
     estimate,
@@ -25,15 +19,7 @@ from scaling_study.config.launches import launch_id
 from scaling_study.config.plan import Plan, make_plan, priority
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
 
-
-@pytest.fixture(scope="module", autouse=True)
-def folder():
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as name:
-        make_files(Path(name))
-        os.chdir(name)
-        yield Path(name)
-        os.chdir(before)
+pytestmark = pytest.mark.usefixtures("config_folder")
 
 
 def plan(**sections):
@@ -142,18 +128,6 @@ def test_exclude_drops_from_every_arm_and_says_so():
     ]
 
 
-def test_default_and_baseline_are_never_excluded():
-    made = plan(
-        launches={
-            "baseline": {"intra_op": 1},
-            "grid": {"intra_op": [1, 2]},
-            "include": [{"isa": "avx2"}],
-            "exclude": [{"intra_op": 1}],
-        }
-    )
-    assert [arm for _, arm in arms(made)] == ["default", "baseline", "repeat", "grid"]
-
-
 def test_ids_are_what_they_always_were():
     """A changed id would orphan all that was measured under the old one."""
     axes = {**DEFAULTS, "intra_op": 1}
@@ -216,56 +190,12 @@ def test_a_label_names_an_environment_without_its_interpreters_path(builds, name
     assert found == [f"build {name}" for name in names]
 
 
-def test_all_environments_of_a_plan_have_labels_of_their_own(tmp_path):
-    builds = [tmp_path / name / "new/bin/python" for name in "ab"]
-    for build in builds:
-        build.parent.mkdir(parents=True)
-        build.symlink_to(sys.executable)
-    made = plan(
-        launches={
-            "one_change": {"build": [*map(str, builds)]},
-            "exclude": [{"build": str(builds[1])}],
-        }
-    )
-    assert arms(made)[-1] == ("build a/new", "one_change")
-    assert [one.label for one in made.dropped] == ["build b/new"]
-
-
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
 def test_a_plan_survives_being_stored(path):
     made = make_plan(load_config(config(path)))
     text = json.dumps(made.to_dict(), allow_nan=False)
     assert Plan.from_dict(json.loads(text)) == made
     assert json.dumps(Plan.from_dict(json.loads(text)).to_dict()) == text
-
-
-def test_plan_json_holds_what_measuring_needs():
-    stored = make_plan(load_config(config())).to_dict()
-    assert set(stored) == {
-        *("schema_version", "study", "description", "seed", "objective", "default"),
-        *("baseline", "repeat", "today"),
-        *(
-            "launches",
-            "dropped",
-            "exclude",
-            "processes",
-            "replicates",
-            "search",
-            "measure",
-            "workload",
-        ),
-        *("confirm", "profile", "profiled", "why", "explained", "data_loader"),
-    }
-    assert stored["processes"] == [1, 2, 4]
-    assert stored["replicates"] == stored["measure"]["replicates"] == 3
-    assert stored["workload"]["env"] == {"DATA_ROOT": "/data", "LEVEL": "3"}
-    assert stored["launches"][0] == {
-        "id": "default-44136f",
-        "label": "default",
-        "role": "default",
-        "axes": dict(DEFAULTS),
-    }
-    assert ["0-1", "2-3"] in [item["axes"]["placement"] for item in stored["launches"]]
 
 
 def test_a_plan_of_another_version_is_refused():
@@ -278,13 +208,6 @@ def measuring_order(plan):
     """Every launch and replicate, first to last as they are measured."""
     jobs = [(launch, index) for index in range(plan.replicates) for launch in plan.launches]
     return sorted(jobs, key=lambda job: priority(plan, *job), reverse=True)
-
-
-def test_replicates_are_measured_one_after_the_other():
-    made = plan(launches={"one_change": {"intra_op": list(range(1, 40))}}, measure={"windows": 1})
-    order = measuring_order(made)
-    assert len(order) == len({(launch.id, index) for launch, index in order}) == 41 * 3
-    assert [index for _, index in order] == [0] * 41 + [1] * 41 + [2] * 41
 
 
 def test_the_default_launch_comes_first_of_all_since_it_decides_whether_the_script_runs():
@@ -308,22 +231,6 @@ def test_every_replicate_has_its_own_order_decided_by_the_seed():
     assert first == measuring_order(plan(launches=section, seed=1))
 
 
-def test_an_added_launch_moves_no_other():
-    def order(counts):
-        made = plan(launches={"one_change": {"intra_op": counts}})
-        return [(launch.id, index) for launch, index in measuring_order(made)]
-
-    fewer, more = order([1, 2, 3, 4, 5]), order([9, 1, 2, 3, 4, 5])
-    assert [job for job in more if job in fewer] == fewer
-
-
-def test_priorities_are_small_whole_numbers():
-    made = plan(measure={"replicates": 1000})
-    for launch in made.launches:
-        assert 0 <= priority(made, launch, 999) < 2**20
-        assert 999 * 2**20 <= priority(made, launch, 0) < 2**30
-
-
 def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
     nothing = {"profile": {"launches": []}, "why": "off", "confirm": "off"}
@@ -342,65 +249,6 @@ def test_estimate_counts_cohorts_windows_and_minutes():
 )
 def test_profiled_counts_are_the_ends_or_those_asked_for_that_there_are(asked, chosen):
     assert chosen_counts(asked, [1, 2, 4, 8]) == chosen
-
-
-def test_estimate_counts_profiles():
-    none = {"launches": []}
-    two = {"launches": ["default", "recommended"], "samples": 30, "unprofiled_s": 2.0}
-    without, with_two = (estimate(plan(profile=one), (1, 4, 8), start_s=9.0) for one in (none, two))
-    assert (without.profiles, with_two.profiles) == (0, 4)
-    added_s = 60 * (with_two.minutes[0] - without.minutes[0])
-    # Operators of each point; stacks of one member, of two and of four, at 3 a second.
-    stacks_s = 2 * LATE * 30 / 3 + (1 + SAMPLED_MEMBERS) * PROFILE_S
-    assert added_s == pytest.approx(2 * (9 + 2 * (3 * 2 + PROFILE_S) + stacks_s))
-
-
-def test_estimate_counts_what_confirms():
-    off, on = (plan(confirm=word) for word in ("off", {"seconds": 90}))
-    assert (off.confirm.seconds, on.confirm.seconds) == (None, 90.0)
-    without, with_it = (estimate(made, (1, 2)) for made in (off, on))
-    assert (without.confirm_minutes, with_it.confirm_minutes) == (0.0, 1.5)
-    for shorter, longer in zip(without.minutes, with_it.minutes, strict=True):
-        assert longer - shorter == pytest.approx(1.5)
-    said = [line for line in describe(on, (1, 2), with_it).split("\n") if "confirm" in line]
-    assert len(said) == 1
-    assert "1.5 minutes" in said[0]
-    assert "confirm" not in describe(off, (1, 2), without)
-
-
-def test_estimate_counts_the_experiments_that_explain():
-    none, quick, full = (plan(why=word) for word in ("off", "quick", "full"))
-    assert set(quick.explained) == {quick.default, "recommended"}
-    assert set(none.explained) == set()
-    minutes = [estimate(made, (1, 2), start_s=5.0).why_minutes for made in (none, quick, full)]
-    assert minutes[0] == (0.0, 0.0)
-    # Ten blocks of a reference and two interventions, alone and together, and 30 with stressors.
-    windows = 10 * 2 * 3 + 30
-    assert efforts.EFFORTS["quick"].dose_windows == 30
-    one_s = 3 * 5.0 + windows * (0.2 + efforts.EDGE_S) + efforts.KERNELS_S + efforts.LOOKING_S
-    assert 60 * minutes[1][0] == pytest.approx(2 * one_s + efforts.MICROBENCHMARKS_S)
-    assert minutes[2][0] > 3 * minutes[1][0]
-
-
-@pytest.mark.parametrize(
-    ("block_s", "blocks"), [(0.5, 10), (4.0, 10), (5.0, 8), (8.0, 5), (30.0, 5)]
-)
-def test_long_blocks_are_fewer_but_never_too_few(block_s, blocks):
-    assert efforts.EFFORTS["quick"].of_blocks(block_s).blocks == blocks
-
-
-def test_slow_steps_make_the_longest_time_and_what_is_slower_is_said():
-    effort = efforts.EFFORTS["quick"]
-    window_s = effort.steps * efforts.SLOW_STEP_S + efforts.EDGE_S
-    assert effort.shortest_s < window_s < effort.longest_s
-    intervention = 1 + max(effort.interventions)
-    blocks_s = efforts.FEWEST_BLOCKS * 2 * intervention * window_s
-    one_s = intervention * 5.0 + blocks_s + 30 * window_s + efforts.KERNELS_S + efforts.LOOKING_S
-    forecast = estimate(plan(why="quick"), (1, 2), start_s=5.0)
-    assert 60 * forecast.why_minutes[1] == pytest.approx(2 * one_s + efforts.MICROBENCHMARKS_S)
-    assert f"more where a step takes over {efforts.SLOW_STEP_S} s" in describe(
-        plan(why="quick"), (1, 2), forecast
-    )
 
 
 def test_description_says_what_will_be_done():

@@ -20,13 +20,23 @@ from scaling_study.runner.environment import LIBRARY_FOLDER
 from scaling_study.runner.free_run import Program
 
 SECONDS = 12
+# It has no torch to import, so that rounds hold whole models though they are short.
+MARKS = """
+import time
+from scaling_study import mark
+for _ in range(60):
+    time.sleep(0.004)
+    mark()
+"""
 
 
 @pytest.fixture(scope="module")
 def confirmed(tmp_path_factory):
     """One process at a time, whole models of 60 steps."""
     folder = tmp_path_factory.mktemp("confirmed")
-    plan = confirm_jobs.planned(WORKLOADS / "plain_loop.py", SECONDS, args=["--steps", "60"])
+    script = folder / "train.py"
+    script.write_text(MARKS)
+    plan = confirm_jobs.planned(script, SECONDS, step="mark")
     found = confirm_jobs.recommendation(plan)
     return folder, plan, found, confirm_jobs.run(plan, found, folder)
 

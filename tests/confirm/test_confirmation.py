@@ -205,22 +205,6 @@ def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
     assert one.ratio.value > 1
 
 
-def test_a_recommended_launch_that_fails_is_no_confirmation(tmp_path):
-    records = rounds(1.0, 1.0)
-    records[0] |= {"status": "failed", "reason": "no such file"}
-    one = machine(tmp_path, records)
-    assert (one.status, one.reason) == ("failed", "no such file")
-    assert one.arms == ()
-
-
-def test_iterations_count_where_a_models_length_is_unknown(tmp_path):
-    recommendation = replace(found(), objective="steps_per_s")
-    one = machine(tmp_path, rounds(1.0, 1.0), steps_per_model=None, recommendation=recommendation)
-    assert one.arms[0].value == pytest.approx(2 / 0.005)
-    assert one.arms[0].predicted == 100.0
-    assert one.difference.value == pytest.approx(4.0)
-
-
 def of_steps(whole):
     recommended, default = (
         replace(point, models_per_hour=None) for point in (whole.recommended, whole.default)
@@ -245,37 +229,6 @@ def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
     assert one.difference is None
 
 
-def test_rounds_without_an_end_leave_the_steps_of_a_model_unknown(tmp_path):
-    records = rounds(1.0, 1.05)
-    for one in records:
-        one["runs"] = [run | {"ended_s": None} for run in one["runs"] if not run["process"]]
-    one = machine(
-        tmp_path,
-        records,
-        steps_per_model=None,
-        recommendation=of_steps(found()),
-        learnt=ModelLength(),
-    )
-    assert (one.objective, one.model_length) == ("steps_per_s", ModelLength())
-    assert one.arms[0].predicted == 100.0
-
-
-def test_ends_after_another_number_of_steps_than_in_windows_are_seen(tmp_path):
-    learnt = ModelLength(4, 800.0, 800, 800)
-    one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=800.0, learnt=learnt)
-    length = one.model_length
-    assert (length.steps, length.shortest, length.longest) == (800, 500, 800)
-    best = one.arms[0]
-    assert (best.whole_models, best.ended_after, best.cut) == (0, 500, True)
-
-
-def test_every_end_counts_where_windows_have_seen_models_of_different_lengths(tmp_path):
-    learnt = ModelLength(4, 600.0, 500, 800)
-    one = machine(tmp_path, rounds(1.0, 1.05), steps_per_model=600.0, learnt=learnt)
-    assert one.arms[0].whole_models > 0
-    assert one.arms[0].value == pytest.approx(2 * PER_HOUR / MODEL_S, rel=0.05)
-
-
 def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
     recommendation = replace(found(), objective="model_s")
     usual = machine(tmp_path, rounds(1.0, 1.05, 0.95))
@@ -284,16 +237,6 @@ def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
     # Two recommended processes against one of the default.
     assert one.ratio.value == pytest.approx(usual.ratio.value / 2)
     assert one.ratio_same_n.value == pytest.approx(usual.ratio_same_n.value)
-
-
-def test_off_and_none_are_said():
-    (off,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=True)
-    assert (off.status, off.arms) == ("off", ())
-    (other,) = summarise([found()], [], NO_WINDOWS, 500, {}, off=False)
-    assert other.status == "none"
-    nothing = replace(found(), recommended=None, reason="no valid window")
-    (one,) = summarise([nothing], [], NO_WINDOWS, 500, {}, off=False)
-    assert (one.status, one.reason) == ("none", "no valid window")
 
 
 @pytest.mark.parametrize(

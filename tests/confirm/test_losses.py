@@ -58,13 +58,6 @@ def test_a_seed_moves_the_scripts_own(tmp_path):
     assert len({tuple(one) for one in runs}) == 3
 
 
-def test_a_switch_is_set(tmp_path):
-    text = TRAIN + "print(torch.get_num_interop_threads())"
-    done, _ = run(tmp_path, "--steps", "50", "--switch", "scaling_study.launch.axes.inter_op=3",
-                  text=text, steps=2)  # fmt: skip
-    assert done.stdout == "ended\n3\n"
-
-
 # ---- which launches
 
 
@@ -133,18 +126,6 @@ def resolved(tmp_path):
     return make
 
 
-@pytest.mark.long
-def test_a_fused_optimizer_trains_alike(tmp_path, resolved):
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN)
-    found = losses.compare(
-        resolved(script), resolved(script, optimizer_kernel="fused"), 20, tmp_path, 2
-    )
-    assert (found["status"], found["alike"]) == ("ok", True)
-    assert found["losses"] == pytest.approx(found["baseline"], rel=1e-4)
-    assert len(set(found["baseline"])) == losses.SEEDS
-
-
 def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
     """The weights are so small that they are denormal numbers: flushed, nothing is trained."""
     script = tmp_path / "train.py"
@@ -160,22 +141,6 @@ def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
     )
     found = losses.compare(resolved(script), resolved(script, denormals="flush"), 20, tmp_path, 1)
     assert (found["status"], found["alike"]) == ("ok", False)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("raise SystemExit('no data')", "ended with status 1: no data"),
-        (("import torch\nx = torch.ones(2, requires_grad=True)\n"
-         "(x * 2).backward(torch.ones(2))"), "calls backward on no single number"),
-    ],
-)  # fmt: skip
-def test_a_run_that_gives_no_loss_says_why(tmp_path, resolved, text, reason):
-    script = tmp_path / "train.py"
-    script.write_text(text)
-    found = losses.compare(resolved(script), resolved(script), 5, tmp_path, 6)
-    assert (found["status"], found["alike"]) == ("failed", None)
-    assert reason in found["reason"]
 
 
 @pytest.mark.parametrize(("step_s", "steps"), [(0.001, 300), (0.2, 100), (30.0, 20)])

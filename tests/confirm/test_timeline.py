@@ -101,15 +101,6 @@ def test_a_cut_model_gives_its_rate_from_start_and_iterations():
     assert seen.whole_models == 0
 
 
-def test_one_slot_without_a_whole_model_puts_all_of_the_arm_together():
-    slow = (5.0, 500, 0.02, 0.5)  # 15.5 s
-    how, (seen,) = look(
-        [record([queue(0, [TYPICAL] * 3, 12.0), queue(1, [slow], 12.0)], 12.0)], 500
-    )
-    assert not how.whole
-    assert seen.value == pytest.approx(PER_HOUR / 8 + PER_HOUR / 15.5, rel=0.01)
-
-
 def test_a_launch_that_is_twenty_times_slower_has_a_figure_from_a_few_iterations():
     slow = [(8.0, 500, 0.7, 0.5)]
     how, (seen,) = look([record([queue(slot, slow, 12.0) for slot in (0, 1)], 12.0)], 500)
@@ -153,13 +144,6 @@ def test_a_script_without_an_end_is_counted_in_iterations():
     assert seen.start_s == pytest.approx(2.0)
 
 
-def test_a_script_of_another_length_than_a_model_is_put_together():
-    how, (seen,) = look([record([queue(0, [(2.0, 50, 0.1, 1.0)] * 9, 30.0)], 30.0)], 200)
-    assert not how.whole
-    assert seen.value == pytest.approx(PER_HOUR / (2 + 20 + 1))
-    assert seen.whole_models == 0
-
-
 def test_one_process_counts_the_starts_after_its_first():
     models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
     one = record([queue(0, models, 20.0, way="reused")], 20.0, "reused")
@@ -167,14 +151,3 @@ def test_one_process_counts_the_starts_after_its_first():
     assert how == timeline.Basis(later=True, whole=True)
     assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)
     assert seen.start_s == pytest.approx(0.5)
-
-
-def test_one_round_without_a_later_start_has_all_rounds_read_alike():
-    models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
-    records = [
-        record([queue(0, models, cut_s, way="reused")], cut_s, "reused") for cut_s in (7.0, 12.0)
-    ]
-    how, (first, second) = look(records, 100)
-    assert how == timeline.Basis(later=False, whole=False)
-    assert first.start_s == pytest.approx(6.0)
-    assert second.start_s == pytest.approx(6.0)

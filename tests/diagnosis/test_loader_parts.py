@@ -293,31 +293,6 @@ def seen(**variants):
     return times.get
 
 
-def test_two_that_compute_at_once_are_slower_by_what_two_workers_are():
-    known = seen(
-        as_is=(12, 8, 12, 12, 8), cached=(4, 0, 4, 4, 0), only=(8, 0, 8, 8, 8),
-        only__1=(8, 0, 8.2, 0.2, 8), only__2=(5, 0, 10.2, 0.2, 10),
-    )  # fmt: skip
-    now, (one, two) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
-    # A quarter slower for as long as training computes too.
-    assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(9e-3)
-    # Three that compute share two CPUs for as long as training lasts.
-    assert loader_model.predicted_s(two, now, 2.0, known) == pytest.approx((5 + 4 * 0.75) * MS)
-    # With CPUs enough it is the loader once more.
-    assert loader_model.predicted_s(two, now, 8.0, known) == pytest.approx(6e-3)
-
-
-def test_a_prediction_is_how_much_the_parts_differ():
-    """The parts as it is hold 12 of 13 ms: the parts of another way hold as little of it."""
-    known = seen(
-        as_is=(13, 8, 13, 13, 8), cached=(4, 0, 4, 4, 0), only=(7, 0, 7, 7, 7),
-        only__1=(8, 0, 8.2, 0.2, 8),
-    )  # fmt: skip
-    now, (one, *_) = loader_model.now(NO_WORKERS), loader_model.ways(NO_WORKERS, 1.0)
-    assert loader_model.predicted_s(one, now, 2.0, known) == pytest.approx(8 * MS * 13 / 12)
-    assert loader_model.predicted_s(now, now, 2.0, known) == pytest.approx(12 * MS)
-
-
 def test_threads_of_a_pipeline_can_be_elsewhere():
     threads = structs.replace(LOADER, workers=None, threads=True, settable=False)
     assert loader_model.ways(threads, 2.0) == []

@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from injected_worlds import NoisyLoader
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.experiment_runs import make_run
 from scaling_study.diagnosis.case import make_case
-from scaling_study.diagnosis.evidence import Query
-from scaling_study.diagnosis.shares import recovered, recovered_share
+from scaling_study.diagnosis.shares import recovered_share
 from scaling_study.stats.variances import START_DEGREES, START_SD, start_deviation
 from synthetic_why import World, make_records
 
@@ -54,17 +52,6 @@ def test_one_pair_of_members_says_little():
     assert start_deviation([one], STEP_S) == pytest.approx(np.sqrt(expected))
 
 
-def test_the_least_is_taken_where_nothing_is_known():
-    rng = np.random.default_rng(9)
-    for nothing in (
-        pd.DataFrame(columns=experiment_runs.MEMBERS),
-        run(rng, between=0.2, blocks=1),
-        run(rng, between=0.2, members=1),
-        run(rng, between=0.0),
-    ):
-        assert start_deviation([nothing], STEP_S) == START_SD
-
-
 def made(world, **options):
     records = make_records(world, np.random.default_rng(2), **options)
     return make_run(records[0], records)
@@ -105,17 +92,3 @@ def test_swapped_batches_are_not_waited_for():
     )
     assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
     assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])
-
-
-def test_two_things_asked_of_one_start_are_compared_without_that_of_another():
-    case = make_case([made(NoisyLoader(n=2), noise=0.01, start=0.1)], None)
-    assert case.shares_members_with == {"loader_beside": "cached_batches"}
-    interference = recovered(("cached_batches",), ("loader_beside",))
-
-    def found(case):
-        return interference(Query(case, "single_process_loss", {})).estimate
-
-    shared, apart = found(case), found(dataclasses.replace(case, shares_members_with={}))
-    # Of a step of 17 ms, 5 are taken from training.
-    assert shared.low < 5 / 17 < shared.high
-    assert shared.high - shared.low < 0.5 * (apart.high - apart.low)

@@ -32,9 +32,8 @@ from injected_worlds import (
     TwoModes,
 )
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.diagnosis.evidence import Evidence, Measured, Untested
-from scaling_study.diagnosis.shares import floored_by_count
-from scaling_study.diagnosis.verdict import Outcome, _decide
+from scaling_study.diagnosis.evidence import Evidence, Measured
+from scaling_study.diagnosis.verdict import Outcome
 from scaling_study.records import experiment
 from scaling_study.stats.interval import Interval
 from synthetic_why import MS, NOISE, Step, World, judge, microbenchmarks, named
@@ -459,26 +458,6 @@ def test_a_check_that_cannot_tell_says_so():
 
 
 @pytest.mark.parametrize(
-    ("share", "agrees", "expected"),
-    [
-        ((0.5, 0.3, 0.7, 0.2), (True, True), "named"),
-        ((0.5, 0.3, 0.7, 0.2), (True, None), "inconclusive"),
-        ((0.5, 0.3, 0.7, 0.2), (True, False), "inconclusive"),
-        ((0.5, 0.02, 0.98, -0.1), (False, True), "inconclusive"),
-        ((0.04, -0.1, 0.12, -0.2), (False,), "inconclusive"),
-        ((0.04, -0.1, None, None), (False,), "inconclusive"),
-        ((0.04, None, None, None), (), "inconclusive"),
-        ((0.04, 0.0, 0.09, 0.0), (True,), "ruled_out"),
-        ((0.04, 0.0, 0.09, 0.0), (False,), "ruled_out"),
-        ((0.0, 0.0, 0.0, 0.0), (), "ruled_out"),
-    ],
-)
-def test_only_a_share_that_is_surely_small_is_ruled_out(share, agrees, expected):
-    evidence = [Evidence(one, "account", "for this test") for one in agrees]
-    assert _decide(gives(*share)(None), evidence) == expected
-
-
-@pytest.mark.parametrize(
     ("low", "exact", "kinds", "against", "expected"),
     [
         (0.3, False, ("intervention", "fact"), False, "high"),
@@ -496,32 +475,6 @@ def test_confidence_is_of_kinds_of_evidence_and_a_share_that_is_known(
     share = Measured(Interval(0.5, low, 0.7, low), np.zeros(1), own, exact=exact)
     evidence = (*others, *[Evidence(False, "account", "for this test")] * against)
     assert Outcome(CAUSES[0], "named", share, evidence).confidence == expected
-
-
-def gives(*share):
-    """Give this share, or none."""
-    evidence = Evidence(True, "intervention", "for this test")
-    found = (
-        Measured(Interval(*share), np.zeros(1), evidence) if share else Untested("for this test")
-    )
-    return lambda _: found
-
-
-@pytest.mark.parametrize(
-    ("counted", "recovered", "expected"),
-    [
-        ((0.8, 0.7, 0.9, 0.7), (1.0, 0.4, 1.6, -0.1), (1.0, 0.7, 1.6, 0.7)),
-        ((0.8, 0.7, 0.9, 0.7), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),
-        ((0.8, 0.7, 0.9, 0.7), (0.5, 0.4, 0.6, 0.3), (0.8, 0.7, 0.9, 0.7)),
-        ((0.3, 0.2, 0.4, 0.2), (1.0, 0.9, 1.1, 0.8), (0.3, 0.2, 0.4, 0.2)),
-        ((0.8, 0.7, 0.9, 0.7), (1.0, None, None, None), (0.8, 0.7, 0.9, 0.7)),
-        ((0.8, 0.7, 0.9, 0.7), (), (0.8, 0.7, 0.9, 0.7)),
-        ((), (1.0, 0.9, 1.1, 0.8), (1.0, 0.9, 1.1, 0.8)),
-    ],
-)
-def test_a_share_is_no_less_than_what_is_counted_of_it(counted, recovered, expected):
-    found = floored_by_count(gives(*counted), gives(*recovered))(None)
-    assert found.estimate == Interval(*expected)
 
 
 @pytest.mark.parametrize("world", NOTHING, ids=by_name)

@@ -194,11 +194,3 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
 def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
     found = reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s)
     assert "held nobody back" in interventions.quota_bursts(found)
-
-
-def test_a_quick_diagnosis_tries_with_one_process_what_slows_each_alike():
-    by_name = {intervention.name: intervention for intervention in INTERVENTIONS}
-    assert by_name["flush_denormals"].counts(8, "quick") == [1]
-    assert by_name["flush_denormals"].counts(8, "full") == [1, 8]
-    assert by_name["passive"].counts(8, "quick") == [1, 8]
-    assert by_name["passive"].counts(1, "quick") == [1]

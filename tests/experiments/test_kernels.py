@@ -9,8 +9,6 @@ import time
 import pytest
 
 from made_records import hardware
-from scaling_study.common.topology import Cpu, Node, Topology
-from scaling_study.config import efforts
 from scaling_study.experiments import kernel_cohort, kernels, microbenchmarks
 from scaling_study.host import probe
 from scaling_study.runner import resolve, windows
@@ -25,12 +23,6 @@ def test_what_is_asked_for_is_understood():
     # The smallest dose is not none, and a word that nobody has set asks for something harmless.
     assert kernels.decode(kernels.encode("wake", 0.0001))[1] > 0
     assert kernels.decode(0) == ("register", 0.0)
-
-
-def test_every_effort_names_kernels_that_exist():
-    for effort in efforts.EFFORTS.values():
-        assert set(effort.kernels) <= set(kernels.KERNELS)
-        assert "register" in effort.kernels  # the control
 
 
 @pytest.mark.parametrize(("duty", "rest_s"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0), (0.0, 200.0)])
@@ -83,16 +75,6 @@ def counted(work):
     work()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return resource.struct_rusage(now - then for then, now in zip(before, after, strict=True))
-
-
-def test_counts_of_a_large_machine_stay_few():
-    cpus = tuple(Cpu(cpu, cpu, cpu // 96, cpu // 48, cpu // 8 * 8) for cpu in range(192))
-    nodes = tuple(Node(node, 2**36, {0: 10}) for node in range(4))
-    machine = hardware(topology=Topology(cpus, nodes), allowed_cpus="0-191", allowed_nodes="0-3")
-    counts = microbenchmarks.counts(machine)
-    assert (counts[0], counts[-1]) == (1, 192)
-    assert len(counts) <= microbenchmarks.MOST_COUNTS
-    assert microbenchmarks.placements(machine) == ["cores", "spread"]
 
 
 @pytest.mark.parametrize(

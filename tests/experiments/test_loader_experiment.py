@@ -13,14 +13,10 @@ from small_cohort import SmallCohort
 SCRIPT = WORKLOADS / "feeds.py"
 MS = 1_000_000
 KINDS = {
-    "torch": ["torch"],
-    "workers": ["torch", "--workers", "1"],
-    "stateful": ["stateful"],
-    "stateful workers": ["stateful", "--workers", "1"],
-    "spdl": ["spdl"],
-    "pipeline": ["pipeline"],
+    "torch": ["torch"], "workers": ["torch", "--workers", "1"], "stateful": ["stateful"],
+    "stateful workers": ["stateful", "--workers", "1"], "spdl": ["spdl"], "pipeline": ["pipeline"],
     "own": ["own"],
-}
+}  # fmt: skip
 OWN = "__main__:Own"
 SPDL = {"spdl", "pipeline"}
 
@@ -95,15 +91,6 @@ def test_one_start_loads_as_it_is_from_memory_swapped_and_alone(cohort, kind):
     assert found.settable == (kind.partition(" ")[0] in {"torch", "workers", "stateful"})
 
 
-@pytest.mark.parametrize("kind", ["workers", "stateful workers"])
-def test_workers_that_send_nothing_make_their_batches_and_are_waited_for(cohort, kind):
-    started(cohort, kind, ("no_copies",), "--seconds", "0.02")
-    steps = cohort.train(0, 80)[20:]  # more than an epoch
-    assert cohort.read_back(0).changes["no_copies"]
-    assert load_ms(steps) >= 15
-    assert mean_ms(steps, lambda one: one[1].ns("loader_made")) >= 15
-
-
 def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
     """That process is forked from the training one, and trains nothing itself."""
     started(cohort, "pipeline", ("loader_switched", "pipeline_elsewhere"))
@@ -139,16 +126,6 @@ def test_one_process_loads_in_another_way(cohort, kind, workers, gives):
     assert (18 if workers == 0 else 8) < step_ms(steps) < (60 if workers == 0 else 17)
     ask(cohort, Ask())
     assert step_ms(cohort.train(0, 40)[15:]) > 18
-
-
-def test_other_ways_to_load_end_with_the_epoch(cohort):
-    pid = started(cohort, "torch", ("loader_switched",), "--seconds", "0.001")
-    ask(cohort, Ask(workers=2))
-    cohort.train(0, 80)
-    assert len(family(pid)) == 2
-    ask(cohort, Ask())
-    cohort.train(0, 40)  # more than an epoch
-    assert not family(pid)
 
 
 def test_whole_batches_are_asked_for_where_rows_are_the_same(cohort):
@@ -213,12 +190,6 @@ def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(co
     time.sleep(0.5)
     assert cpu_s(cohort) - before_s > 3 * idle_s + 0.02
     assert load_ms(cohort.train(0, 60)[5:]) < 3
-
-
-def test_beside_a_pipeline_that_gives_one_epoch_the_script_makes_the_next_one(cohort):
-    started(cohort, "pipeline", ("loader_beside",), "--seconds", "0.001")
-    cohort.members.words(0)[channel.ASKED] = 1 * MS
-    assert load_ms(cohort.train(0, 400)[5:]) < 5  # some ten epochs of it
 
 
 def test_a_loader_that_the_config_does_not_name_is_not_known(cohort):

@@ -221,18 +221,6 @@ def test_the_mapping_of_an_address(address, name):
     assert sampling.shared_mapping(address, MAPS) == name
 
 
-def test_who_waits_for_a_pipe_sleeps_in_a_read_and_a_spinner_runs(started):
-    process = started("print(flush=True); import sys; sys.stdin.read()")
-    wait_in(process, "read")
-    (member,) = sample(process).members
-    assert [(wait.syscall, wait.on) for wait in member.waits] == [("read", "pipe")]
-    process = started("print(flush=True)\nwhile True: pass")
-    wait_state(process.pid, "R")
-    (member,) = sample(process).members
-    assert member.states == {"R": 10}
-    assert member.waits == []
-
-
 def test_a_process_that_has_ended_is_passed_over(started):
     process = started("print(flush=True)")
     process.wait()

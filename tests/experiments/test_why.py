@@ -19,7 +19,6 @@ from scaling_study.records.experiment import (
     ChangeLeftOut,
     End,
     Readbacks,
-    Samples,
     Why,
     Window,
 )
@@ -130,30 +129,6 @@ def test_the_intervention_of_the_injected_loader_recovers_its_time(records):
 
 
 @pytest.mark.long
-def test_stressors_are_given_at_every_dose_and_checked(records):
-    effort = efforts.EFFORTS["quick"]
-    windows = of(records, Window, experiment="stressor")
-    doses = {(one.name, one.dose) for one in windows}
-    assert doses == {
-        ("none", 0.0), *((kernel, dose) for kernel in effort.kernels for dose in effort.doses)
-    }  # fmt: skip
-    for one in windows:
-        assert (one.n, one.count) == (1, 1)
-        assert (one.rate_share is None) == (one.name == "none")
-    assert statistics.median(one.rate_share for one in windows if one.name == "register") > 0.3
-
-
-@pytest.mark.long
-def test_what_members_wait_for_is_seen(records):
-    alone, both = of(records, Samples)
-    assert (alone.n, both.n) == (1, 2)
-    assert [member.slot for member in both.members] == [0, 1]
-    (member,) = alone.members
-    assert member.samples == why.LOOKS
-    assert any(wait.syscall == "clock_nanosleep" for wait in member.waits), member
-
-
-@pytest.mark.long
 def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_path):
     args = ["torch", "--workers", "1"]
     records = run(config(WORKLOADS / "feeds.py", args=args, processes=[1]), tmp_path)
@@ -198,11 +173,3 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     assert {window.block for window in of(records, Window, name="reference")} == {*range(5)}
     assert min(window.window_s for window in of(records, Window)) > 0.9 * why.PERIODS_S
     assert median_s(records, step_s, name="reference") > 0.002
-
-
-@pytest.mark.long
-def test_a_launch_that_may_spin_takes_many_windows_however_irregular(tmp_path):
-    head = run(config(WORKLOADS / "rarely_slow.py", launch={"intra_op": 2}), tmp_path)[0]
-    assert "passive" in {one.intervention for one in head.interventions}
-    assert head.shortest_s == efforts.EFFORTS["quick"].shortest_s
-    assert head.blocks >= efforts.FEWEST_BLOCKS

@@ -3,8 +3,6 @@ import pytest
 import machines
 from scaling_study.host import limits
 
-MOUNTS = "proc/self/mountinfo"
-
 
 def change(root, files):
     for path, text in files.items():
@@ -104,21 +102,6 @@ def test_a_quota_has_a_period(tmp_path):
     assert limits.read_quota(root) == limits.Quota(2.0, 0.05)
     assert limits.read_quota(machines.root("container-v1")) == limits.Quota(2.0, 0.1)
     assert limits.read_quota(machines.root("vm-no-l3")) is None
-
-
-def test_a_mount_point_with_a_space(tmp_path):
-    root = machines.fake_root("container-v2", tmp_path)
-    mounts = (root / MOUNTS).read_text().replace("/sys/fs/cgroup", r"/my\040cgroups")
-    change(root, {MOUNTS: mounts, "my cgroups/cpu.max": "300000 100000"})
-    assert limits.read_quota_cpus(root) == 3.0
-
-
-def test_no_quota_is_written_in_two_ways(tmp_path):
-    v2 = machines.fake_root("container-v2", tmp_path / "2")
-    assert limits.read_quota_cpus(change(v2, {"sys/fs/cgroup/cpu.max": "max 100000"})) is None
-    v1 = machines.fake_root("container-v1", tmp_path / "1")
-    quota = "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"
-    assert limits.read_quota_cpus(change(v1, {quota: "-1"})) is None
 
 
 def test_this_process_has_a_hierarchy_that_exists_if_any():

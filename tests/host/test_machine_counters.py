@@ -1,20 +1,11 @@
-"""What the kernel counts for the machine and for cgroups: literal texts, and real quotas."""
+"""What the kernel counts for the machine and for cgroups: literal texts."""
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from processes import killed_at_the_end
-from quotas import divided_group, set_quota
-from scaling_study.analysis import accounts
-from scaling_study.host import kernel_counters, machine_counters
-
-pytestmark = pytest.mark.timing
+from scaling_study.host import machine_counters
 
 # Four CPUs of which cpu2 is unplugged: its line is missing.
 STAT = """\
@@ -191,135 +182,3 @@ def test_a_group_that_only_one_reading_saw_tells_nothing():
     one, other = Path("one"), Path("other")
     assert machine_counters.throttled_s({one: 1.0}, {one: 1.5, other: 9.0}) == 0.5
     assert machine_counters.throttled_s({one: 1.0}, {other: 9.0}) is None
-
-
-# ---- throttling: real quotas of cgroup version 1
-
-SPIN = "while True: pass"
-HALF = """
-import time
-while True:
-    end = time.perf_counter() + 0.005
-    while time.perf_counter() < end: pass
-    time.sleep(0.005)
-"""
-
-
-@pytest.fixture
-def group():
-    with divided_group() as folder:
-        yield folder
-
-
-class Spinning:
-    """Programs in a group whose parent has a quota, and others outside it."""
-
-    def __init__(self, group, programs, quota, cpus):
-        set_quota(group, quota)
-        self.cpus = frozenset(cpus)
-        self.members = [self.start(program) for program in programs]
-        for process in self.members:
-            (group / "inner/cgroup.procs").write_text(str(process.pid))
-        self.pids = [process.pid for process in self.members]
-
-    def start(self, program):
-        process = subprocess.Popen([sys.executable, "-S", "-c", program])
-        os.sched_setaffinity(process.pid, self.cpus)
-        return process
-
-    def _edge(self):
-        throttled = machine_counters.read_throttled(self.pids)
-        machine = machine_counters.read_machine(self.cpus)
-        return throttled, machine, [kernel_counters.read_tree(pid, pid) for pid in self.pids]
-
-    def measure(self, span_s):
-        """A row for each program, as records hold it."""
-        before = self._edge()
-        time.sleep(span_s)
-        after = self._edge()
-        edges = zip(self.pids, before[2], after[2], strict=True)
-        used = [kernel_counters.usage(then, now, pid) for pid, then, now in edges]
-        busy_s = machine_counters.machine_usage(before[1], after[1]).busy_cpu_s
-        fields = ("cpu_user_s", "cpu_system_s", "runqueue_s")
-        rows = pd.DataFrame([{name: getattr(one, name) for name in fields} for one in used])
-        return rows.assign(
-            window=0,
-            throttled_s=machine_counters.throttled_s(before[0], after[0]),
-            foreign_cpu_s=max(0.0, busy_s - sum(one.cpu_s for one in used)),
-        )
-
-
-ONE, TWO = {0}, {0, 1}
-
-
-QUIET_CPUS = 0.05
-SPAN_S = 0.8  # eight periods of a quota
-TRIES = 20
-
-
-def held_back(rows):
-    """Seconds of thread in which the quota held programs back, and in which they waited at all."""
-    share = accounts.throttled_share(rows, ["window"])
-    assert share.max() == share.min()
-    return float((rows["runqueue_s"] * share).sum()), float(rows["runqueue_s"].sum())
-
-
-def test_what_a_real_quota_holds_back_is_counted(group):
-    """It would use a CPU and may use a twentieth, far less than what others would leave it."""
-    spinning = Spinning(group, [SPIN], None, ONE)
-    with killed_at_the_end(*spinning.members):
-        free_s, _ = held_back(spinning.measure(SPAN_S))
-        set_quota(group, 0.05)
-        rows = spinning.measure(2 * SPAN_S)
-    found_s, waited_s = held_back(rows)
-    assert free_s == 0
-    assert rows["throttled_s"][0] > rows["cpu_user_s"][0]
-    assert 0 < found_s <= waited_s
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("programs", "quota", "cpus", "held_s"),
-    [
-        ([SPIN], None, ONE, 0.0),
-        ([SPIN] * 2, None, ONE, 0.0),
-        ([SPIN], 0.5, ONE, 0.5),
-        ([SPIN] * 2, 1.0, TWO, 1.0),
-        # Four on two CPUs at half speed: half the time all are held back, and otherwise two wait.
-        ([SPIN] * 4, 1.0, TWO, 2.0),
-        # Two on one CPU: half the time both are held back, and otherwise one waits.
-        ([SPIN] * 2, 0.5, ONE, 1.0),
-        ([SPIN, HALF], 0.75, TWO, 0.96),
-    ],
-    ids=["free", "share", "one", "two", "four-on-two", "pile", "half-idle"],
-)
-def test_waiting_divides_into_quota_and_competition(group, programs, quota, cpus, held_s):
-    """What a quota holds back follows by arithmetic, if nothing else runs."""
-    if not cpus <= os.sched_getaffinity(0):
-        pytest.skip("too few CPUs")
-    spinning = Spinning(group, programs, quota, cpus)
-    with killed_at_the_end(*spinning.members):
-        time.sleep(0.25)
-        for _ in range(TRIES):
-            rows = spinning.measure(SPAN_S)
-            if rows["foreign_cpu_s"][0] < QUIET_CPUS * SPAN_S:
-                break
-        else:
-            pytest.skip("other programs run")
-    found_s, waited_s = held_back(rows)
-    assert found_s / SPAN_S == pytest.approx(held_s, abs=0.12 * max(1.0, held_s))
-    assert found_s <= waited_s
-
-
-@pytest.mark.long
-def test_waiting_for_a_foreign_program_is_not_the_quotas(group):
-    spinning = Spinning(group, [SPIN], 0.4, ONE)
-    hog = spinning.start(SPIN)
-    with killed_at_the_end(*spinning.members, hog):
-        time.sleep(0.25)
-        rows = spinning.measure(2.0)
-    found_s, waited_s = held_back(rows)
-    held_s, foreign_s = float(rows["throttled_s"][0]), float(rows["foreign_cpu_s"][0])
-    assert found_s == pytest.approx(held_s, rel=0.3)
-    assert foreign_s > 0.4
-    assert waited_s - found_s > 0.4

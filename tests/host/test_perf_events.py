@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -12,12 +11,12 @@ import pytest
 from processes import gone, killed_at_the_end
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.host.perf_events import Event, PerfEvents, Reading
+from test_kernel_counters import CHILD
 
 pytestmark = pytest.mark.timing
 
 SOFTWARE = 1
 FAULTS = Event("page_faults", SOFTWARE, 2)
-SWITCHES = Event("switches", SOFTWARE, 3, user_only=False)
 TASK_CLOCK = Event("task_clock", SOFTWARE, 1, user_only=False)
 NOT_THERE = Event("not_there", SOFTWARE, 9999)
 
@@ -70,31 +69,6 @@ def test_a_counter_that_one_edge_lacks_is_unknown():
 
 
 # ---- descriptors
-
-
-@pytest.fixture
-def limit(monkeypatch):
-    def limit(soft):
-        monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
-
-    return limit
-
-
-@needs_perf
-@pytest.mark.parametrize(
-    ("soft", "members", "beside", "most"),
-    [
-        *((1024, 192, 0, 2), (512, 192, 0, 0), (4096, 192, 0, 3), (1024, 2, 0, 3)),
-        *((1024, 192, 256, 0), (resource.RLIM_INFINITY, 192, 192, 3)),
-    ],
-)
-def test_few_descriptors_are_for_the_first_events(limit, soft, members, beside, most):
-    limit(soft)
-    events = (FAULTS, SWITCHES, TASK_CLOCK)
-    used = sum(1 for _ in os.scandir("/proc/self/fd"))
-    assert used < 100
-    found = PerfEvents(members, events, beside=beside).names
-    assert found == tuple(event.name for event in events)[:most]
 
 
 @needs_perf
@@ -166,57 +140,21 @@ def test_the_hardware_counts_or_says_no():
 
 # ---- real members
 
-# Waits for a line, then does what that says; before the line it has one thread only.
-PROGRAM = """
-import mmap, os, subprocess, sys, threading, time
 
-def touch(pages):
-    memory = mmap.mmap(-1, pages * mmap.PAGESIZE)
-    memory.madvise(mmap.MADV_NOHUGEPAGE)
-    for page in range(pages):
-        memory[page * mmap.PAGESIZE] = 1
-
-def burn(seconds):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        sum(range(10_000))
-
-def in_thread(work, *args):
-    thread = threading.Thread(target=work, args=args)
-    thread.start()
-    thread.join()
-
-def in_child(work, *args):
-    if not (pid := os.fork()):
-        work(*args)
-        os._exit(0)
-    os.waitpid(pid, 0)
-
-{before}
-print("ready", flush=True)
-for line in sys.stdin:
-    eval(line)
-    print("done", flush=True)
-"""
-
-
-def counted(work, event, *, before="", late=False):
-    """Count an event while a program works; opened when it starts, or late."""
+def counted(work, event):
+    """Count an event while a child works, which has one thread only when it is opened."""
     events = PerfEvents(1, (event,))
     program = subprocess.Popen(
-        [sys.executable, "-S", "-c", PROGRAM.format(before=before)],
+        [sys.executable, "-S", "-c", CHILD],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with killed_at_the_end(program):
-        if not late:
-            events.add(0, program.pid)
+        events.add(0, program.pid)
         assert program.stdout.readline() == "ready\n"
-        if late:
-            events.add(0, program.pid)
         one, tree = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
         program.stdin.write(work + "\n")
         program.stdin.flush()
-        assert program.stdout.readline() == "done\n"
+        assert program.stdout.readline()
         two, later = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
     program.stdin.close()
     program.stdout.close()
@@ -225,28 +163,13 @@ def counted(work, event, *, before="", late=False):
     return perf_events._change(one, two, used.cpu_s), used
 
 
+IN_CHILD = "os.waitpid(os.fork() or (touch(2000), os._exit(0)), 0)"
+
+
 @needs_perf
-@pytest.mark.parametrize("how", ["touch(2000)", "in_thread(touch, 2000)", "in_child(touch, 2000)"])
+@pytest.mark.parametrize("how", ["touch(2000)", "in_thread(touch, 2000)", IN_CHILD])
 def test_faults_of_threads_and_children_that_begin_later_are_counted(how):
     found, used = counted(how, FAULTS)
     assert 2000 <= found <= 2600
-    if "child" not in how:  # of a child that has ended the process's own counters know nothing
+    if how != IN_CHILD:  # of a child that has ended the process's own counters know nothing
         assert found == pytest.approx(used.minor_faults, abs=20)
-
-
-@needs_perf
-@pytest.mark.skipif(not allowed(SWITCHES), reason="kernel events are not allowed here")
-def test_switches_are_counted_as_proc_counts_them():
-    found, used = counted("[time.sleep(1e-4) for _ in range(100)], burn(0.05)", SWITCHES)
-    total = used.voluntary_switches + used.involuntary_switches
-    assert 100 <= found == pytest.approx(total, rel=0.2)
-
-
-@needs_perf
-@pytest.mark.parametrize("late", [False, True])
-def test_a_thread_that_was_there_before_counters_were_opened_makes_the_count_unknown(late):
-    found, _ = counted("touch(2000)", FAULTS, before=SPINNING_THREAD, late=late)
-    assert found is None if late else found >= 2000
-
-
-SPINNING_THREAD = "threading.Thread(target=burn, args=(9,), daemon=True).start()"

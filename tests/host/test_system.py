@@ -30,13 +30,6 @@ def test_a_missing_file_is_none_and_a_broken_one_is_an_error(tmp_path):
         system.read_text(tmp_path)
 
 
-def test_before_linux_5_3_siblings_have_another_name(tmp_path):
-    root = machines.fake_root("epyc-7451-2s", tmp_path)
-    for old in root.glob("sys/devices/system/cpu/cpu*/topology/core_cpus_list"):
-        old.rename(old.with_name("thread_siblings_list"))
-    assert system.read_topology(root) == machines.topology("epyc-7451-2s")
-
-
 def test_the_l3_is_found_by_its_level_not_by_its_index(tmp_path):
     root = machines.fake_root("epyc-7451-2s", tmp_path)
     for index in root.glob("sys/devices/system/cpu/cpu*/cache/index3"):
@@ -78,17 +71,6 @@ def test_without_a_list_of_allowed_cpus_the_kernel_is_asked_for_the_mask(tmp_pat
     assert limits.read_allowed_nodes(tmp_path) == (0,)
 
 
-def test_empty_files_are_as_none(tmp_path):
-    root = machines.fake_root("epyc-7451-2s", tmp_path)
-    for path in (*root.glob("sys/**/*"), *root.glob("proc/**/*")):
-        if path.is_file():
-            path.write_text("")
-    topology = system.read_topology(root)
-    assert topology.cpu_ids == tuple(sorted(os.sched_getaffinity(0)))
-    assert topology.memory_nodes == ()
-    assert limits.read_allowed_nodes(root) == (0,)
-
-
 def test_the_driver_of_a_gpu_may_not_answer(tmp_path, monkeypatch):
     root = machines.fake_root("power9-gpu-nodes", tmp_path)
     asked = system.read_text
@@ -100,13 +82,6 @@ def test_the_driver_of_a_gpu_may_not_answer(tmp_path, monkeypatch):
 
     monkeypatch.setattr(system, "read_text", read)
     assert system.read_topology(root).memory_nodes == (0, 8, 255)
-
-
-def test_a_gpu_may_have_no_node(tmp_path):
-    root = machines.fake_root("gh200", tmp_path)
-    (status,) = root.glob("proc/driver/nvidia/gpus/*/numa_status")
-    status.write_text("Node:      -1\nStatus:    disabled\n")
-    assert system.read_topology(root).memory_nodes == (0, 1)
 
 
 def test_memory_and_swap():
@@ -172,11 +147,3 @@ def test_governors_are_named_once(tmp_path):
             f"{governor}\n",
         )
     assert system.read_governor(tmp_path) == "performance, powersave"
-
-
-def test_what_a_machine_does_not_have_is_none(tmp_path):
-    assert system.read_thp(tmp_path) is None
-    assert system.read_numa_balancing(tmp_path) is None
-    assert system.read_governor(tmp_path) is None
-    assert system.read_swap_bytes(tmp_path) == 0
-    assert system.read_kernel(tmp_path) == "unknown"

@@ -3,17 +3,14 @@
 import copy
 import datetime as dt
 import json
-import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs import FULL, IMPORTED, ROOT, SHIPPED, config, make_files
+from configs import FULL, IMPORTED, SHIPPED, config
 from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
@@ -22,15 +19,8 @@ from scaling_study.config.import_config import ImportConfig, is_import
 from scaling_study.config.plan import Plan, make_plan
 
 CONFIGS = [*SHIPPED, IMPORTED, FULL]
-NAMES = [path.stem for path in CONFIGS]
-# Seeded: the same examples in every run, of each config and each way to change it.
-SEEDED = settings(
-    max_examples=100,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# Seeded: the same examples in every run.
+SEEDED = settings(max_examples=250, derandomize=True, database=None)
 
 RECURSIVE: list[object] = []
 RECURSIVE.append(RECURSIVE)
@@ -44,16 +34,7 @@ JUNK = [
 ]
 KEYS = ["", "study", "intra_op", "isa", "grid", "a b", "é", "x\ny", "\ud800", None, True, 3, 1.5]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def folder():
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as name:
-        make_files(Path(name))
-        os.chdir(name)
-        shutil.copytree(ROOT / "tests/data/profiler", "tests/data/profiler")
-        yield Path(name)
-        os.chdir(before)
+pytestmark = pytest.mark.usefixtures("config_folder")
 
 
 def places(node, found, above=()):
@@ -128,9 +109,8 @@ def check(read):
     return True
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 @SEEDED
-@given(data=st.data())
+@given(path=st.sampled_from(CONFIGS), data=st.data())
 def test_changed_values(path, data):
     mapping = config(path)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -138,9 +118,8 @@ def test_changed_values(path, data):
     check(lambda: mapping)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 @SEEDED
-@given(data=st.data())
+@given(path=st.sampled_from(CONFIGS), data=st.data())
 def test_changed_text(path, data):
     text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.split("#")[0].strip()]

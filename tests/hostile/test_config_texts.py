@@ -1,14 +1,7 @@
 """Configs that are wrong as text, read by the project and through the real command."""
 
-import os
-import re
-import subprocess
-import sys
-
 import pytest
 
-import hostile_study
-import texts
 from projects import Project
 from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
@@ -112,83 +105,13 @@ def test_a_text_is_refused_with_its_place_or_planned(folder, name):
     assert sorted(path.name for path in folder.iterdir()) == ["config.yaml", "pickle", "train.py"]
 
 
-# What Snakemake itself stumbles over, before the workflow is asked: it names the kind of mistake,
-# and for the last ones writes a traceback of its own. `scaling_study check` says it all.
-SNAKEMAKE_TELLS = {
-    *("no end of a list", "a tab", "a Python object", "an unknown tag"),
-    *("an unknown alias", "a NUL", "an escape", "nothing", "a comment", "null", "a text"),
-    *("a number", "a list", "two documents", "a key that is a list", "another language"),
-}
-SNAKEMAKE_FAILS = {
-    *("no text", "UTF-16 with a mark", "an impossible day", "a long number", "deep lists"),
-    *("deep sections", "a file in itself"),
-}
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    folder = Project(tmp_path_factory.mktemp("project")).folder
-    (folder / "train.py").touch()
-    (folder / "pickle").write_bytes(b"\x80\x04\x95")
-    return folder
-
-
-def run(project, *command):
-    return subprocess.run(
-        [sys.executable, *command], cwd=project, capture_output=True, text=True, check=False,
-        env={**os.environ, **hostile_study.environment(project)},
-    )  # fmt: skip
-
-
-def files(project):
-    """Everything but Snakemake's own log."""
-    return {
-        path: path.stat().st_mtime_ns
-        for path in project.rglob("*")
-        if path.is_file() and not {"__pycache__", ".snakemake"} & set(path.parts)
-    }
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", TEXTS)
-def test_the_command_refuses_it_and_writes_nothing(project, name):
-    (project / "study.yaml").write_bytes(TEXTS[name][0])
-    before = files(project)
-    done = run(project, *hostile_study.COMMAND[1:], *(["-n"] if name in VALID else []))
-    said = done.stdout + done.stderr
-    assert (done.returncode == 0) == (name in VALID), said
-    if name not in SNAKEMAKE_FAILS:
-        assert "Traceback" not in said
-    if name not in SNAKEMAKE_TELLS | SNAKEMAKE_FAILS | VALID:
-        assert TEXTS[name][1] in said
-    assert "\x1b[2J" not in said
-    assert files(project) == before
-
-
-@pytest.mark.parametrize("name", ["no end of a list", "no text", "deep lists"])
-def test_the_check_tells_what_snakemake_does_not(project, name):
-    (project / "study.yaml").write_bytes(TEXTS[name][0])
-    done = run(project, "-m", "scaling_study", "check", "study.yaml")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert TEXTS[name][1] in done.stderr
-    assert re.match(r"study\.yaml: .*; allowed: ", done.stderr)
-
-
 @pytest.mark.long
 def test_a_folder_that_snakemake_cannot_have_is_told(tmp_path):
-    folder = Project(tmp_path / "a {wildcard}").folder
-    done = run(folder, *hostile_study.COMMAND[1:-1], "config/quick.yaml")
+    project = Project(tmp_path / "a {wildcard}")
+    project.configure((project.folder / "config/quick.yaml").read_text())
+    done = project.snakemake()
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "Traceback" not in said
     assert "has a brace in its path" in said
-    assert not (folder / "results").exists()
-
-
-def test_texts_are_hostile():
-    """The texts of the other tests are what they are called."""
-    assert "\x1b" in texts.ESCAPES
-    assert "\u202e" in texts.RIGHT_TO_LEFT
-    assert len(texts.LONG) == 10_000
-    assert max(map(ord, texts.FOUR_BYTES)) > 0xFFFF
+    assert not (project.folder / "results").exists()

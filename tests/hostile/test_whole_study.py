@@ -7,22 +7,14 @@ real command. Its script fails unless it gets its arguments and variables letter
 import compileall
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from msgspec import convert
 
 import browser
 import hostile_study
 import sandbox
 import texts
-from made_records import made_plan
-from scaling_study.member import bind, model_queue
-from scaling_study.records.analysis import Recommendation
-from scaling_study.report import launch_script
-from scaling_study.runner.switch_script import render_switches
 
 REASON = sandbox.reason_against()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -106,47 +98,6 @@ def test_the_terminal_gets_plain_lines(study):
         assert line.replace("\t", " ").isprintable(), repr(line)  # Snakemake's lists have tabs
         assert len(line) < 5000, line[:200]
     assert "%s" in study.done.output  # the names are there, as text
-
-
-def test_the_launch_script_carries_everything(tmp_path):
-    """It is run, and its members fail unless all arguments and variables are as they were."""
-    folder = hostile_study.make(tmp_path / FOLDER)
-    config = hostile_study.config()
-    axes = {"inter_op": 1, "launcher": "exec"}
-    (folder / "switches.py").write_text(render_switches(axes, "switches.py"))
-    slots = [
-        {"slot": slot, "cpus": None, "policy": "default", "oversubscribed": False}
-        for slot in range(2)
-    ]
-    found = {
-        "status": "ok", "tolerance": 0.02, "reason": None,
-        "recommended": {
-            "launch": "x", "label": texts.HTML + texts.SHELL + texts.LINES, "n": 2, "axes": axes,
-            "steps_per_s": 2.0, "low": 1.0, "high": 3.0, "models_per_hour": 1.0,
-            "probability_best": 0.9, "slots": slots, "requested_env": config["workload"]["env"],
-        },
-    }  # fmt: skip
-    text = launch_script.render_launch_script(
-        convert(found, Recommendation),
-        made_plan({}, workload=config["workload"]),
-        python=str(folder / texts.NAME / "python"),
-        binder=[sys.executable, "-P", str(bind.__file__)],
-        queue=[sys.executable, "-P", str(model_queue.__file__)],
-        folder=str(folder),
-        kept=["PATH"],
-        switches_file=folder / "switches.py",
-        imports_file=folder / "imports.json",
-    )
-    assert texts.LONG in text
-    script = folder / "recommended.sh"
-    script.write_text(text, encoding="utf-8")
-    env = hostile_study.environment(folder)
-    subprocess.run(["/bin/bash", script, folder / "logs"], cwd=folder, env=env, check=True)
-    logs = sorted((folder / "logs").glob("member-*.log"))
-    assert len(logs) == 2
-    for log in logs:
-        assert texts.HTML.encode() in log.read_bytes()  # it came as far as its own output
-    assert not list(tmp_path.rglob(f"{texts.CANARY}*"))
 
 
 def test_output_is_kept_as_text(study):

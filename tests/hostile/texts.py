@@ -27,16 +27,9 @@ LONG = "W" * 10_000
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\x1b[8m\x9b31m\x7f\x08\x08\r"
 
 ALL = {
-    "quotes": QUOTES,
-    "lines": LINES,
-    "shell": SHELL,
-    "html": HTML,
-    "template": TEMPLATE,
-    "right to left": RIGHT_TO_LEFT,
-    "four bytes": FOUR_BYTES,
-    "long": LONG,
-    "escapes": ESCAPES,
-}
+    "quotes": QUOTES, "lines": LINES, "shell": SHELL, "html": HTML, "template": TEMPLATE,
+    "right to left": RIGHT_TO_LEFT, "four bytes": FOUR_BYTES, "long": LONG, "escapes": ESCAPES,
+}  # fmt: skip
 # What a file's name can hold of them: no / and no NUL, at most 255 bytes.
 NAME = (
     f'it\'s "a" `touch {CANARY}-h`;$(touch {CANARY}-i)\n<script>window.{OWNED}=6<br>'

@@ -12,7 +12,6 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, blas, openmp
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.records.readback import Check
 
 LIBRARIES = {
     "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
@@ -123,13 +122,7 @@ DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 @pytest.mark.parametrize(
     ("values", "environment"),
     [
-        (
-            {"intra_op": 3},
-            dict.fromkeys(
-                ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"],
-                "3",
-            ),
-        ),
+        ({"intra_op": 3}, dict.fromkeys((*DASK, "BLIS_NUM_THREADS"), "3")),
         ({"inter_op": 3}, {}),  # torch takes it from a call only
         (
             {"wait_policy": "passive"},
@@ -340,14 +333,21 @@ INTEL = "/builds/libintel_path.so"
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
 TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}
 
-INTEL_OMP, LLVM_OMP = (
-    {"preload": [LIBRARIES[name]], "parallel": LIBRARIES[name]} for name in ("libiomp5", "libomp")
-)
-JEMALLOC = {
-    "preload": [LIBRARIES["jemalloc"]],
-    "allocator": LIBRARIES["jemalloc"],
-    "jemalloc_decay_ms": 9_000_000_000,
-}
+
+def preloaded(library, role):
+    """What is read back where a library is preloaded and plays its role."""
+    return {"preload": [library], role: library}
+
+
+INTEL_OMP, LLVM_OMP = (preloaded(LIBRARIES[name], "parallel") for name in ("libiomp5", "libomp"))
+JEMALLOC = preloaded(LIBRARIES["jemalloc"], "allocator") | {"jemalloc_decay_ms": 9_000_000_000}
+IN_OPENBLAS, IN_BLIS = preloaded(OPENBLAS, "sgemm"), preloaded(BLIS, "sgemm")
+IN_TCMALLOC, IN_INTEL = preloaded(TCMALLOC, "allocator"), preloaded(INTEL, "intel_path")
+MINE, GOMP = "/opt/libmine.so", "/opt/libgomp.so.1"
+BOUND = [{"thread_cpus": [[1], [0]]}]
+# Not bound; to one CPU; to several; fewer threads than torch has.
+UNBOUND = [{}, *({"thread_cpus": masks} for masks in ([[0], [0]], [[0], [0, 1]], [[0]]))]
+PYTHON, PACKAGES = "/opt/py/bin/python", "/study/results/builds/torch-{}/bin/python"
 
 RIGHT_AND_WRONG = [
     # axis, value, readbacks of members that got it, and of members that did not
@@ -355,174 +355,59 @@ RIGHT_AND_WRONG = [
     ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
     ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
     ("build", "default", [{}], []),  # started by the path of workload.python
-    (
-        "build",
-        "/opt/py/bin/python",
-        [{"python": "/opt/py/bin/python"}, {"python": "/opt/py/bin/../bin/python"}],
-        [{}, {"python": "/opt/py/bin/python3"}],
-    ),
-    (
-        "build",
-        "envs/torch-2.9.txt",
-        [{"python": "/study/results/builds/torch-2.9/bin/python"}],
-        [{}, {"python": "/study/results/builds/torch-2.8/bin/python"}],
-    ),
+    ("build", PYTHON, [{"python": PYTHON}, {"python": "/opt/py/bin/../bin/python"}],
+     [{}, {"python": f"{PYTHON}3"}]),
+    ("build", "envs/torch-2.9.txt", [{"python": PACKAGES.format("2.9")}],
+     [{}, {"python": PACKAGES.format("2.8")}]),
     ("intra_op", 1, [{"intra_op": 1}], [{}, {"intra_op": 11}]),
     ("intra_op", "default", [{}, {"intra_op": 96}], []),
     ("inter_op", 1, [{"inter_op": 1}], [{}]),
     ("inter_op", "default", [{}], []),
     ("wait_policy", "default", [{}, {"spin_s": 0.0}, {"spin_s": None}], []),
-    (
-        "wait_policy",
-        "passive",
-        [{"spin_s": 0.0004}, {"spin_s": None}],  # one thread waits for nobody
-        [{}, {"spin_s": 0.004}],
-    ),
+    # One thread waits for nobody.
+    ("wait_policy", "passive", [{"spin_s": 0.0004}, {"spin_s": None}], [{}, {"spin_s": 0.004}]),
     ("openmp", "bundled", [{}, {"parallel": "/lib/libgomp.so.1"}, {"parallel": None}], [INTEL_OMP]),
     ("openmp", "intel", [INTEL_OMP], [{}, LLVM_OMP, INTEL_OMP | {"parallel": None}]),
     ("openmp", "llvm", [LLVM_OMP], [{}, INTEL_OMP, {"preload": [LIBRARIES["libomp"]]}]),
-    (
-        "openmp",
-        "/opt/libgomp.so.1",
-        [{"preload": ["/opt/libgomp.so.1"], "parallel": "/opt/libgomp.so.1"}],
-        [{}, {"preload": ["/opt/libgomp.so.1"]}, LLVM_OMP],
-    ),
+    ("openmp", GOMP, [preloaded(GOMP, "parallel")], [{}, {"preload": [GOMP]}, LLVM_OMP]),
     ("openmp_affinity", "default", [{}, {"thread_cpus": [[0], [0]]}], []),
-    *(
-        (
-            "openmp_affinity",
-            value,
-            [{"thread_cpus": [[1], [0]]}],
-            # Not bound; to one CPU; to several; fewer threads than torch has.
-            [{}, *({"thread_cpus": masks} for masks in ([[0], [0]], [[0], [0, 1]], [[0]]))],
-        )
-        for value in ("close", "spread")
-    ),
-    (
-        "blas",
-        "bundled",
-        [{}, {"preload": [TCMALLOC]}],
-        [
-            {"preload": [OPENBLAS], "sgemm": OPENBLAS},
-            {"preload": [TCMALLOC, OPENBLAS], "sgemm": OPENBLAS},
-            {"preload": [INTEL], "intel_path": INTEL},
-        ],
-    ),
-    (
-        "blas",
-        "openblas",
-        [
-            {"preload": [OPENBLAS], "sgemm": OPENBLAS},
-            {"preload": [OPENBLAS, TCMALLOC], "sgemm": OPENBLAS},
-        ],
-        [
-            {},
-            {"preload": [OPENBLAS]},  # preloaded, but torch's calls go elsewhere
-            {"sgemm": OPENBLAS},
-            {"preload": [BLIS], "sgemm": BLIS},
-        ],
-    ),
-    (
-        "blas",
-        "blis",
-        [{"preload": [BLIS], "sgemm": BLIS}],
-        [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": [BLIS], "sgemm": None}],
-    ),
-    (
-        "blas",
-        "mkl",
-        [{"preload": [LIBRARIES["mkl"]], "sgemm": LIBRARIES["mkl"]}],
-        [{"preload": [LIBRARIES["mkl"]]}],
-    ),
-    (
-        "blas",
-        "bundled-intel-path",
-        [{"preload": [INTEL], "intel_path": INTEL}],
-        [
-            {},
-            {"preload": [INTEL]},
-            {"preload": [INTEL, OPENBLAS], "intel_path": INTEL, "sgemm": OPENBLAS},
-        ],
-    ),
-    (
-        "blas",
-        "/opt/libmine.so",
-        [{"preload": ["/opt/libmine.so"], "sgemm": "/opt/libmine.so"}],
-        [{"preload": [OPENBLAS], "sgemm": OPENBLAS}, {"preload": ["/opt/libmine.so"]}],
-    ),
+    ("openmp_affinity", "close", BOUND, UNBOUND),
+    ("openmp_affinity", "spread", BOUND, UNBOUND),
+    ("blas", "bundled", [{}, {"preload": [TCMALLOC]}],
+     [IN_OPENBLAS, IN_OPENBLAS | {"preload": [TCMALLOC, OPENBLAS]}, IN_INTEL]),
+    ("blas", "openblas", [IN_OPENBLAS, IN_OPENBLAS | {"preload": [OPENBLAS, TCMALLOC]}],
+     # The second is preloaded, but torch's calls go elsewhere.
+     [{}, {"preload": [OPENBLAS]}, {"sgemm": OPENBLAS}, IN_BLIS]),
+    ("blas", "blis", [IN_BLIS], [IN_OPENBLAS, IN_BLIS | {"sgemm": None}]),
+    ("blas", "mkl", [preloaded(LIBRARIES["mkl"], "sgemm")], [{"preload": [LIBRARIES["mkl"]]}]),
+    ("blas", "bundled-intel-path", [IN_INTEL],
+     [{}, {"preload": [INTEL]}, IN_INTEL | IN_OPENBLAS | {"preload": [INTEL, OPENBLAS]}]),
+    ("blas", MINE, [preloaded(MINE, "sgemm")], [IN_OPENBLAS, {"preload": [MINE]}]),
     ("shell", "none", [{}, {"env": TRIM}], []),
-    (
-        "shell",
-        ("KMP_BLOCKTIME=0", "cpus=0-1"),
-        [{"env": {"KMP_BLOCKTIME": "0"}}, {"env": {"KMP_BLOCKTIME": "the script's"}}],
-        [{}, {"env": TRIM}],
-    ),
+    ("shell", ("KMP_BLOCKTIME=0", "cpus=0-1"),
+     [{"env": {"KMP_BLOCKTIME": "0"}}, {"env": {"KMP_BLOCKTIME": "the script's"}}],
+     [{}, {"env": TRIM}]),
     ("isa", "default", [{}, {"isa": "AVX2"}], []),
     ("isa", "avx2", [{"isa": "AVX2"}], [{}, {"isa": "DEFAULT"}]),
     ("isa", "avx512", [{}], [{"isa": "AVX2"}]),
-    (
-        "allocator",
-        "glibc",
-        [
-            {},
-            {"allocator": "/lib/x86_64-linux-gnu/libc-2.31.so"},
-            {"env": TRIM, "launcher": "dask"},  # Dask's own default environment
-        ],
-        [
-            {"preload": [TCMALLOC], "allocator": TCMALLOC},
-            {"allocator": "/opt/libcmalloc.so"},
-            {"allocator": None},
-            {"env": TRIM},
-        ],
-    ),
-    (
-        "allocator",
-        "glibc-large-thresholds",
-        [{"env": LARGE}],
-        [{}, {"env": TRIM}, {"env": {**LARGE, **TRIM}}, {"env": LARGE, "allocator": TCMALLOC}],
-    ),
-    (
-        "allocator",
-        "tcmalloc",
-        [{"preload": [TCMALLOC], "allocator": TCMALLOC}],
-        [
-            {},
-            {"preload": [TCMALLOC]},
-            {"preload": [LIBRARIES["jemalloc"]], "allocator": LIBRARIES["jemalloc"]},
-        ],
-    ),
-    (
-        "allocator",
-        "jemalloc",
-        [JEMALLOC],
-        [
-            JEMALLOC | {"jemalloc_decay_ms": 10_000},  # its settings were not taken
-            {"preload": [TCMALLOC], "allocator": TCMALLOC},
-            {"preload": [TCMALLOC], "allocator": None},
-        ],
-    ),
-    (
-        "allocator",
-        "mimalloc",
-        [{"preload": [LIBRARIES["mimalloc"]], "allocator": LIBRARIES["mimalloc"]}],
-        [{}],
-    ),
-    (
-        "allocator",
-        "/opt/libmine.so",
-        [{"preload": ["/opt/libmine.so"], "allocator": "/opt/libmine.so"}],
-        [{}, {"preload": [TCMALLOC], "allocator": TCMALLOC}],
-    ),
+    ("allocator", "glibc",
+     # The last has Dask's own default environment.
+     [{}, {"allocator": "/lib/x86_64-linux-gnu/libc-2.31.so"}, {"env": TRIM, "launcher": "dask"}],
+     [IN_TCMALLOC, {"allocator": "/opt/libcmalloc.so"}, {"allocator": None}, {"env": TRIM}]),
+    ("allocator", "glibc-large-thresholds", [{"env": LARGE}],
+     [{}, {"env": TRIM}, {"env": {**LARGE, **TRIM}}, {"env": LARGE, "allocator": TCMALLOC}]),
+    ("allocator", "tcmalloc", [IN_TCMALLOC], [{}, {"preload": [TCMALLOC]}, JEMALLOC]),
+    # The first did not take its settings.
+    ("allocator", "jemalloc", [JEMALLOC], [JEMALLOC | {"jemalloc_decay_ms": 10_000}, IN_TCMALLOC,
+                                           {"preload": [TCMALLOC], "allocator": None}]),
+    ("allocator", "mimalloc", [preloaded(LIBRARIES["mimalloc"], "allocator")], [{}]),
+    ("allocator", MINE, [preloaded(MINE, "allocator")], [{}, IN_TCMALLOC]),
     ("huge_pages", "default", [{}, {"huge_page_bytes": 2**21}, {"huge_page_bytes": None}], []),
     ("huge_pages", "always", [{"huge_page_bytes": 2**21}], [{}, {"huge_page_bytes": None}]),
     ("ranks", "none", [{}], []),
-    (
-        "ranks",
-        2,
-        [{"switches": {"ranks": 2}}],
-        [{"switches": {"ranks": 1}}, {"switches": {"ranks": "joined nothing"}}],
-    ),
-]
+    ("ranks", 2, [{"switches": {"ranks": 2}}],
+     [{"switches": {"ranks": 1}}, {"switches": {"ranks": "joined nothing"}}]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -585,15 +470,6 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
     got = read_back(preload=[str(link)], sgemm=str(library))
     assert "blas" not in failed([got], blas="openblas")
     assert "blas" not in failed([got], blas=str(link))
-
-
-def test_a_row_shows_the_member_in_which_it_does_not_hold():
-    members = [read_back(intra_op=1), read_back(intra_op=2, slot=1)]
-    rows = {
-        row.axis: row for row in axis_table.checks({"intra_op": 1}, [slot(), slot(slot=1)], members)
-    }
-    assert rows["intra_op"] == Check("intra_op", "1", "2", ok=False)
-    assert rows["inter_op"].ok
 
 
 def test_what_is_shown_as_effective():

@@ -155,13 +155,6 @@ def test_how_a_member_ended(launch, started, code, reason):
     assert one.exit_reason(pid) == reason
 
 
-def test_how_one_of_several_members_ended(launch):
-    one = Exec(with_code(launch, "sys.exit(int(sys.argv[5]))"))
-    pids = [one.start(Member(slot, None, "default", ("s.py",))) for slot in (2, 1)]
-    assert [one.exit_reason(pid) for pid in pids] == ["ended with status 2", "ended with status 1"]
-    one.close()
-
-
 COORDINATOR = """
 import sys, time
 from pathlib import Path
@@ -352,22 +345,6 @@ def test_a_dask_cluster_hears_nobody_else(dask):
             assert {plain_answer(port, page) for page in pages} == {NOT_FOUND}
         else:
             assert not greets(port, stranger)
-
-
-def test_dask_greets_whom_it_should():
-    """The test above would see a cluster that is open to everybody."""
-    from distributed import LocalCluster, Security
-
-    def port(cluster):
-        return int(cluster.scheduler_address.rpartition(":")[2])
-
-    options = {"n_workers": 0, "dashboard_address": None, "silence_logs": 40}
-    with LocalCluster(**options) as cluster:
-        assert plain_answer(port(cluster)) not in {b"", NOT_FOUND}
-    own = Security.temporary()
-    with LocalCluster(security=own, **options) as cluster:
-        assert greets(port(cluster), own)
-        assert not greets(port(cluster), Security.temporary())
 
 
 def test_a_dask_worker_is_not_started_twice(dask):

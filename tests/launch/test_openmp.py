@@ -85,14 +85,3 @@ def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
     assert os.sched_getaffinity(pid) == set(got.thread_cpus[0])
     worker = wait_until(lambda: kernel_counters.descendants(pid)[1:], "a loader worker")[0]
     assert os.sched_getaffinity(worker) == set(got.cpus)
-
-
-@pytest.mark.parametrize("runtime", ["intel", "llvm"])
-def test_threads_that_share_a_cpu_are_found(cohort, runtime):
-    """libgomp binds the first thread, and the preloaded runtime then knows of its CPU alone."""
-    values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": "close"}
-    env = {name: text for name, text in prepared(values).items() if name != "KMP_AFFINITY"}
-    bound = env | {"OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
-    got, rows = read_back(cohort, values, bound, slot_of_two())
-    assert got.thread_cpus[0] == got.thread_cpus[1]
-    assert not rows["openmp_affinity"].ok

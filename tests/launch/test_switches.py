@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from jobs import WORKLOADS
 from made_records import UNBOUND, hardware
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
@@ -26,28 +25,18 @@ from scaling_study.launch.axes.axis_table import (
     recorded,
     switches,
 )
-from scaling_study.records.analysis import Effective, EffectiveSettings
-from scaling_study.records.cohorts import Counted, Optimizer
 from scaling_study.records.readback import Check
 from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "switched.py"
 VALUES = {
-    "inter_op": [3],
-    "optimizer_kernel": ["foreach", "fused"],
-    "matmul_precision": ["bf16"],
-    "autocast": ["bf16"],
-    "memory_format": ["channels_last"],
-    "compile": ["default"],
-    "denormals": ["flush"],
-    "gc": ["frozen"],
-    "prefetch": [4],
-    "persistent_workers": ["keep", "restart"],
-    "loader_workers": [0, 2],
-    "loader_cpus": ["rest", 1],
+    "inter_op": [3], "optimizer_kernel": ["foreach", "fused"], "matmul_precision": ["bf16"],
+    "autocast": ["bf16"], "memory_format": ["channels_last"], "compile": ["default"],
+    "denormals": ["flush"], "gc": ["frozen"], "prefetch": [4],
+    "persistent_workers": ["keep", "restart"], "loader_workers": [0, 2], "loader_cpus": ["rest", 1],
     "openmp_affinity": ["close", "spread"],
-}
+}  # fmt: skip
 NEEDS_CPUS = {"loader_cpus", "openmp_affinity"}
 APART = {"compile", *NEEDS_CPUS}
 ALL = [
@@ -104,25 +93,6 @@ def test_the_lines_name_the_optimizers_that_the_script_uses(value, used, written
     assert lines(axes, used)[-1] == "torch.set_flush_denormal(True)"
     text = render_switches(axes, "name.py", used)
     assert all(f"    {line}\n" in text for line in found)
-
-
-@pytest.mark.parametrize(
-    ("counted", "used"),
-    [
-        ((Counted(optimizers=(Optimizer(name="Adam"), Optimizer(name="SGD"))),), ["Adam", "SGD"]),
-        ((Counted(),), []),
-        ((None,), []),
-        (None, []),
-    ],
-)
-def test_the_classes_are_those_that_a_member_counted(counted, used):
-    launches = (
-        Effective(launch="other", label="other"),
-        Effective(launch="it", label="it", counted=counted),
-    )
-    readback = EffectiveSettings(launches=launches)
-    assert readback.optimizers("it") == used
-    assert readback.optimizers("not measured") == []
 
 
 @pytest.mark.parametrize("value", optimizer_kernel.KERNELS)
@@ -202,51 +172,6 @@ def test_a_switch_holds_in_a_member(tmp_path, values):
     assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
     observed = {name for name in values if AXES[name].observe is not None}
     assert got.switches == {name: values[name] for name in observed}
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        *({"loader_workers": 0}, {"loader_workers": 2}, {"persistent_workers": "keep"}),
-        {"prefetch": 4, "loader_workers": 2},
-    ],
-    ids=name_of,
-)
-def test_a_switch_of_loaders_holds_for_torchdata_s_too(tmp_path, values):
-    """It is derived from torch's, and made without it."""
-    _, rows = member(tmp_path, values, WORKLOADS / "feeds.py", "stateful", "--workers", "1")
-    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
-
-
-MODELS = """
-import torch
-class Own(torch.nn.Linear):
-    def forward(self, values):
-        return super().forward(values).relu()
-model = {model}
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
-    model(torch.ones(8, 4)).sum().backward()
-    optimizer.step()
-"""
-
-
-@pytest.mark.parametrize("model", ["torch.nn.Linear(4, 1)", "Own(4, 1)"])
-def test_what_shall_be_compiled_is(tmp_path, model):
-    """A module of torch's own, too: its call alone the compiler would skip."""
-    needs_compiler({"compile": "default"})
-    script = tmp_path / "train.py"
-    script.write_text(MODELS.format(model=model))
-    cohort = SmallCohort(tmp_path / "cohort", 1)
-    try:
-        how = cohort.launcher(switches=switches({"compile": "default"}))
-        cohort.start(how, 0, script)
-        cohort.wait_resting([0])
-        steps = cohort.train(0)
-        assert steps[0][1].ns("compile") > 0  # after the first step, which runs as it is
-        assert cohort.read_back(0).compiled["times"] > 0
-    finally:
-        cohort.close()
 
 
 WITHOUT = """
@@ -369,15 +294,6 @@ def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d,
     assert done.stdout.split() == ["default", "channels_last", "{True}", "True"], done.stderr
 
 
-def test_a_weight_that_another_one_computes_is_no_convolutions_own(tmp_path):
-    script = tmp_path / "train.py"
-    norm = "torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 4, 3))"
-    text = MODELS.format(model=norm).replace("(8, 4)", "(8, 3, 9, 9)")
-    script.write_text(text)
-    _, rows = member(tmp_path, {"memory_format": "channels_last"}, script)
-    assert rows["memory_format"].effective == "no convolution"
-
-
 # ---- the file beside the launch script
 
 
@@ -397,22 +313,9 @@ def run(folder, values, *arguments):
 
 
 def test_the_file_needs_nothing_of_its_modules(tmp_path):
-    check_the_file(tmp_path, TOGETHER)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("values", ALL, ids=name_of)
-def test_the_file_of_each_switch_needs_nothing_of_its_module(tmp_path, values):
-    needs_compiler(values)
-    check_the_file(tmp_path, values)
-
-
-def check_the_file(tmp_path, values):
-    """Training ends with the same loss, up to what the switch does to numbers."""
+    """Training ends with the same loss, up to what coarser numbers change."""
     plain = run(tmp_path, {}, "--epochs", "3")
-    loss = run(tmp_path, values, "--epochs", "3")
-    coarser = any(AXES[name].numbers == "coarser" for name in values)
-    assert loss == pytest.approx(plain, rel=0.05 if coarser else 1e-4)
+    assert run(tmp_path, TOGETHER, "--epochs", "3") == pytest.approx(plain, rel=0.05)
 
 
 def test_a_launch_without_switches_needs_no_file():

@@ -1,15 +1,11 @@
 """Today's launch: what makes it, where it is planned, and what is said of it."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from msgspec import convert, structs
+from msgspec import convert
 
 import synthetic
-import test_confirmation
 import test_recommend
 from configs import minimal
 from injected_worlds import PileUp
@@ -17,19 +13,17 @@ from made_records import hardware, slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
-from scaling_study.config.estimate import describe, estimate
 from scaling_study.config.launches import HARMLESS, Launch, look
 from scaling_study.config.plan import Plan, make_plan
-from scaling_study.confirm.confirmation import summarise
 from scaling_study.confirm.round_plan import choose_arms
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import MemoryPolicy, Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.member import bind, readback
+from scaling_study.member import readback
 from scaling_study.records.analysis import Recommendation
 from scaling_study.search import rounds
-from synthetic_why import MS, Step, World, judge
+from synthetic_why import judge
 from test_axes import MACHINE, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
@@ -196,38 +190,6 @@ def test_without_it_today_is_the_default_launch():
     }
 
 
-def test_another_shell_makes_another_launch_and_moves_no_other():
-    one, other = plan(PILED), plan((TRIM,))
-    assert one.today != other.today
-    assert {launch.id for launch in one.launches} & {launch.id for launch in other.launches} == {
-        one.default,
-        one.repeat,
-    }
-
-
-def test_no_exclusion_drops_it():
-    launches = {"grid": {"isa": ["default", "avx2"]}, "exclude": [{"isa": "avx2", "inter_op": 1}]}
-    launches["grid"]["inter_op"] = ["default", 1]
-    assert plan(launches=launches).today
-
-
-def test_the_run_says_at_its_start_what_it_has_found():
-    for found, said in [
-        (PILED, "the default one with OMP_PROC_BIND=close"),
-        ((), "the default one"),
-    ]:
-        made = plan(found)
-        text = describe(made, (1, 2), estimate(made, (1, 2)))
-        assert f"  today's launch: {said}\n" in text
-        assert ("the recommended launch, today's and the default one" in text) == bool(found)
-
-
-def test_a_long_value_is_cut_and_nothing_in_it_steers_a_terminal():
-    said = shell.tell((f"LD_PRELOAD={'/lib/long.so:' * 20}", "OMP_PLACES=\x1b[31m"))
-    assert len(said) < 100
-    assert "\\x1b[31m" in said
-
-
 def test_a_race_measures_it_first():
     made = plan(search={"budget_minutes": 60}, launches={"baseline": {"intra_op": 1}})
     topology = Topology((Cpu(0, 0, 0, 0, 0), Cpu(1, 1, 0, 0, 0)), (Node(0, 1 << 30, {0: 10}),))
@@ -292,27 +254,6 @@ def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     assert "allocator" in axis_table.failed(without)
 
 
-def test_a_policy_of_the_shell_reaches_no_member_that_is_to_have_the_kernels(tmp_path):
-    told = tmp_path / "policy"
-    code = (
-        "import ctypes, subprocess, sys;"
-        "mask = ctypes.c_ulong(1);"
-        f"number = {bind.SET_MEMPOLICY}[__import__('os').uname().machine];"
-        "sys.exit(ctypes.CDLL(None).syscall(number, 3, ctypes.byref(mask), 64)"
-        " or subprocess.call(sys.argv[1:]))"
-    )
-    tell = f"open({str(told)!r}, 'w').write(open('/proc/self/numa_maps').readline())"
-    command = [sys.executable, str(bind.__file__), "--", sys.executable, "-c", tell]
-    if not Path("/proc/self/numa_maps").exists():
-        pytest.skip("this kernel knows no memory policy")
-    if subprocess.run([sys.executable, "-c", code, "true"], check=False).returncode:
-        pytest.skip("no memory policy may be set here")
-    assert subprocess.run([sys.executable, "-c", code, *command], check=False).returncode == 0
-    assert told.read_text().split()[1] == "default"
-    subprocess.run([sys.executable, "-c", code, sys.executable, "-c", tell], check=True)
-    assert told.read_text().split()[1] == "interleave:0"
-
-
 # ---- the confirmation
 
 
@@ -332,25 +273,6 @@ def test_todays_launch_is_confirmed_in_place_of_the_default_at_the_same_number()
     assert confirmed(entry("best", 4), entry("today", 2)) == [
         ("recommended", "best", 4),
         ("today", "today", 2),
-        ("today_same_n", "today", 4),
-        ("default", "default", 1),
-    ]
-
-
-def test_a_launch_that_is_recommended_is_not_confirmed_twice():
-    assert confirmed(entry("today", 2), entry("today", 2)) == [
-        ("recommended", "today", 2),
-        ("default", "default", 1),
-    ]
-    assert confirmed(entry("default", 1), entry("today", 1)) == [
-        ("recommended", "default", 1),
-        ("today", "today", 1),
-    ]
-
-
-def test_todays_launch_that_gave_no_window_is_confirmed_at_the_recommended_number():
-    assert confirmed(entry("best", 4), None) == [
-        ("recommended", "best", 4),
         ("today_same_n", "today", 4),
         ("default", "default", 1),
     ]
@@ -377,25 +299,6 @@ def test_the_recommendation_is_compared_with_today_and_without_it_with_the_defau
     assert found.ratio.value == pytest.approx(2.5, rel=0.03)
 
 
-def test_rounds_are_compared_with_today(tmp_path):
-    head = test_confirmation.head()
-    records = test_confirmation.rounds(1.0, 1.05, 0.95)
-    text = json.dumps([head, *records])
-    for name in ("default_same_n", "default"):
-        text = text.replace(f'"{name}/', f'"{name.replace("default", "today")}/')
-        text = text.replace(f'"role": "{name}"', f'"role": "{name.replace("default", "today")}"')
-    path = tmp_path / "rounds.jsonl"
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in json.loads(text)))
-    found = test_confirmation.found()
-    found = structs.replace(found, today=found.default, default=None)
-    windows = test_confirmation.NO_WINDOWS
-    (one,) = summarise([found], [path], windows, 500, {}, off=False)
-    assert one.against == "today"
-    assert one.ratio.value == pytest.approx(4, rel=0.02)
-    assert one.ratio_same_n.value == pytest.approx(2, rel=0.02)
-    assert {arm.role: arm.predicted for arm in one.arms}["today"] == 1000.0
-
-
 class Piled(PileUp):
     """Piled up by the shell: the members move apart without its variable, too."""
 
@@ -404,16 +307,6 @@ class Piled(PileUp):
 
     def step(self, intervention, n):
         return PileUp.step(self, "pinned" if intervention == "cleared" else intervention, n)
-
-
-class Slowed(World):
-    """A variable that makes each step longer, alone and together, in no other way that is known."""
-
-    interventions = (*World.interventions, "cleared")
-    axes = {"shell": ["MKL_VERBOSE=1"]}
-
-    def step(self, intervention, n):
-        return self.crowd(Step(user=(10 if intervention == "cleared" else 15) * MS), n)
 
 
 def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
@@ -427,12 +320,3 @@ def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path)
         one["reason"] for one in target["scaling_loss"]["not_tested"] if one["cause"] == "shell"
     ]
     assert reason.startswith("The causes that are named")
-
-
-def test_what_no_other_cause_tells_of_is_the_shells(tmp_path):
-    target = judge(Slowed(), 5, blocks=10)
-    (found,) = target["single_process_loss"]["named"]
-    assert found["cause"] == "shell"
-    assert found["share"]["value"] == pytest.approx(1 / 3, abs=0.1)
-    assert found["remedy"]["command"] == "unset MKL_VERBOSE"
-    assert "include:\n  - shell: none" in found["remedy"]["config"]

@@ -84,30 +84,6 @@ def test_a_data_set_is_asked_for_whole_batches_where_they_are_the_same_rows():
     assert found["impossible"] == {}
 
 
-def test_a_data_set_that_gives_single_rows_only_is_left_as_it_is():
-    code = """
-import json
-from scaling_study.member import changes
-from torch.utils.data import DataLoader, Dataset
-
-class Rows(Dataset):
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return float(index + 1)
-
-changes.CHANGES["whole_batches"](None, [])
-batches = [batch.tolist() for batch in DataLoader(Rows(), batch_size=4)]
-print(json.dumps([batches, changes.effective()["whole_batches"], changes.impossible()]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    batches, holds, impossible = json.loads(done.stdout)
-    assert batches == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    assert not holds
-    assert impossible == {"whole_batches": "the data set gives single rows only"}
-
-
 def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
     code = """
 import json, torch

@@ -5,14 +5,12 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
 
 from processes import private_folder
 from scaling_study.member import channel
 from scaling_study.member.channel import (
-    BLOCK,
     CAPACITY,
     HEADER,
     STEP_FIELDS,
@@ -63,45 +61,12 @@ def test_one_mapping_sees_what_another_wrote(folder):
     }  # fmt: skip
 
 
-def test_times_of_a_machine_that_runs_for_centuries_fit(folder):
-    channel.create(folder, 1)
-    (page,) = pages(folder, 1)
-    page.words[channel.RELEASE_NS] = 2**63 - 1
-    assert page.words[channel.RELEASE_NS] == 2**63 - 1
-
-
-def test_blocks_do_not_touch(folder):
-    channel.create(folder, 3)
-    blocks = pages(folder, 3)
-    for number, block in enumerate(blocks):
-        assert len(block.words) == BLOCK
-        block.words[:] = memoryview(number.to_bytes(8, sys.byteorder) * BLOCK).cast("q")
-    for number, block in enumerate(blocks):
-        assert set(block.words.tolist()) == {number}
-
-
-def test_a_full_ring_gives_what_it_kept(folder):
-    channel.create(folder, 1)
-    (page,) = pages(folder, 1)
-    store(page, [Step(at + 1, 0, 0, 0, 0) for at in range(CAPACITY + 7)])
-    steps = page.steps()
-    assert len(steps) == CAPACITY
-    assert (steps[0].end_ns, steps[-1].end_ns) == (1, CAPACITY)
-
-
 def test_only_the_owner_may_open_what_is_shared(folder):
     channel.create(folder, 2)
     names = ["memory/page", "rest", "gate-0", "gate-1"]
     modes = {name: stat.S_IMODE((folder / name).stat().st_mode) for name in names}
     assert {mode & 0o077 for mode in modes.values()} == {0}, modes
     assert stat.S_ISFIFO((folder / "gate-1").stat().st_mode)
-
-
-def test_every_block_of_the_page_exists_before_it_is_touched(folder):
-    channel.create(folder, 4)
-    page = (folder / channel.PAGE).stat()
-    assert page.st_size == 4 * BLOCK * 8
-    assert page.st_blocks * 512 >= page.st_size
 
 
 IN_LITTLE_MEMORY = """
@@ -144,34 +109,6 @@ def test_resting_slots_are_read_once_and_without_waiting(folder):
     assert channel.read_rest(reader) == ({0, 3, 511}, {0, 2})
     assert channel.read_rest(reader) == (set(), set())
     os.close(reader)
-
-
-def test_a_thousand_members_may_rest_at_once(folder):
-    channel.create(folder, 1)
-    reader = os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
-    for slot in range(1000):
-        channel.write_rest(reader, slot)
-    assert channel.read_rest(reader) == (set(range(1000)), set())
-    os.close(reader)
-
-
-def test_draining_empties_a_gate(folder):
-    channel.create(folder, 1)
-    gate = os.open(folder / "gate-0", os.O_RDWR | os.O_NONBLOCK)
-    os.write(gate, b"!!")
-    channel.drain(gate)
-    with pytest.raises(BlockingIOError):
-        os.read(gate, 1)
-    channel.drain(gate)  # an empty one is no error
-    os.close(gate)
-
-
-def test_members_have_one_clock():
-    """Releases and steps are compared across processes (perf_counter is CLOCK_MONOTONIC)."""
-    before_ns = time.perf_counter_ns()
-    code = "import time; print(time.perf_counter_ns())"
-    there_ns = int(subprocess.check_output([sys.executable, "-c", code]))
-    assert before_ns < there_ns < time.perf_counter_ns()
 
 
 def test_the_measured_processes_modules_need_the_standard_library_only():

@@ -10,10 +10,9 @@ import time
 import pytest
 
 from processes import has_ended, wait_ended
-from scaling_study.member import bind, model_queue
+from scaling_study.member import model_queue
 from test_launch_script import BASH, plan, recommendation, slot, write
 
-BINDER = [sys.executable, "-P", bind.__file__]
 TELL = """
 import os, sys, time
 print(sys.argv[1:], sorted(os.sched_getaffinity(0)), os.environ.get("SPICY"), flush=True)
@@ -111,18 +110,6 @@ def test_a_list_that_cannot_be_read_starts_nothing(tmp_path, launch, models, wor
     assert done.returncode == 2
     assert words in done.stderr
     assert not (tmp_path / "order").exists()
-
-
-def test_a_missing_list_is_named(launch):
-    done = subprocess.run(
-        [BASH, launch, "--queue", "nothing.txt"],
-        cwd=launch.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "nothing.txt" in done.stderr
 
 
 def test_a_damaged_journal_is_named(tmp_path, launch):

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,3 @@ def test_members_modules_are_imported_by_the_oldest_python():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_this_python_is_not_older():
-    assert sys.version_info[:2] >= OLDEST_PYTHON

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from configs import ROOT
-from made_records import UNBOUND
 from processes import wait_ended, wait_until
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters
@@ -112,15 +110,6 @@ def test_the_world_size_is_attested(groups):
     assert groups.read_back(0).once is True
 
 
-def test_a_script_that_joins_nothing_is_told_of_torchrun(groups):
-    start(groups, [0], "--alone")
-    got = groups.read_back(0)
-    axes = {"ranks": 2}
-    rows = [row for row in axis_table.checks(axes, [UNBOUND], [got]) if row.axis == "ranks"]
-    assert not rows[0].ok
-    assert "torchrun" in axis_table.failed(rows)
-
-
 @pytest.mark.parametrize("change", [(), ("one_element",)])
 def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
     groups.start(groups.launcher(switches=AXIS, change=change), 0, SCRIPT)
@@ -180,40 +169,6 @@ def test_ranks_end_with_their_parent(groups):
         wait_ended(one)
 
 
-@pytest.mark.long
-def test_a_thousand_windows_of_two_groups(groups):
-    start(groups, [0, 1])
-    for window in range(1000):
-        slots = [[0], [1], [0, 1]][window % 3]
-        train(groups.members, slots, steps=1)
-        for slot in slots:
-            (other,) = groups.members.others(slot)
-            assert len(groups.members.steps(slot)) == len(other)
-    assert {groups.members.words(slot)[channel.REOPENED] for slot in (0, 1)} == {0}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("attempt", range(12))
-def test_a_rank_that_is_killed_at_any_moment_ends_its_group_only(groups, attempt):
-    how = groups.launcher(switches=AXIS)
-    pids = [groups.start(how, slot, SCRIPT) for slot in (0, 1)]
-    after = random.Random(attempt)  # noqa: S311 (no secret)
-    if attempt % 3:  # else while it starts
-        groups.wait_resting([0, 1])
-        groups.members.order([0, 1], channel.RUN)
-    wait_until(lambda: len(kernel_counters.descendants(pids[0])) == 3, "both ranks")
-    time.sleep(after.uniform(0, 0.5 if attempt % 3 else 4))
-    tree = kernel_counters.descendants(pids[0])
-    os.kill(tree[1 + after.randrange(2)], signal.SIGKILL)
-    groups.wait_ended(0)
-    for pid in tree:
-        wait_ended(pid)
-    if attempt % 3:
-        groups.members.close_gates([1])
-    assert groups.members.wait_resting([1], until()) == set()
-    train(groups.members, [1])
-
-
 def run_bound(*words):
     command = [sys.executable, "-P", bind.__file__, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -231,13 +186,6 @@ def test_a_plain_run_of_ranks_ends_once():
     done = run_bound("--ranks", "2", "--", sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout in {"0111", "1101"}
-
-
-def test_a_command_that_is_not_there_is_named():
-    done = run_bound("--ranks", "2", "--", "/no/such")
-    assert done.returncode == 1
-    assert "cannot run /no/such" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("launcher", ["fork", "dask"])

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from msgspec import convert
@@ -262,15 +261,3 @@ def test_pages_are_where_the_kernel_says_and_the_policy_is_the_heaps(case):
     literal = {"0": 21, "1": 531, "10": 3}
     assert case["literal"] == [["interleave:0-1", literal], ["default", literal]]
     assert case["nobody"] == [None, None]  # of a symbol that nobody has
-
-
-@pytest.mark.timing
-def test_a_multiply_that_takes_long_is_not_repeated_six_times(monkeypatch):
-    from scaling_study.member import readback
-
-    calls = []
-    clock = SimpleNamespace(perf_counter=lambda: 0.2 * len(calls))
-    monkeypatch.setattr(readback, "time", clock)
-    monkeypatch.setattr(readback.torch, "mm", lambda *_, **__: calls.append(1))
-    assert readback._sgemm_seconds(readback.SGEMM_REPEATS) == pytest.approx(0.2)
-    assert len(calls) == 3

@@ -3,10 +3,8 @@
 import ast
 import functools
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +14,6 @@ from scaling_study.member import channel
 from scaling_study.member.member import Member, Options
 from small_cohort import SmallCohort
 
-WORKLOADS = Path(__file__).parents[1] / "workloads"
-FOREIGN_PATH = WORKLOADS / "pfad mit ünicode/plain loop.py"
-LIBRARY = str(Path(scaling_study.__file__).parents[1])
-CPU = min(os.sched_getaffinity(0))
 MS = 1_000_000
 
 # ---- the arithmetic of phases, with a clock that only moves when it is told to
@@ -103,15 +97,6 @@ def test_a_closure_that_is_none_is_handed_on(cohort, clock, member):
     assert member.before_optimizer(object(), ("self",), {"closure": None}) is None
 
 
-def test_several_evaluations_of_a_closure(cohort, clock, member):
-    changed, _ = member.before_optimizer(object(), ("self", lambda: clock.passes(4)), {})
-    for _ in range(3):
-        changed[1]()
-        clock.passes(1)
-    member.after_optimizer(object())
-    assert last_step(cohort)["optimizer"] == 3
-
-
 def test_an_optimizer_inside_an_optimizer_makes_no_step_of_its_own(cohort, clock, member):
     def closure():
         clock.passes(2)
@@ -171,24 +156,6 @@ def test_a_call_inside_a_call_of_the_same_kind_counts_once(cohort, clock, member
     inner(None)
     optimize(member, clock)
     assert last_step(cohort)[phase] == 9 + 4
-
-
-def test_a_step_begins_with_nothing_of_the_one_before(cohort, clock, member):
-    member.timed(channel.LOAD_NS, lambda _: clock.passes(5))(None)
-    optimize(member, clock, lambda: clock.passes(9), before=3)
-    optimize(member, clock, before=1)
-    assert last_step(cohort) == {"load": 0, "backward": 0, "optimizer": 1}
-
-
-def test_what_a_wrapped_call_raises_passes_and_its_time_counts(cohort, clock, member):
-    def ends(_):
-        clock.passes(5)
-        raise StopIteration
-
-    with pytest.raises(StopIteration):
-        member.timed(channel.LOAD_NS, ends)(None)
-    optimize(member, clock)
-    assert last_step(cohort)["load"] == 5
 
 
 def test_samples_are_counted_from_release_to_rest_and_end_no_step(cohort, clock, member):
@@ -298,14 +265,6 @@ def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
         "script 0.py ended without a step: a step ends with optimizer.step(), or, with"
         " 'step: mark' in the config, with scaling_study.mark()"
     ) in text
-
-
-def test_a_later_run_without_a_step_is_a_mistake_too(cohort, plain, tmp_path):
-    code = f"from pathlib import Path\nran = Path({str(tmp_path / 'ran')!r})\n"
-    plain.start(0, code + "if not ran.exists():\n    ran.touch()\n    mark()")
-    cohort.wait_resting([0])
-    cohort.members.order([0], channel.RUN)
-    assert "ended without a step" in cohort.wait_ended(0)
 
 
 def test_a_script_that_ends_outside_a_window_waits_for_the_next(cohort, plain, tmp_path):

@@ -14,9 +14,9 @@ import pytest
 import scaling_study
 from processes import has_ended, wait_ended, wait_until
 from scaling_study.host import kernel_counters
-from scaling_study.member import channel, iterations
+from scaling_study.member import channel
 from scaling_study.runner.environment import member_environment
-from small_cohort import SmallCohort, until
+from small_cohort import SmallCohort
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 LIBRARY = str(Path(scaling_study.__file__).parents[1])
@@ -124,23 +124,6 @@ for number in range(10**9):
     Path(sys.argv[1]).write_text(f"{number + 1}\\n")
 """
 
-# A script whose child trains, too: with the optimizer that it has inherited, seven steps.
-FORKS = """
-import os, sys, torch
-from pathlib import Path
-
-weights = [torch.ones(4, requires_grad=True)]
-optimizer = torch.optim.SGD(weights, lr=0.1)
-for _ in range(5):
-    optimizer.step()
-if os.fork() == 0:
-    for _ in range(7):
-        optimizer.step()
-    os._exit(0)
-os.wait()
-while True:
-    optimizer.step()
-"""
 
 SCRIPTS = [
     "plain_loop.py", "lightning_fit.py", "closure_optimizer.py", "loader_workers.py",
@@ -325,16 +308,6 @@ def test_a_member_reports_itself_fresh_or_forked(trained):
     trained.train(slot)
 
 
-def test_all_members_train_at_once(trained):
-    slots = [*range(len(SCRIPTS)), TOLD]
-    trained.members.order(slots, channel.RUN)
-    wait_until(
-        lambda: all(trained.members.words(slot)[channel.STEPS] >= 5 for slot in slots), "steps"
-    )
-    trained.members.close_gates(slots)
-    assert trained.members.wait_resting(slots, until()) == set()
-
-
 def test_forked_members_end_with_their_server(trained):
     """The last test here: the server is gone after it, and one member is killed before it."""
     pids = [trained.members.pids[slot] for slot in range(len(SCRIPTS))]
@@ -345,18 +318,3 @@ def test_forked_members_end_with_their_server(trained):
     trained.server.close()
     for pid in pids:
         wait_ended(pid)
-
-
-@pytest.mark.parametrize("launcher", ["exec", "fork"])
-def test_what_a_script_forks_counts_its_own_iterations(tmp_path, launcher):
-    (tmp_path / "FORKS.py").write_text(FORKS)
-    one = SmallCohort(tmp_path / "cohort", 1)
-    try:
-        pid = one.start(one.launcher(launcher), 0, tmp_path / "FORKS.py")
-        one.wait_resting([0])
-        assert len(one.train(0, 20)) >= 20
-        (page,) = iterations.read_pages(one.folder / f"{iterations.ELSEWHERE}0")
-        assert page.parent == pid
-        assert page.iterations == 7
-    finally:
-        one.close()

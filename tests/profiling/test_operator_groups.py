@@ -53,20 +53,6 @@ def test_an_operator_is_in_the_group_of_what_bounds_it(operator, group):
 
 
 @pytest.mark.parametrize(
-    ("cut", "group"),
-    [
-        ("aten::native_layer_norm_back...", NEW),
-        ("autograd::engine::evaluate_function: Addm...", PYTHON),
-        ("Optimizer.step#Ada...", PYTHON),
-        ("aten::bernoul...", RANDOM),
-        ("aten::mkldnn_convol...", MATRIX),
-    ],
-)
-def test_a_name_that_a_table_has_cut_still_finds_its_group(cut, group):
-    assert group_of(cut) == group
-
-
-@pytest.mark.parametrize(
     ("name", "pattern", "letters"),
     [
         ("a[b]c", "a[b]*", 4),

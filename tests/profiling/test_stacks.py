@@ -1,9 +1,6 @@
 """py-spy's raw text to time per step, on made-up lines and on real output."""
 
-import random
-import re
 import string
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +11,6 @@ from scaling_study.profiling.stack_frames import clean_name, read_frame
 from scaling_study.records.profile import Profile, Turn
 from scaling_study.report.flamegraph import ENOUGH_SAMPLES, say_coarse
 
-DATA = Path(__file__).parents[1] / "data" / "stacks"
 HEAD = 'process 10:"python -m scaling_study.member.worker /f 0 -- train.py";thread (10): MainThread'
 WORKER = "serve (scaling_study/member/worker.py:283);run (scaling_study/member/worker.py:251)"
 
@@ -40,16 +36,6 @@ def test_samples_become_seconds_per_step(tmp_path):
     assert folded.sampled_step_s == pytest.approx(0.1)
     assert folded.step_s == 0.09
     assert folded.samples == 40
-
-
-def test_sleep_outside_of_windows_is_time_but_not_the_steps(tmp_path):
-    asleep = line(WORKER, "step_end (scaling_study/member/worker.py:73)",
-                  "park (scaling_study/member/worker.py:82)", "read (libc.so.6)",
-                  count=50)  # fmt: skip
-    folded = read(tmp_path, [line("a (x.py:1)", count=50), asleep])
-    assert [stack.frames for stack in folded.stacks] == [("a (x.py)",)]
-    assert folded.sampled_step_s == pytest.approx(0.05)
-    assert folded.samples == 50
 
 
 @pytest.mark.parametrize(
@@ -239,16 +225,6 @@ def test_addresses_lines_and_versions_are_folded(text, shown):
     assert read_frame(text).text == shown
 
 
-def test_library_frames_that_repeat_and_noise_are_folded(tmp_path):
-    addresses = [f"0x7f{place:04x} (libtorch_cpu.so)" for place in range(40)]
-    noise = ["_PyObject_MakeTpCall (python3.11)", "cfunction_call (python3.11)",
-             "at::_ops::mm::redispatch(c10::DispatchKeySet) (libtorch_cpu.so)"]  # fmt: skip
-    folded = read(tmp_path, [line("_start (python)", WORKER, "f (x.py:1)", *noise, *addresses)])
-    assert folded.stacks[0].frames == ("f (x.py)", "[libtorch_cpu.so]")
-    leaf = read(tmp_path, [line("f (x.py:1)", noise[0])])
-    assert leaf.stacks[0].frames == ("f (x.py)", "_PyObject_MakeTpCall (python3.11)")
-
-
 def test_native_frames_are_noticed(tmp_path):
     assert not read(tmp_path, [line("f (x.py:1)")]).native
     assert read(tmp_path, [line("f (x.py:1)", "g (libm.so.6)")]).native
@@ -280,38 +256,6 @@ def test_the_blas_kernel_is_the_one_with_most_time(tmp_path):
     few = line("sgemm_small (libopenblas.so.0)", count=2)
     many = line("sgemm_kernel_ZEN (libopenblas.so.0)", count=9)
     assert stacks.blas_kernel(read(tmp_path, [few, many])) == "sgemm_kernel_ZEN"
-
-
-def test_real_loader_workers():
-    folded = stacks.read(
-        DATA / "loader_workers.raw", seconds=4.0, steps=50, step_s=0.07, trainer_tid=14616
-    )
-    places = {(stack.root, stack.wait, stack.phase) for stack in folded.stacks}
-    assert ("trainer", "for input or output", "load") in places
-    assert ("trainer", "", "backward") in places
-    assert ("child processes", "", "load") in places
-    threads = {stack.thread for stack in folded.stacks if stack.root == "other threads"}
-    assert threads == {"QueueFeederThread"}
-    waits = {stack.wait for stack in folded.stacks if stack.thread == "QueueFeederThread"}
-    assert "for a lock or a thread" in waits
-    assert not any(re.search(r"0x|/home|<locals>", text) for s in folded.stacks for text in s.path)
-
-
-def test_real_openmp_waits_for_its_threads():
-    path = DATA / "openmp.raw"
-    folded = stacks.read(path, seconds=4.0, steps=50, step_s=0.07, trainer_tid=None)
-    waits = {(stack.phase, stack.frames[-1]) for stack in folded.stacks if stack.wait}
-    assert waits == {(phase, "[libgomp.so]") for phase in ("forward", "backward", "optimizer")}
-    lines = path.read_text().splitlines()
-    assert sum(int(one.rpartition(" ")[2]) for one in lines) == folded.samples
-    assert sum(stack.seconds for stack in folded.stacks) == pytest.approx(4.0 / 50)
-
-
-def test_the_order_of_lines_does_not_matter(tmp_path):
-    lines = [line("f (x.py:1)", f"g{place} (x.py:2)", count=place + 1) for place in range(30)]
-    before = read(tmp_path, lines)
-    random.Random(1).shuffle(lines)  # noqa: S311 (made-up data)
-    assert read(tmp_path, lines) == before
 
 
 def test_every_rule_has_a_reason():
@@ -359,28 +303,6 @@ def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
     }
     assert sum(stack.seconds for stack in folded.stacks) == pytest.approx(20 / 150)
     assert folded.sample_s == pytest.approx(20 / 150 / 160)
-
-
-def test_one_turn_is_read_as_it_is(tmp_path):
-    one = turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100)
-    folded = stacks.read_point(tmp_path, profile(one), step_s=0.09)
-    alone = stacks.read(
-        tmp_path / "stacks-0.raw", seconds=10.0, steps=100, step_s=0.09, trainer_tid=7
-    )
-    assert seconds_of(folded) == pytest.approx(seconds_of(alone))
-    assert folded.sample_s == pytest.approx(alone.sample_s)
-    assert folded.native == alone.native
-
-
-@pytest.mark.parametrize(
-    ("samples", "ends"), [(35, (4, 24)), (100, (6, 17)), (1, (0, 83)), (299, (7, 14))]
-)
-def test_few_samples_are_said_to_be_coarse(samples, ends):
-    text = say_coarse(samples)
-    assert re.search(r"10% of the time may be (\d+)% to (\d+)%", text)
-    low, high = map(int, re.findall(r"(\d+)%", text)[1:])
-    assert (low, high) == ends
-    assert f"{samples} sample" in text
 
 
 @pytest.mark.parametrize("samples", [ENOUGH_SAMPLES, 5000])

@@ -1,6 +1,5 @@
 """Trees, files and pages of flamegraphs, and which of them a report has."""
 
-import itertools
 import json
 import random
 import re
@@ -8,16 +7,14 @@ from collections import Counter
 
 import pytest
 
-import jobs
 import rendering
 import synthetic
 import synthetic_profiles
-from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import profile_folders, read_manifests
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
 from scaling_study.report import flamegraph
 from scaling_study.report.flames import PointError, view_flames, view_points
-from scaling_study.report.page import TEMPLATES, render_page
+from scaling_study.report.page import render_page
 
 HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
 
@@ -97,14 +94,6 @@ def test_the_widest_frames_are_kept_where_there_are_too_many(monkeypatch):
     assert 0 < hidden < 1
 
 
-def test_threads_stand_beside_the_trainer():
-    both = profile({"main": 5})
-    pool = profile({"work": 50}, root=THREADS)
-    root, _ = flamegraph.merge(Folded(both.stacks + pool.stacks, 1, 1, 50, 1e-4, "x", native=True))
-    assert list(root.children) == ["trainer", "other threads"]
-    assert root.children["trainer"].times[0] == pytest.approx(0.005)
-
-
 def test_the_caption_says_what_is_compared():
     caption = flamegraph.view("x", "x", ONE, OTHER).caption
     assert "one: 100 samples, a step 10.0 ms (9.00 ms unsampled)" in caption
@@ -129,29 +118,6 @@ def test_data_holds_nothing_that_could_end_it():
     assert HOSTILE in json.loads(flame.data)["names"]
     html = page_of(flame)
     assert "<script>alert" not in html
-
-
-@pytest.mark.parametrize("scheme", [0, 1])
-def test_red_and_blue_differ_for_those_who_see_no_red(scheme):
-    # Machado et al. 2009, severity 1, on linear light: protanopia and deuteranopia.
-    views = (
-        ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052)),
-        ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969)),
-    )
-
-    def seen(colour, view):
-        rgb = [(int(colour[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5)]
-        return [sum(k * c for k, c in zip(row, rgb, strict=True)) for row in view]
-
-    css = (TEMPLATES / "style.css").read_text()
-    names = ("more", "less", "even")
-    colours = [re.findall(rf"--flame-{name}: (#\w+)", css)[scheme] for name in names]
-    for view in views:
-        for one, other in itertools.combinations(colours, 2):
-            apart = sum(
-                (x - y) ** 2 for x, y in zip(seen(one, view), seen(other, view), strict=True)
-            )
-            assert apart**0.5 > 0.15
 
 
 CHAIN = " ".join(["main", *[f"d{place}" for place in range(220)], "end"])
@@ -310,14 +276,6 @@ def test_a_stack_of_220_frames_folds_to_its_ends_and_unfolds(opened):
     assert opened.run(f'{FIRST}.querySelector(".flame-view").scrollTop') > 1000
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_screen(opened, tmp_path, width):
-    opened.open(tmp_path / "page.html", width=width)
-    opened.run(SETTLE)
-    assert opened.run("document.documentElement.scrollWidth") <= width
-    assert opened.run(f'{FIRST}.querySelector("canvas").width') > 0.7 * width
-
-
 DEFAULT, BEST = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
 
 
@@ -356,14 +314,6 @@ def test_comparisons_are_shown_and_every_point_is_a_file(folder):
     assert len(flames.kernels) == 4
 
 
-def test_a_point_that_cannot_be_compared_is_shown_itself(tmp_path):
-    place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine(), counts=(8,))
-    synthetic_profiles.add_stacks(place)
-    (flame,) = view_flames(manifests(tmp_path), suffix="-x").shown
-    assert flame.title == "default, 8 processes"
-    assert flame.name.endswith("-8-x")
-
-
 @pytest.mark.parametrize("lines", [[], ["no stack"]])
 def test_stacks_that_cannot_be_read_are_a_note(tmp_path, lines):
     place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine())
@@ -390,50 +340,6 @@ def test_the_page_has_them_with_their_kernels(folder, page):
     assert "mkl_blas_avx512_sgemm_kernel_0" in text
 
 
-def test_any_two_points_can_be_compared(folder):
-    found = manifests(folder)
-    one = view_points(found, f"{DEFAULT.id}/8")
-    both = view_points(found, f"{DEFAULT.id}/1", "recommended/8")
-    assert one.title == "default, 8 processes"
-    assert both.title == f"default, 1 process against {BEST.label}, 8 processes"
-
-
 def test_a_point_that_was_not_profiled_is_an_error_that_names_those_that_were(folder):
     with pytest.raises(PointError, match=f"no stacks of default/8; .*{DEFAULT.id}/8"):
         view_points(manifests(folder), "default/8")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["sleep", "spin", "mul"])
-def test_a_slowdown_injected_in_a_real_script_is_the_reddest_frame(tmp_path, kind):
-    args = ["--kind", kind, "--folder", str(tmp_path / "members"), "--member", "{member}"]
-    mapping = jobs.config(jobs.WORKLOADS / "injected.py", args=args)
-    mapping["profile"] = {"samples": 120, "unprofiled_s": 0.5, "rate_hz": 20, "operators": False}
-    points = jobs.profile(mapping, tmp_path).points
-    few, many = (
-        stacks.read_point(
-            tmp_path / f"out/{point.n}",
-            found,
-            step_s=found.unprofiled_step_s,
-            label=f"n = {point.n}",
-        )
-        for point in points
-        for found in point.kinds
-    )
-    root, _ = flamegraph.merge(few, many)
-    injected = find(root.children[TRAINER], f"injected_{kind} (workloads/injected.py)")
-    pale = flamegraph.pale_seconds(few, many)
-    inside = [*flamegraph.walk(injected)]
-
-    def heat(node):  # as flame.js has it: from -1 (only in the first profile) to 1
-        a, b = node.times
-        return (b - a) / (a + b + pale)
-
-    aside = [
-        node
-        for node in flamegraph.walk(root.children[TRAINER])
-        if node.name.endswith((")", "]")) and injected not in flamegraph.walk(node)
-        if node not in inside
-    ]
-    assert max(map(heat, inside)) > max(map(heat, aside))
-    assert flamegraph.own_times(few, many)[0].frame in {node.name for node in inside}

@@ -2,14 +2,13 @@
 
 import re
 
-import pandas as pd
 import pytest
 
 from configs import ROOT
 from rendering import make_imported
 from scaling_study.common.quantities import TIMES
 from scaling_study.records.analysis import SavedTable
-from scaling_study.report.imported import operator_rows, verdict, work_notes
+from scaling_study.report.imported import verdict
 
 PHONE = {"width": 390, "height": 844}
 HOSTILE = '<script>window.hacked=1</script>"><img src=x onerror="window.hacked=2"> & it\'s $x$'
@@ -47,39 +46,6 @@ def table(n, step_s):
 )
 def test_the_verdict(steps, text):
     assert verdict([table(n, step_s) for n, step_s in steps.items()]) == text
-
-
-def frame(*rows):
-    columns = ["n", "operator", "calls_per_step", "flops_per_step"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-@pytest.mark.parametrize(
-    ("rows", "bad", "text"),
-    [
-        ([(1, "mm", 10.0, 1e6), (2, "mm", 10.1, 1.01e6)], [False], "The same work per step"),
-        ([(1, "mm", 10.0, None), (2, "mm", 15.0, None)], [True],
-         "mm: called a different number of times per step (up to 50%)"),
-        ([(1, "mm", 10.0, 1e7), (2, "mm", 10.0, 2e7), (2, "mul", 1.0, None)], [False, True],
-         "1.00 and 2.00 million floating-point operations with 1 and 2"),
-        ([(1, "mm", 1.0, 1.0)], [], ""),
-        ([(1, "a", 1.0, 1.0), (2, "b", 1.0, 1.0)], [True], "share no operator"),
-    ],
-)  # fmt: skip
-def test_whether_the_work_was_the_same(rows, bad, text):
-    notes = work_notes(frame(*rows))
-    assert [note.bad for note in notes] == bad
-    assert text in " ".join(note.text for note in notes)
-
-
-def test_an_operator_has_the_counts_of_the_tables_that_show_it():
-    rows = pd.DataFrame(
-        [(1, "mm", 1e-3, 2e-3), (2, "mm", 2e-3, 3e-3), (2, "mul", 1e-3, 9e-3)],
-        columns=["n", "operator", "total_s_per_call", "self_s_per_step"],
-    )
-    assert [(name, list(cells)) for name, cells in operator_rows(rows)] == [
-        ("mul", [2]), ("mm", [1, 2])
-    ]  # fmt: skip
 
 
 def text_of(page):

@@ -132,18 +132,6 @@ def test_every_member_gets_its_arguments_environment_and_cpus(tmp_path, script):
     assert members[1]["cpus"] == sorted(os.sched_getaffinity(0))
 
 
-def test_bind_is_called_with_the_slots_of_the_launch(tmp_path, script):
-    stub = tmp_path / "stub.py"
-    stub.write_text("import sys\nprint(sys.argv[1:])\n")
-    slots = [slot(0, "0-3,8", "bind:0"), slot(1, None, "interleave:0-1")]
-    path = write(tmp_path, recommendation(slots), plan(script), [sys.executable, str(stub)])
-    assert run(path, "logs").returncode == 0
-    first, second = ((tmp_path / f"logs/member-{n}.log").read_text() for n in (0, 1))
-    assert "['--cpus', '0-3,8', '--mempolicy', 'bind:0', '--keep-env', 'PATH'" in first
-    assert first.rstrip().endswith(f"'--', '{sys.executable}', {str(script)!r}]")
-    assert second.startswith("['--mempolicy', 'interleave:0-1'")
-
-
 def test_a_relative_script_starts_from_its_folder_and_logs_go_to_a_new_one(tmp_path, script):
     path = write(tmp_path, recommendation([slot(0)]), plan(script.name))
     elsewhere = tmp_path / "else"
@@ -260,12 +248,6 @@ def test_names_cannot_leave_their_comments(tmp_path, script):
     assert "212 (208 to 215) steps/s, 1,530 models/hour" in path.read_text()
     assert run(path, "logs").returncode == 0
     assert not (tmp_path / "hacked").exists()
-
-
-def test_many_members_stay_readable(tmp_path, script):
-    slots = [slot(number, str(number % 96)) for number in range(192)]
-    text = write(tmp_path, recommendation(slots), plan("train.py")).read_text()
-    assert max(map(len, text.splitlines())) <= 110
 
 
 def test_nothing_to_recommend_is_said_and_fails(tmp_path, script):

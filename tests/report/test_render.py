@@ -3,24 +3,15 @@ import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 import rendering
 import synthetic
-from jobs import STAGE
 from scaling_study.common import locks
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
 from scaling_study.study_run import StudyInUseError, StudyLock
-
-ROOT = Path(__file__).parents[2]
-FIGURES = {
-    "throughput", "step_time", "efficiency", "fairness", "phases", "accounts", "cpu_time", "noise",
-    "front",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +32,6 @@ def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it
         with pytest.raises(StudyInUseError, match=f"by process {os.getpid()}:"):
             StudyLock(tmp_path)
         late.join()
-
-
-def test_figures_are_files_of_their_own(study):
-    files = sorted((study / "figures").iterdir())
-    assert {path.name for path in files} == {f"{name}.svg" for name in FIGURES}
-    for path in files:
-        root = ET.fromstring(path.read_bytes())  # noqa: S314 (ours)
-        assert root.get("width")
 
 
 def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
@@ -82,16 +65,6 @@ def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path)
     assert start.format("&lt;b&gt;") in report
 
 
-def test_rendering_again_writes_the_same(study):
-    def content():
-        paths = [study / "report.html", *study.glob("figures/*"), *study.glob("launch/*")]
-        return {path: path.read_bytes() for path in paths}
-
-    before = content()
-    rendering.render(study)
-    assert content() == before
-
-
 def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(study, tmp_path):
     folder = shutil.copytree(study, tmp_path / "a copy")
     path = folder / "analysis/recommendation.json"
@@ -115,17 +88,3 @@ def test_further_machines_have_their_own_files(tmp_path):
         f"recommended-{other}.sh",
     }
     assert (folder / f"figures/throughput-{other}.svg").exists()
-
-
-def test_the_entry_parses_its_arguments(study, tmp_path):
-    report = tmp_path / "reports" / "r.html"
-    subprocess.run(
-        [
-            *(*STAGE, "render"),
-            *("--study-folder", study, "--report", report),
-        ],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    assert report.read_text().startswith("<!doctype html>")

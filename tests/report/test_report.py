@@ -235,24 +235,6 @@ def test_a_column_sorts_by_its_numbers(page, reports):
     assert page.run(f"{column}.ariaSort") == "ascending"
 
 
-def test_a_long_table_begins_folded_and_keeps_its_fold_when_sorted(page, reports):
-    page.open(reports("many"))
-    page.run(UNFOLD)
-    visible = (
-        "[...document.querySelectorAll('#m1-ranking tbody tr')].filter(r => r.checkVisibility())"
-    )
-    assert page.run(f"{visible}.length") == 15
-    best = page.run(f"{visible}[0].innerText")
-    page.run("document.querySelectorAll('#m1-ranking thead button')[2].click()")
-    page.run("document.querySelectorAll('#m1-ranking thead button')[2].click()")
-    assert page.run(f"{visible}.length") == 15
-    assert page.run(f"{visible}[0].innerText") != best
-    page.run("document.querySelector('[data-unfold]').click()")
-    assert page.run(f"{visible}.length") == len(MANY) - 1  # the repeat is no candidate
-    labels = page.run("[...document.querySelectorAll('svg text')].map(e => e.textContent)")
-    assert f"{len(MANY) - 1 - 6} other launches" in labels
-
-
 def test_the_keyboard_reaches_everything(page, reports):
     page.open(reports("whole"))
     focused = "(e => e.ariaLabel || e.innerText || e.id)(document.activeElement)"

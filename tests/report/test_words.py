@@ -11,7 +11,7 @@ from msgspec import convert
 
 import synthetic_causes
 from scaling_study.records.analysis import Arm, Confirmation, Failures, Noise, Recommendation
-from scaling_study.records.verdict import Cause, Judged, Target
+from scaling_study.records.verdict import Target
 from scaling_study.report import words
 from scaling_study.report.words import Answer
 from scaling_study.stats.interval import Interval
@@ -67,11 +67,6 @@ def test_every_row_of_the_headline_is_reached():
     assert {row for row, _, _ in HEADLINES} == {name for name, _, _ in words.HEADLINE}
 
 
-def test_labels_of_launches_keep_their_spelling():
-    text = words.verdict(dataclasses.replace(FOUND, best="allocator mimalloc"))
-    assert text.startswith("allocator mimalloc trains")
-
-
 def target(**changes):
     return convert(synthetic_causes.target() | changes, Target)
 
@@ -123,12 +118,6 @@ def test_a_figure_of_one_start_has_no_interval():
     assert not once.gives("steps_per_s").sure
     twice = convert(entry | {"recommended": point | {"replicates": 2}}, Recommendation)
     assert twice.recommended.gives("steps_per_s").sure
-
-
-def test_a_long_list_names_the_first_ones_and_counts_the_others():
-    assert words.listed(["a"]) == "a"
-    assert words.listed(["a", "b", "c"]) == "a, b and c"
-    assert words.listed("abcdef") == "a, b and 4 more"
 
 
 # No sentence disagrees with a number of the page.
@@ -225,30 +214,3 @@ def test_no_headline_disagrees_with_a_number_of_the_page(machine):
     assert [bar.share for bar in found.bars] == pytest.approx(
         [default / max(best, default), best / max(best, default)], rel=0.02
     )
-
-
-shares = st.floats(0.05, 1.2).map(lambda value: ratio(value, 0.9 * value, 1.1 * value))
-
-
-@given(st.lists(shares, max_size=4), st.lists(shares, max_size=3), shares)
-def test_no_answer_to_why_disagrees_with_a_bar_of_the_page(added, alone, explained):
-    def side(found):
-        causes = tuple(Cause(title=f"Cause {at}", share=one) for at, one in enumerate(found))
-        return Judged(named=causes, explained_share=explained if found else None)
-
-    one = Target(
-        target="default", label="default", n=4, status="explained", growth_ratio=SURELY,
-        scaling_loss=side(added), single_process_loss=side(alone),
-    )  # fmt: skip
-    said = words.why(one)
-    bars = [words.share_text(share) for share in (added or alone)]
-    for text in re.findall(r"\d+%", said):
-        assert text in {*bars, words.share_text(explained)}
-    if added:
-        whole = explained if len(added) > 1 else added[0]
-        assert said.startswith("All" if whole.value >= words.ALL else words.share_text(whole))
-    elif alone:
-        assert "One process alone is slow" in said
-        assert "unexplained" in said
-    else:
-        assert said.startswith("We do not know why")

@@ -36,11 +36,6 @@ def test_where_there_is_plenty_nothing_is_said(left, members):
     headroom.check([Need(members, members, "exec")])
 
 
-def test_384_members_fit_into_the_usual_1024_open_files(left):
-    left(files=(1024, 1_048_576))
-    headroom.check([Need(384, 384, "exec")])
-
-
 def test_too_few_open_files(left):
     left(files=(256, 4096))
     with pytest.raises(UnavailableError) as caught:
@@ -153,15 +148,6 @@ def test_interventions_are_tried_together_as_far_as_they_fit(left, room, most, s
     cohorts = [(200, 800), (200, 200), (200, 200), (300, 300), (300, 300)]
     needs = [Need(members, threads, "exec") for members, threads in cohorts]
     assert headroom.together(needs, most) == sizes
-
-
-def test_no_interventions_are_no_groups(left):
-    left()
-    assert headroom.together([], 3) == []
-
-
-def test_fewer_members_need_less():
-    assert Need(8, 32, "fork").of(2) == Need(2, 8, "fork")
 
 
 @pytest.mark.slow

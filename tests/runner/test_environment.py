@@ -47,11 +47,6 @@ def test_nothing_on_the_list_belongs_to_an_axis():
     assert not {*SNAKEMAKE, *OTHERS} & set(INHERITED)
 
 
-def test_snakemakes_thread_counts_do_not_reach_a_member():
-    inherited = {**dict.fromkeys(SNAKEMAKE, "1"), "PATH": "/bin"}
-    assert member_environment(inherited, {}, {}).keys() == {"PATH", "PYTHONPATH"}
-
-
 def test_the_thread_counts_above_are_those_that_snakemake_exports():
     """Read from the installed one: a newer one may export more."""
     code = (

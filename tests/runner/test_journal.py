@@ -4,15 +4,11 @@ import errno
 import json
 import os
 import resource
-import signal
-import subprocess
-import sys
 
 import msgspec
 import pytest
 
 from made_records import member, window
-from processes import killed_at_the_end, wait_until
 from scaling_study.common import file_errors
 from scaling_study.records.window import DECODER
 from scaling_study.runner import journal
@@ -83,18 +79,6 @@ def test_records_of_something_else_are_dropped(part, path, key):
     assert read_part(part) == [{**HEAD, key: "another"}]
 
 
-def test_one_cohort_of_something_else_is_enough(part, path):
-    Journal(path, PLAIN).write({**HEAD, "cohort": 1, "machine_hash": "another"})
-    assert Journal(path, PLAIN).resume(HEAD) == []
-
-
-def test_a_part_without_a_cohort_is_dropped(path):
-    journal = Journal(path, PLAIN)
-    journal.write(WINDOW)
-    assert journal.resume(HEAD) == []
-    assert read_part(path.with_name("0.jsonl.part")) == []
-
-
 @pytest.mark.parametrize("text", ["", "{", '{"kind": "cohort"'])
 def test_a_part_without_a_whole_line_is_empty(path, text):
     journal = Journal(path, PLAIN)
@@ -148,21 +132,6 @@ def test_a_machine_that_cannot_do_it_loses_nothing_of_another_one(part, path):
     skipping.finish()
     del skipping
     assert Journal(path, PLAIN).resume(HEAD) == [HEAD, WINDOW]
-
-
-def test_what_was_set_aside_under_a_wrong_name_is_not_taken(part, path):
-    head = {**HEAD, "machine_hash": "another"}
-    Journal(path, PLAIN).resume(head)
-    (other,) = path.parent.glob("*.other")
-    other.rename(Journal(path, PLAIN)._other([head]))
-    assert Journal(path, PLAIN).resume(head) == []
-    assert Journal(path, PLAIN).resume(HEAD) == [HEAD, WINDOW]
-
-
-def test_what_holds_no_window_is_not_worth_keeping(path):
-    Journal(path, PLAIN).write(HEAD)
-    Journal(path, PLAIN).resume({**HEAD, "machine_hash": "another"})
-    assert [file.name for file in path.parent.iterdir()] == ["0.jsonl.part"]
 
 
 def test_another_process_may_not_write_meanwhile(part, path, monkeypatch):
@@ -247,30 +216,6 @@ def test_records_come_back_as_their_types(path):
     written = window([member([5_000, 6_000]), member([7_000], slot=1)])
     journal.write(written)
     assert journal.read() == [written]
-
-
-WRITER = """
-import sys
-from pathlib import Path
-import msgspec
-from scaling_study.runner.journal import Journal
-journal = Journal(Path(sys.argv[1]), msgspec.json.Decoder())
-journal.write({"kind": "cohort"})
-for number in range(10**6):
-    journal.write({"kind": "window", "window": number, "text": "x" * 500})
-"""
-
-
-def test_a_killed_writer_leaves_whole_records(path):
-    part = path.with_name("0.jsonl.part")
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
-    with killed_at_the_end(writer):
-        wait_until(lambda: part.exists() and part.stat().st_size > 20_000, "some records")
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait()
-    records = read_part(part)
-    assert [record["window"] for record in records[1:]] == list(range(len(records) - 1))
-    assert len(records) > 30
 
 
 def test_what_lacks_results_is_marked_until_it_has_them(part, path):

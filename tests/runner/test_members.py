@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
-from scaling_study.common import private
 from scaling_study.host import kernel_counters
 from scaling_study.member import channel
 from scaling_study.runner.members import Members
@@ -190,16 +189,6 @@ def filled(tmp_path):
     members.close()
 
 
-def test_a_full_page_counts_what_it_keeps(filled):
-    words = filled.words(0)
-    words[channel.STEPS] = channel.CAPACITY + 7
-    for step in range(channel.CAPACITY):
-        words[channel.HEADER + step * channel.STEP_FIELDS] = 10 * step
-    assert filled.done(0, 0) == channel.CAPACITY - 1
-    assert filled.done(0, 10 * (channel.CAPACITY - 3)) == 2
-    assert filled.done(0, 10 * channel.CAPACITY) == 0
-
-
 def test_a_full_ring_keeps_its_steps_and_goes_on_counting(group):
     one = group(2)
     one.start_resting(RUSHING, 0)
@@ -294,14 +283,6 @@ def test_a_new_process_does_not_rest_because_its_predecessor_did(group):
     assert one.members.resting == set()
 
 
-def test_killing_a_member_that_is_gone_is_no_error(group):
-    one = group(1)
-    process = one.start(0, MEMBER)
-    wait_ended(process.pid)
-    one.members.kill(0)
-    assert one.members.pids == {}
-
-
 def test_no_descriptor_is_left(tmp_path):
     before = descriptors()
     one = Group(private_folder(tmp_path), 5)
@@ -354,20 +335,3 @@ def test_members_end_when_their_coordinator_is_killed(tmp_path):
                 os.kill(pid, signal.SIGKILL)
     # Quietly: no traceback, and no clean-up of the script's.
     assert [(folder / f"log-{slot}").read_text() for slot in (0, 1)] == ["", ""]
-
-
-def test_nothing_is_left_in_memory_or_on_the_disk(monkeypatch):
-    monkeypatch.delenv(private.VARIABLE, raising=False)
-    with private.folder() as whole:
-        with private.part(whole, "cohort-0") as folder:
-            one = Group(folder, 2)
-            page = (folder / channel.PAGE).resolve()
-            assert page.stat().st_size
-            if private.SHARED_MEMORY.is_dir():
-                assert page.is_relative_to(private.SHARED_MEMORY)
-            one.close()
-        assert not page.exists()
-        memory = (whole / "memory").resolve()
-        assert memory.is_dir()
-    assert not memory.exists()
-    assert not whole.exists()

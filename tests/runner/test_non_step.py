@@ -96,28 +96,11 @@ def test_first_phases_that_take_longer_are_of_the_same_kind(slow):
     assert found.labels.sum() == 13
 
 
-def test_phases_that_differ_by_more_than_a_kind_does_are_one_kind_if_they_come_back_together():
-    steps = life(1, 6_000, every=300, us=90_000)
-    phases = np.flatnonzero(steps.at % 300 == 299)
-    steps.us[phases[[0, 1, 7, 12, 13]]] += 250_000
-    found = non_step.find(steps)
-    assert [(kind.every, kind.seen) for kind in found.kinds] == [(300, 20)]
-
-
 def test_two_kinds_of_one_distance_are_two_where_they_take_turns():
     one = life(1, 3_000, every=300, us=2_000_000)
     two = life(1, 3_000, start=150, every=300, us=100_000)
     steps = non_step.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
     assert [kind.every for kind in non_step.find(steps).kinds] == [300, 300]
-
-
-def test_a_distance_with_unknown_steps_in_it_is_none():
-    """A member was started anew, or windows of another program's are missing."""
-    steps = joined(life(1, 500), life(1, 500, start=700), life(1, 500, start=1_450))
-    found = non_step.find(steps)
-    assert found.kinds == ()
-    assert found.suspect == {1}
-    assert non_step.lacking(steps, found, [1, 2]) == [1]
 
 
 def test_long_steps_of_one_count_ask_for_windows_of_that_count():

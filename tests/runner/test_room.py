@@ -51,11 +51,6 @@ def test_a_cgroups_inactive_cache_can_be_had(tmp_path):
     assert headroom.read_free_memory(machine("container-v2", tmp_path, files)).free == 4 * GIB
 
 
-def test_more_in_use_than_allowed_is_nothing_left(tmp_path):
-    files = {f"{V2}/memory.current": str(9 * GIB)}
-    assert headroom.read_free_memory(machine("container-v2", tmp_path, files)).free == 0
-
-
 def test_the_group_that_leaves_least_counts_not_the_one_with_the_smallest_limit(tmp_path):
     files = {
         f"{NESTED}/memory.current": str(GIB),
@@ -136,11 +131,6 @@ def test_tasks_of_a_group_above(tmp_path):
     left = tasks("container-v2-nested", tmp_path, files)
     assert left.free == 0
     assert "user.slice, 100" in left.limit
-
-
-def test_this_machine_has_room():
-    assert headroom.read_free_memory().free > 0
-    assert headroom.read_free_tasks().free > 0
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="RLIMIT_NPROC does not bind root")

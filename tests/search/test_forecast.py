@@ -61,16 +61,3 @@ def test_several_nodes_meet_all_launches_sooner():
 
     assert met(4).screened_s < 0.6 * met(1).screened_s
     assert met(4).all_s < met(1).all_s
-
-
-def test_a_grid_has_no_race_to_tell_of():
-    assert not forecast.describe(
-        shipped("quick", search="grid"), machines.usable("vm-hybrid"), None
-    )
-
-
-def test_a_race_for_one_model_says_with_how_many_processes():
-    plan = shipped("tsmixerx", objective="one_model")
-    first, second = forecast.describe(plan, machines.usable("epyc-9654-2s-nps4"), None)
-    assert "the confirmation included, with 1 process (objective: one_model): each launch" in first
-    assert "a first answer after" in second

@@ -3,16 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from scaling_study.search.race import (
     Entrant,
-    Exclusion,
     Field,
     Race,
     Settings,
-    Task,
-    combination,
     dealt,
 )
 from scaling_study.stats.throughputs import Start
@@ -86,23 +82,6 @@ def test_first_come_the_baseline_and_the_default_launch_twice():
     assert {1, 8, 16} <= set(batch[0].counts)
 
 
-def test_of_a_default_launch_that_is_the_baseline_there_are_two_starts():
-    both = Field(BASELINE, BASELINE, (), COUNTS, (8, 16))
-    (batch,) = Race(both, Settings(1e5), [], 0).next().batches
-    assert [task.launch for task in batch] == ["baseline", "baseline"]
-
-
-def test_a_race_of_the_default_launch_alone_ends():
-    both = Field(BASELINE, BASELINE, (), COUNTS, (8, 16))
-    race, history, *_ = run(Machine(truth()), both)
-    assert history[-1].reason
-    assert race.choice.launch == "baseline"
-
-
-def test_the_first_round_comes_even_where_no_budget_is_left_for_it():
-    assert Race(field(), Settings(1.0), [], 0).next().stage == "first"
-
-
 def test_every_launch_is_screened_before_any_has_a_second_start():
     others = [single(f"axis{number}") for number in range(9)]
     machine = Machine(truth(**{one.launch: plateau(8) for one in others}))
@@ -168,14 +147,6 @@ def test_a_count_at_which_members_end_is_not_asked_for_again_and_again():
     assert sum(16 in task.counts for task in machine.asked if task.launch == "a") <= 3
 
 
-def test_without_the_baseline_nothing_can_be_compared():
-    machine = Machine({"default": plateau(1)})
-    race, history, *_ = run(machine, field(single("a")))
-    assert history[-1].reason == "the baseline could not be measured"
-    assert sum(task.launch == "baseline" for task in machine.asked) == 4
-    assert race.choice.launch == "default"
-
-
 def test_a_baseline_that_could_not_be_measured_is_tried_again():
     class Busy(Machine):
         """Another program runs during the first round."""
@@ -207,22 +178,6 @@ def test_a_combination_that_is_no_better_is_not_chosen():
     assert race.choice.launch == "a"
 
 
-@pytest.mark.parametrize(
-    ("rule", "made"),
-    [
-        (Exclusion(frozenset({("a", "on"), ("b", "on")})), False),
-        (Exclusion(frozenset({("a", "on"), ("b", "off")})), True),
-        (Exclusion(frozenset({("a", "on")}), frozenset({"c"})), False),
-        (Exclusion(frozenset({("a", "on")}), frozenset({"b"})), True),
-    ],
-)
-def test_what_is_excluded_is_never_put_together(rule, made):
-    machine = Machine(truth(a=plateau(8, 1.2), b=plateau(8, 1.15)))
-    raced = replace(field(single("a"), single("b")), exclusions=(rule,))
-    _, history, *_ = run(machine, raced)
-    assert any(found.combined for found in history) == made
-
-
 def test_values_of_one_axis_are_never_put_together():
     x, y = Entrant("x", frozenset({("blas", "x")})), Entrant("y", frozenset({("blas", "y")}))
     machine = Machine(truth(x=plateau(8, 1.2), y=plateau(8, 1.15)))
@@ -251,14 +206,6 @@ def test_nodes_measure_side_by_side_and_each_meets_the_launch_that_all_are_compa
     assert {one.node for one in starts} == {"0", "1", "2", "3"}
 
 
-def test_a_launch_whose_counts_have_cohorts_of_their_own_starts_so_many_times():
-    alone = replace(single("a"), alone=True)
-    first = Start("baseline", 0, {8: 1.0}, 8, 10.0, 4.0)
-    race = Race(field(alone, single("b")), Settings(1e5, windows=1, window_s=2.0), [first], 1)
-    assert race.expected_s([Task("b", (2, 8))]) == pytest.approx(10 + 2 * 2)
-    assert race.expected_s([Task("a", (8, 8))]) == pytest.approx(2 * (10 + 2))
-
-
 def test_a_round_is_over_when_its_last_node_is_through():
     starts = [
         Start("baseline", 0, {8: 1.0}, 8, 10.0, 20.0, round="0", node="0"),
@@ -266,17 +213,6 @@ def test_a_round_is_over_when_its_last_node_is_through():
         Start("baseline", 2, {8: 1.0}, 8, 10.0, 5.0, round="1", node="1"),
     ]
     assert Race(field(), Settings(1e5, nodes=2), starts, 2).spent_s == 55.0
-
-
-def test_on_several_nodes_a_round_has_so_many_times_the_starts_and_keeps_to_its_budget():
-    def starts_of(nodes, budget_s):
-        begun = Settings(budget_s, nodes=nodes)
-        others = [single(f"axis{number}") for number in range(24)]
-        race, rounds, *_ = run(Machine(truth(), nodes=[1.0] * nodes), field(*others), begun)
-        assert race.spent_s <= budget_s
-        return sum(len(batch) for found in rounds for batch in found.batches)
-
-    assert starts_of(4, 400) > 1.5 * starts_of(1, 400)
 
 
 def test_no_round_begins_that_does_not_fit_into_the_budget():
@@ -288,17 +224,6 @@ def test_no_round_begins_that_does_not_fit_into_the_budget():
     assert history[-1].reason == "the budget is spent"
 
 
-def test_a_larger_budget_goes_on_where_the_smaller_one_ended():
-    others = [single(f"axis{number}") for number in range(9)]
-    machine = Machine(truth(**{one.launch: plateau(8) for one in others}))
-    _, before, _, starts = run(machine, field(*others), Settings(budget_s=500))
-    asked = len(machine.asked)
-    _, _, _, all_starts = run(machine, field(*others), Settings(1e5), starts, len(before) - 1)
-    assert all_starts[:asked] == starts
-    once = [task.launch for task in machine.asked if task.launch != "baseline"]
-    assert set(once) == {one.launch for one in others} | {"default"}
-
-
 def test_a_launch_that_is_added_later_is_screened_next():
     machine = Machine(truth(a=plateau(8, 1.1), late=plateau(8, 1.5)))
     _, before, _, starts = run(machine, field(single("a")))
@@ -307,46 +232,12 @@ def test_a_launch_that_is_added_later_is_screened_next():
     assert [task.launch for batch in found.batches for task in batch] == ["baseline", "late"]
 
 
-def test_the_next_round_depends_on_nothing_but_what_is_known():
-    machine = Machine(truth(a=plateau(8, 1.1), b=plateau(8, 1.09)), luck=0.02)
-    competing = field(single("a"), single("b"))
-    _, history, _, starts = run(machine, competing)
-    for rounds in range(len(history)):
-        made = sum(len(batch) for found in history[:rounds] for batch in found.batches)
-        new = [one for found in history[:rounds] for one in found.combined]
-        grown = replace(competing, others=(*competing.others, *new))
-        assert Race(grown, Settings(1e5), starts[:made], rounds).next() == history[rounds]
-
-
-def test_luck_costs_starts_and_certainty_does_not():
-    def spent(luck):
-        values = [Entrant(f"{n}", frozenset({("axis", f"{n}")})) for n in range(4)]
-        tops = {one.launch: plateau(8, 1.1 + number / 50) for number, one in enumerate(values)}
-        return run(Machine(truth(**tops), luck), field(*values))[0].spent_s
-
-    assert spent(0.05) > spent(0.0005)
-
-
 def test_a_launch_of_several_threads_is_screened_at_fewer_processes():
     four = replace(single("threads", "4"), threads=4)
     machine = Machine(truth(threads=plateau(2, 3.0)))
     run(machine, field(four))
     (screened,) = [task for task in machine.asked if task.launch == "threads"][:1]
     assert min(screened.counts) <= 2
-
-
-@pytest.mark.parametrize("launches", [2, 5])
-def test_what_a_batch_takes_is_expected_from_what_starts_took(launches):
-    machine = Machine(truth())
-    starts = machine.measure([Task("baseline", COUNTS), Task("default", (1, 16))], 0)
-    race = Race(field(), Settings(1e5), starts, 1)
-    batch = [Task("baseline", (8, 16))] * launches
-    assert race.expected_s(batch) == pytest.approx(launches * (10.0 + 2 * 6.0), rel=0.3)
-
-
-def test_a_combination_has_the_changes_and_the_threads_of_both():
-    found = combination(replace(single("a"), threads=2), single("b"))
-    assert found == Entrant("a=on+b=on", frozenset({("a", "on"), ("b", "on")}), 2)
 
 
 # ---- what changes training
@@ -393,15 +284,3 @@ def test_a_small_gain_is_tried_where_the_choice_left_little_of_a_step():
     found["a=on+b=on"] = plateau(8, 1 / 0.09)
     race, *_ = run(Machine(found), field(single("a"), single("b")))
     assert race.choice.launch == "a=on+b=on"
-
-
-def test_beside_a_large_gain_one_value_of_each_axis_is_tried_first():
-    others = [single("a"), single("b", "1"), single("b", "2"), single("b", "3"), single("c")]
-    others = [replace(one, launch=f"{one.launch}{number}") for number, one in enumerate(others)]
-    rates = dict(zip([one.launch for one in others], (5.0, 1.3, 1.29, 1.28, 1.1), strict=True))
-    found = truth(**{launch: plateau(8, rate) for launch, rate in rates.items()})
-    _, history, *_ = run(Machine(found), field(*others))
-    first = next(one for one in history if one.combined)
-    assert {frozenset(axis for axis, _ in one.changes) for one in first.combined} == {
-        frozenset("ab"), frozenset("ac"),
-    }  # fmt: skip

@@ -1,8 +1,6 @@
 """A race in a study's words: from plan, machine and records to a round's file, and back."""
 
-import errno
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -22,7 +20,7 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
-from scaling_study.runner import journal, measure
+from scaling_study.runner import measure
 from scaling_study.search import rounds
 from scaling_study.search.race import Exclusion
 
@@ -164,45 +162,6 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     assert found[0].rates == {1: 10.0, 8: 70.0}  # as measured: the race finds the drift itself
     assert (found[0].start_s, found[0].windows_s, found[0].members) == (20.0, 30.0, 8)
     assert (found[1].rates, found[1].lost) == ({1: 5.0}, (8,))
-
-
-def test_the_records_say_which_round_and_node_measured_a_batch():
-    plan = planned()
-    names = [rounds.batch_name(NOW, number, number % 2) for number in range(3)]
-    found = rounds.starts(
-        [
-            cohort(plan.baseline, 0, [1], batch=names[0]),
-            cohort(plan.repeat, 0, [1], batch=names[1]),
-            cohort(plan.default, 0, [1], batch=names[2]),
-            cohort(plan.default, 1, [1], batch=f"{NOW} 7"),
-            cohort(plan.default, 2, [1], batch=None),
-        ],
-        rates(),
-        plan,
-    )
-    assert [one.batch for one in found] == [0, 1, 2, 3, 4]
-    assert [one.round for one in found] == [NOW, NOW, NOW, NOW, ""]
-    assert [one.node for one in found] == ["0", "1", "0", "", ""]
-
-
-def test_what_is_to_be_large_is_models_per_hour_where_a_model_has_a_number_of_steps():
-    plan = planned()
-    workload = plan.workload.model_copy(update={"steps_per_model": 100})
-    plan = plan.model_copy(update={"workload": workload})
-    (found,) = rounds.starts(
-        [cohort(plan.default, 0, [1])], rates((plan.default, 0, 1, 4.0, 1.25)), plan
-    )
-    assert found.rates == {1: 180.0}
-
-
-def test_a_launch_that_could_not_start_has_lost_nothing():
-    plan = planned()
-    failed = structs.replace(
-        cohort(plan.default, 0, [1, 8]), windows_valid=0,
-        end=ending(status="skipped", start_s=None),
-    )  # fmt: skip
-    (found,) = rounds.starts([failed], rates(), plan)
-    assert (found.rates, found.lost, found.start_s) == ({}, (), 0.0)
 
 
 def test_the_first_round_measures_baseline_repeat_and_default(machine):
@@ -353,14 +312,6 @@ def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is
     assert rounds.helpful(plan, [target(plan.baseline, {"wait_policy": "passive"})]) == []
 
 
-def test_what_helps_is_raced(machine):
-    plan = planned(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
-    (further,) = rounds.helpful(plan, [target(plan.baseline, {"wait_policy": "passive"})])
-    plan = plan.model_copy(update={"launches": (*plan.launches, further)})
-    history, _ = race(plan, machine, better_together)
-    assert history[-1].choice.launch == further.id
-
-
 def race_of_all(plan, machine, again=(), *, without=(), spent_s=10_000.0):
     """The next round of a race whose budget is spent, in which each launch started once."""
     cohorts = [
@@ -391,20 +342,6 @@ def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spen
     assert race_of_all(plan, machine, [passive]).batches == []
 
 
-def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
-    for name, marked in {"a/0": True, "b/0": True, "b/1": False, "c/0": False}.items():
-        path = tmp_path / f"measure/{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        if marked:
-            journal.mark_of(path).touch()
-    assert rounds.without_result(tmp_path) == [tmp_path / "measure/a/0.jsonl"]
-    assert rounds.left(tmp_path) == set()
-    (tmp_path / "measure/a/0.jsonl").unlink()  # so a run ends
-    assert rounds.left(tmp_path) == {"a"}
-    assert rounds.without_result(tmp_path) == []
-
-
 def test_a_plan_grows_by_what_is_measured(tmp_path):
     plan = planned()
     write(tmp_path, plan.baseline, 0, role="baseline")
@@ -428,42 +365,10 @@ def test_records_stay_while_what_is_measured_does(tmp_path):
     assert not (tmp_path / "measure").exists()
 
 
-def test_a_full_disk_costs_no_records(tmp_path, monkeypatch):
-    """A note says what was measured. After a full disk it is whole, or as it was before."""
-    first, second = (json.dumps({"measure": {"windows": 2}, "files": name}) for name in "ab")
-    rounds.set_aside(tmp_path, first, NOW)
-    write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=measure.harness_digest())
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
-        assert rounds.set_aside(tmp_path, first, NOW) is None  # nothing to write
-    assert rounds.set_aside(tmp_path, first, NOW) is None
-    assert (tmp_path / "measure/a/0.jsonl").exists()
-    with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
-        with pytest.raises(OSError, match="No space left"):
-            rounds.set_aside(tmp_path, second, NOW)
-    assert (tmp_path / "rounds/job.json").read_text() == first
-
-
-@pytest.mark.parametrize(("windows", "kept"), [(2, True), (3, False)])
-def test_records_of_a_grid_stay_where_a_race_measures_alike(tmp_path, windows, kept):
-    write(tmp_path, "a", 0, measure={"windows": windows}, harness_hash=measure.harness_digest())
-    moved = rounds.set_aside(tmp_path, json.dumps({"measure": {"windows": 2}}), NOW)
-    assert (moved is None) == kept
-
-
 def test_an_interim_report_has_nothing_of_what_comes_after_the_race():
     left = rounds.without_the_rest(planned())
     assert (left.confirm.seconds, left.why.effort) == (None, "off")
     assert (left.profiled, left.explained) == ({}, {})
-
-
-def test_more_time_has_more_rounds():
-    assert rounds.most(1e6) > rounds.most(600) > rounds.most(60) >= 3
 
 
 def alone_or_together(plan, launch, n):
@@ -486,26 +391,3 @@ def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes)
     chosen = grown.by_id[choice.launch]
     assert (chosen.axes["intra_op"], choice.n) == (4, smallest)
     assert history[-1].not_screened == []
-
-
-def test_most_models_per_hour_is_another_choice_of_the_same_machine(machine):
-    history, grown = race(planned(), machine, alone_or_together)
-    choice = history[-1].choice
-    chosen = grown.by_id[choice.launch]
-    assert chosen.axes["intra_op"] == 1
-    assert choice.n >= 96
-
-
-def test_of_an_earlier_race_for_most_models_only_the_smallest_count_tells_of_one_model(machine):
-    before, grown = race(planned(), machine, alone_or_together)
-    plan = grown.model_copy(update={"objective": "one_model"})
-    cohorts, rows = [], []
-    for found in before:
-        more = measured_by(grown, found, alone_or_together)
-        cohorts += more[0]
-        rows += more[1]
-    starts = rounds.starts(cohorts, rates(*rows), plan)
-    found = rounds.next_round(plan, machine, starts, len(before), NOW)
-    assert found.stage == "screen"  # those that were screened at larger counts alone
-    assert {n for batch in found.batches for task in batch for n in task.counts} == {1}
-    assert found.choice.n == 1

@@ -48,35 +48,6 @@ def test_more_windows_of_one_start_are_no_replicates():
     assert deviations[1] > 0.6 * deviations[0]
 
 
-def test_a_launch_with_two_modes_at_one_count_leaves_the_others_alone():
-    """The default launch, whose threads spin in some starts with two processes, not in others."""
-    calm = [start(name, 0, {1: 100.0, 2: 200.0 * better}) for name, better in RATES]
-    calm += [start(name, 1, {1: 101.0, 2: 201.0 * better}) for name, better in RATES]
-    wild = [start("wild", batch, {1: 99.0, 2: rate}) for batch, rate in enumerate((60.0, 2.5))]
-    without = difference(Throughputs(calm), ("b", 2), ("a", 2))
-    beside = difference(Throughputs([*calm, *wild]), ("b", 2), ("a", 2))
-    assert beside[0] == pytest.approx(without[0], abs=0.005)
-    assert beside[1] < 2 * without[1]
-    assert difference(Throughputs([*calm, *wild]), ("wild", 2), ("a", 2))[1] > 0.5
-
-
-RATES = (("a", 1.0), ("b", 1.06), ("c", 0.98))
-
-
-def test_more_starts_tell_more():
-    rng = np.random.default_rng(3)
-
-    def deviation(count):
-        starts = [
-            start(name, batch, {8: 100 * np.exp(0.02 * rng.standard_normal())})
-            for batch in range(count)
-            for name in "ab"
-        ]
-        return difference(Throughputs(starts), ("a", 8), ("b", 8))[1]
-
-    assert deviation(16) < 0.5 * deviation(2)
-
-
 def test_a_launch_with_two_speeds_keeps_its_spread_and_leaves_the_others_theirs():
     rng = np.random.default_rng(5)
     starts = [
@@ -90,16 +61,3 @@ def test_a_launch_with_two_speeds_keeps_its_spread_and_leaves_the_others_theirs(
     wild = difference(known, ("wild", 8), ("b", 8))[1]
     assert calm < 0.03
     assert wild > 5 * calm
-
-
-def test_points_are_those_that_were_measured():
-    known = Throughputs([start("a", 0, {2: 10.0, 4: 20.0}), start("b", 0, {4: 21.0})])
-    assert known.points == [("a", 2), ("a", 4), ("b", 4)]
-    assert known.draws(7, seed=1).shape == (7, 3)
-    assert known.mean(("b", 4)) - known.mean(("a", 2)) == pytest.approx(np.log(2.1), abs=0.05)
-
-
-def test_the_same_seed_draws_the_same():
-    known = Throughputs(drifting(3, 0.01))
-    assert (known.draws(10, seed=2) == known.draws(10, seed=2)).all()
-    assert (known.draws(10, seed=2) != known.draws(10, seed=3)).any()

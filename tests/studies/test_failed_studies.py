@@ -1,8 +1,6 @@
 """Studies that have nothing to show, as their users meet them, and the same command once more."""
 
 import json
-import sys
-import venv
 
 import pytest
 
@@ -108,28 +106,3 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     assert code == 0
     assert "Nothing to be done" in text
     assert project.records("failed") == measured
-
-
-def test_a_launch_that_failed_alone_is_tried_again_and_the_others_stay(project):
-    """Its interpreter has no torch at first."""
-    venv.create(project.folder / "later", with_pip=False)
-    build = project.folder / "later/bin/python"
-    change = {"build": [str(build)]}
-    project.configure(study(launches={"baseline": {"intra_op": 1}, "one_change": change}))
-    (project.folder / "forgotten.txt").touch()
-    code, text = outcome(project)
-    assert code == 0, text
-    before = project.records("failed")
-    code, text = outcome(project)
-    assert "Nothing to be done" in text
-    (packages,) = (project.folder / "later/lib").glob("python*/site-packages")
-    (packages / "torch.pth").write_text("\n".join(filter(None, sys.path)))
-    code, text = outcome(project, "--dry-run")
-    assert "skipped before; this run would measure it" in text
-    code, text = outcome(project)
-    assert code == 0, text
-    after = project.records("failed")
-    changed = {path for path in after if before[path] != after[path]}
-    assert len(changed) == 1
-    (path,) = changed
-    assert '"status": "skipped"' not in (project.folder / path).read_text()

@@ -81,16 +81,6 @@ def test_one_machine_is_chosen(project):
     assert "Traceback" not in said
 
 
-def test_without_machines_nothing_changes(project):
-    config = study({})
-    del config["machines"], config["currency"]
-    project.configure(config)
-    done = project.snakemake("--dry-run", "--quiet", "reason")
-    assert "results/several/measure/" in done.stdout
-    for word in ("slurm_partition", "cpus_per_task", "machines/", "rule compare"):
-        assert word not in done.stdout
-
-
 def test_this_machine_is_not_measured_under_two_names(project):
     project.configure(study(MACHINES))
     done = project.snakemake()

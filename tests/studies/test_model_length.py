@@ -1,6 +1,5 @@
 """How many steps a model has: learnt from starts of the script that end, and said."""
 
-import dataclasses
 import json
 
 import pytest
@@ -109,13 +108,3 @@ def test_a_script_that_ends_gives_models_per_hour(project):
     assert found["confirmation"]["arms"][0]["value"] > 0
     assert "models/hour" in said
     assert "One model is 20 steps, after which the script ended" in report
-
-
-@pytest.mark.slow
-def test_a_script_that_does_not_end_is_compared_by_steps_and_this_is_said(project):
-    said, report, found = run(project, 10**9, "off")
-    assert found["recommendation"]["objective"] == "steps_per_s"
-    assert found["recommendation"]["model_length"] == dataclasses.asdict(ModelLength())
-    for text in (said, report):
-        assert "so steps/s are compared. For models/hour, set workload.steps_per_model" in text
-        assert "set workload.steps_per_model: N" in text

@@ -4,7 +4,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import yaml
 
@@ -67,14 +66,6 @@ def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
     assert plan.launches[3].id == "intra_op-1.batch_size-256-1d5faa"
     again = Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
-
-
-def test_a_parameter_may_be_text():
-    content = config(
-        {"grid": {"mode": ["a b", "c"]}}, args=["--x={mode}"], parameters={"mode": "it's"}
-    )
-    labels = [launch.label for launch in make_plan(load_config(content)).launches]
-    assert labels == ["default", "default (repeat)", "mode a b", "mode c"]
 
 
 # ---- what members get
@@ -161,14 +152,6 @@ def test_a_step_counts_as_the_work_it_does(tmp_path):
     assert points["intra_op 2", 1] > 3 * plain.points.set_index(["label", "n"])[
         "models_per_hour"
     ]["intra_op 2", 1]  # fmt: skip
-
-
-def test_without_samples_all_steps_do_the_same_work(tmp_path):
-    plan = with_sizes(tmp_path, {"default": 64, "intra_op 2": 256})
-    plan["workload"]["samples_per_step"] = None
-    assert set(work_by_launch(typed(plan)).values()) == {1.0}
-    plan["workload"]["samples_per_step"] = 32
-    assert set(work_by_launch(typed(plan)).values()) == {1.0}
 
 
 @pytest.fixture
@@ -266,18 +249,6 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
     assert epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
 
 
-def test_an_epoch_has_its_samples():
-    plan = planned(
-        {"size": 256, "ranks": "none"},
-        samples_per_step="size",
-        samples_per_epoch=2560,
-        parameters={"size": 256},
-    )
-    assert epoch_s(plan, 5.0) == pytest.approx(2.0)
-    assert epoch_s(plan, float("nan")) is None
-    assert epoch_s(planned({"size": 256, "ranks": "none"}, samples_per_step=256), 5.0) is None
-
-
 # ---- a whole study
 
 
@@ -333,23 +304,3 @@ def test_a_larger_batch_gives_more_for_equal_work_and_is_not_recommended(study):
     assert changed["what"] == {"batch_size": 512}
     assert changed["steps_per_s"] > 3 * entry["default"]["steps_per_s"]
     assert changed["ratio"]["value"] > 1.02
-
-
-@pytest.mark.long
-def test_what_the_script_says_of_its_samples_is_what_the_parameter_says(study):
-    results = study.folder / "results/own"
-    plan = json.loads((results / "plan.json").read_text())
-    sizes = {launch["id"]: launch["axes"]["batch_size"] for launch in plan["launches"]}
-    usual = collect(results, typed(plan))
-    plan["workload"]["samples_per_step"] = "mark"
-    marked = collect(results, typed(plan))
-    assert marked.cohorts.samples == sizes
-    pd.testing.assert_frame_equal(marked.points, usual.points)
-
-
-@pytest.mark.long
-def test_the_report_says_what_a_step_is_and_what_trains_otherwise(study):
-    text = (study.folder / "reports/own.html").read_text()
-    assert "A step is 64 samples" in text
-    assert "it changes training (batch_size 512)" in text
-    assert "Compare the loss at equal samples" in text

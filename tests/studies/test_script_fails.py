@@ -159,7 +159,10 @@ def test_windows_lost_to_other_programs_are_taken_by_the_next_run_and_the_others
 
 def test_what_the_machine_lacks_is_marked_so(tmp_path):
     records = run(config(FAILS, args=["--how", "none"], launch={"placement": ["4000"]}), tmp_path)
-    assert records["end"][0]["status"] == "skipped"
+    (end,) = records["end"]
+    assert end["status"] == "skipped"
+    assert "4000" in end["reason"]
+    assert end["remedy"]
     assert mark_of(tmp_path / "0.jsonl").read_text() == measure.SKIPPED
 
 
