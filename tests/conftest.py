@@ -17,7 +17,10 @@ for name in filter(is_ours, list(os.environ)):
 
 # An example takes as long as the machine is busy; none is wrong for that.
 hypothesis.settings.register_profile(
-    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "unhurried",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("unhurried")
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-import requests
 
 from jobs import ROOT
 
@@ -63,23 +62,3 @@ def test_a_table_is_read_in_every_way(tmp_path, source, order, read):
     )  # fmt: skip
     assert text.endswith(" after 16 steps\n")
     assert [path.name for path in tmp_path.iterdir()] == ["8192-24-snappy-1.parquet"]
-
-
-def test_the_server_answers_ranges_of_bytes_to_this_machine_alone(tmp_path):
-    sys.path.insert(0, str(PARQUET.parent))
-    try:
-        import parquet
-    finally:
-        sys.path.remove(str(PARQUET.parent))
-    path = tmp_path / "table"
-    path.write_bytes(bytes(range(200)))
-    options = type("Options", (), {"source": "http", "latency": 0.0})
-    with parquet.source_of(options, path) as url:
-        assert url.startswith("http://127.0.0.1:")
-        answer = requests.get(url, headers={"Range": "bytes=10-19"}, timeout=60)
-        assert answer.status_code == 206
-        assert answer.headers["Content-Range"] == "bytes 10-19/200"
-        assert answer.content == bytes(range(10, 20))
-        assert requests.get(url, timeout=60).content == bytes(range(200))
-    with pytest.raises(requests.ConnectionError):
-        requests.get(url, timeout=60)

@@ -22,7 +22,7 @@ import truth_loops  # noqa: E402
 import truth_rates  # noqa: E402
 import truth_studies  # noqa: E402
 import truth_table  # noqa: E402
-from truth_list import PROCESSES, ROOT, ROWS, THROUGHPUT  # noqa: E402
+from truth_list import PROCESSES, ROWS  # noqa: E402
 from truth_plan import first_runs, next_runs  # noqa: E402
 from truth_rates import Ratio  # noqa: E402
 from truth_runs import Run  # noqa: E402
@@ -278,14 +278,6 @@ def test_a_coarse_cell_gets_what_makes_it_precise_in_the_least_time():
 
 
 # The rows and their studies
-
-
-def test_there_are_twelve_rows_of_existing_scripts():
-    assert len(ROWS) == 12
-    for row in ROWS.values():
-        text = (ROOT / row.script).read_text()
-        assert "scaling_study" not in text
-        assert ("Counter()" in text) == (row.compares == THROUGHPUT)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -164,32 +164,6 @@ def test_labels_name_what_differs():
     assert made.launches[1].label == "inter_op 2, placement 0-1 | 3, membind 0"
 
 
-@pytest.mark.parametrize(
-    ("builds", "names"),
-    [
-        (["/home/ann/myenv/bin/python"], ["myenv"]),
-        (["../project/.venv/bin/python3"], ["project/.venv"]),
-        (["/usr/bin/python3.12"], ["usr/python3.12"]),
-        (["/bin/python", "/opt/python"], ["bin", "opt"]),
-        (["envs/mkl.txt", "/home/ann/mkl/bin/python"], ["envs/mkl.txt", "mkl"]),
-        (
-            ["/a/new/bin/python", "/b/new/bin/python", "/c/old/bin/python"],
-            ["a/new", "b/new", "old"],
-        ),
-        (["/a/x/new/bin/python", "/b/x/new/bin/python"], ["a/x/new", "b/x/new"]),
-        (["x/bin/python", "/x/bin/python"], ["x", "/x"]),
-        (["/a/x/bin/python", "/a/x/bin/python3"], ["x/python", "x/python3"]),
-        (
-            ["/a/x/bin/python", "/a/x/bin/python3", "/b/x/bin/python", "/b/x/bin/python3"],
-            ["a/x/python", "a/x/python3", "b/x/python", "b/x/python3"],
-        ),
-    ],
-)
-def test_a_label_names_an_environment_without_its_interpreters_path(builds, names):
-    found = [launches.label({**DEFAULTS, "build": one}, builds=builds) for one in builds]
-    assert found == [f"build {name}" for name in names]
-
-
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
 def test_a_plan_survives_being_stored(path):
     made = make_plan(load_config(config(path)))

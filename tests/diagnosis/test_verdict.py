@@ -4,7 +4,6 @@ import dataclasses
 from collections import Counter
 from unittest.mock import ANY
 
-import numpy as np
 import pytest
 from msgspec import structs
 from pytest import approx  # noqa: PT013 (a table is full of it)
@@ -32,10 +31,7 @@ from injected_worlds import (
     TwoModes,
 )
 from scaling_study.diagnosis.causes.cause_table import CAUSES
-from scaling_study.diagnosis.evidence import Evidence, Measured
-from scaling_study.diagnosis.verdict import Outcome
 from scaling_study.records import experiment
-from scaling_study.stats.interval import Interval
 from synthetic_why import MS, NOISE, Step, World, judge, microbenchmarks, named
 
 SCOPES = ("scaling_loss", "single_process_loss")
@@ -455,26 +451,6 @@ def test_a_check_that_cannot_tell_says_so():
     tested = [one for status in STATUSES[:3] for one in loss[status]]
     assert any("too wide to tell" in str(one["open"]) for one in tested)
     assert not any("too wide to tell" in str([one["for"], one["against"]]) for one in tested)
-
-
-@pytest.mark.parametrize(
-    ("low", "exact", "kinds", "against", "expected"),
-    [
-        (0.3, False, ("intervention", "fact"), False, "high"),
-        (0.3, False, ("intervention",), False, "medium"),
-        (0.3, True, ("intervention",), False, "high"),
-        (0.1, False, ("intervention", "fact"), False, "medium"),
-        (0.1, False, ("intervention",), False, "low"),
-        (0.3, False, ("intervention",), True, "low"),
-    ],
-)
-def test_confidence_is_of_kinds_of_evidence_and_a_share_that_is_known(
-    low, exact, kinds, against, expected
-):
-    own, *others = [Evidence(True, kind, "for this test") for kind in kinds]
-    share = Measured(Interval(0.5, low, 0.7, low), np.zeros(1), own, exact=exact)
-    evidence = (*others, *[Evidence(False, "account", "for this test")] * against)
-    assert Outcome(CAUSES[0], "named", share, evidence).confidence == expected
 
 
 @pytest.mark.parametrize("world", NOTHING, ids=by_name)

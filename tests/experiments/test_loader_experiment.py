@@ -190,10 +190,3 @@ def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(co
     time.sleep(0.5)
     assert cpu_s(cohort) - before_s > 3 * idle_s + 0.02
     assert load_ms(cohort.train(0, 60)[5:]) < 3
-
-
-def test_a_loader_that_the_config_does_not_name_is_not_known(cohort):
-    how = cohort.launcher()
-    cohort.start(how, 0, SCRIPT, "own")
-    cohort.wait_resting([0])
-    assert cohort.read_back(0).loaders == []

@@ -279,6 +279,10 @@ def policy(membind, machine, cpus=None):
         ("3", "xeon-e5472-shared-cpus", None, "bind:3"),
         ("local", "emulated-uneven", (2, 3), "bind:0"),
         ("interleave", "emulated-uneven", None, "interleave:0,2"),
+        # Memory lies on the nodes that have CPUs too.
+        ("interleave", "power9-gpu-nodes", None, "interleave:0,8"),
+        ("interleave", "xeon-max-9480-2s-snc4", None, "interleave:0-7"),
+        ("interleave", "memory-apart-from-cpus", None, "interleave:5-10"),
         ("local", "xeon-r630-node0-offline", (5,), "bind:1"),
     ],
 )
@@ -312,23 +316,6 @@ def test_a_policy_that_cannot_be_set_says_what_could(membind, machine, bound, re
         policy(membind, machine, bound)
     assert all(reason in caught.value.reason for reason in reasons), caught.value.reason
     assert remedy in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("machine", "nodes"),
-    [
-        (NPS4, tuple(range(8))),
-        ("power9-gpu-nodes", (0, 8)),
-        ("gh200", (0,)),
-        ("xeon-max-9480-2s-snc4", tuple(range(8))),
-        ("opteron-48-sparse-nodes", (0, 1, 2, 33, 34, 45, 72, 73)),
-        ("xeon-e5472-shared-cpus", tuple(range(8))),
-        ("memory-apart-from-cpus", (5, 6, 7, 8, 9, 10)),
-        ("xeon-r630-node0-offline", (1,)),
-    ],
-)
-def test_memory_is_interleaved_over_the_nodes_that_have_cpus_too(machine, nodes):
-    assert policy("interleave", machine) == MemoryPolicy("interleave", nodes)
 
 
 def test_memory_of_a_gpu_that_no_driver_names_is_left_out_for_its_missing_cpus(tmp_path):

@@ -37,7 +37,7 @@ def noted(folder, script):
         "import io, os; io.open(os.path.abspath('out').encode(), 'wb')",
         "Path('was').mkdir(); Path('was').rename('out')",
         "import os, pathlib; os.mkdir('was'); os.replace('was', pathlib.Path('out'))",
-        "import io, torch; torch.save(1, io.BytesIO()); torch.save(1, f='out')",
+        "from torch import save as s; import io; s(1, io.BytesIO()); s(1, 'out'); s(1, f='out')",
         "import numpy; numpy.save(open('out', 'wb'), 1)",
         "import logging; logging.basicConfig(filename='out')",
         "import os\nif os.fork(): os.wait()\nelse: open('out', 'w')",

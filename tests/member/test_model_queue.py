@@ -112,16 +112,6 @@ def test_a_list_that_cannot_be_read_starts_nothing(tmp_path, launch, models, wor
     assert not (tmp_path / "order").exists()
 
 
-def test_a_damaged_journal_is_named(tmp_path, launch):
-    folder = tmp_path / "models.txt.logs"
-    folder.mkdir()
-    (folder / "queue.jsonl").write_text("[1]\n")
-    done = queue(launch, "1\n")
-    assert done.returncode == 2
-    assert "queue.jsonl" in done.stderr
-    assert not (tmp_path / "order").exists()
-
-
 ENDLESS = """
 import os, subprocess, sys, time
 if sys.argv[1] == "short":

@@ -185,17 +185,6 @@ def test_a_report_changes_nothing_for_the_script_and_is_not_changed_by_it(case):
     assert case["types"] == ["torch.float32"]
 
 
-@of("bundled")
-def test_the_bundled_library(case):
-    got = case["first"]
-    assert "torch" in got["sgemm"]
-    assert got["sgemm"] == got["intel_path"] or got["intel_path"] is None
-    assert got["inter_op"] >= 1
-    assert got["openmp"], "torch's wheels bring an OpenMP runtime"
-    assert all(Path(path).exists() for path in got["openmp"])
-    assert got["spin_s"] >= 0
-
-
 @of("bundled", "mkl, huge pages", "intel path, jemalloc")
 def test_mkl_names_its_kernel(case):
     if "mkl" not in name_of(case["first"]["sgemm"]) and "torch" not in case["first"]["sgemm"]:

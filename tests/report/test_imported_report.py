@@ -86,22 +86,3 @@ def test_names_from_a_table_are_text(page, tmp_path):
     page.open(make_imported(tmp_path, texts, description=HOSTILE))
     assert text_of(page).count(HOSTILE) >= 3
     assert page.run("window.hacked") is None
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        {1: TEXT.format(1, 100, "a")},
-        {1: TEXT.format(2, 100, "a"), 2: TEXT.format(1, 50, "b")},
-        {n: TEXT.format(n, 100, "a" * 200) for n in range(1, 10)},
-        {1: "Name  Self CPU  # of Calls\nOptimizer.step#X.step  1.0ms  1\n",
-         2: "Name  Self CPU  # of Calls\nOptimizer.step#Y.step  1.0ms  1\n"},
-    ],
-    ids=["one", "faster", "many", "nothing-shared"],
-)  # fmt: skip
-def test_unusual_studies_are_sound(page, tmp_path, texts):
-    page.open(make_imported(tmp_path, texts), **PHONE)
-    text = text_of(page)
-    assert page.run("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert "nan" not in text.lower()
-    assert "None" not in text

@@ -110,16 +110,6 @@ def test_what_is_left_is_never_hidden():
     assert words.unexplained(target(scaling_loss={}, **FLAT)) is None
 
 
-def test_a_figure_of_one_start_has_no_interval():
-    point = {"launch": "a", "label": "a", "n": 2, "steps_per_s": 9.0, "low": 1.0, "high": 80.0}
-    entry = {"status": "ok", "recommended": point | {"replicates": 1}}
-    once = convert(entry, Recommendation).recommended
-    assert once.once
-    assert not once.gives("steps_per_s").sure
-    twice = convert(entry | {"recommended": point | {"replicates": 2}}, Recommendation)
-    assert twice.recommended.gives("steps_per_s").sure
-
-
 # No sentence disagrees with a number of the page.
 
 rates = st.floats(20, 5000)

@@ -49,13 +49,6 @@ def test_too_few_open_files(left):
     headroom.check([Need(fit, fit, "exec")])
 
 
-def test_a_hard_limit_of_open_files_is_named(left):
-    left(files=(256, 300))
-    with pytest.raises(UnavailableError) as caught:
-        headroom.check([Need(192, 192, "exec")])
-    assert "the hard limit is 300: as root" in caught.value.remedy
-
-
 def test_without_a_limit_of_open_files(left):
     left(files=(resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     headroom.check([Need(10_000, 10_000, "fork")])
@@ -120,17 +113,6 @@ def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(l
     left(tasks=100)
     with pytest.raises(UnavailableError, match="64 members"):
         headroom.fitting(default, [64, 385])
-
-
-def test_what_a_member_was_seen_to_take_counts(left):
-    left(memory=64 * GIB)
-    counts, missing = headroom.fitting(
-        Need(385, 385, "exec", Footprint(300 * 2**20)), [1, 192, 256, 385]
-    )
-    assert counts == [1, 192]
-    assert "385 members need 112.8 GiB or more, and 64.0 GiB are left" in missing.reason
-    assert missing.remedy.endswith("processes to at most 218")
-    assert headroom.fitting(Need(385, 385, "exec"), [385]) == ([385], None)
 
 
 @pytest.mark.parametrize(

@@ -234,16 +234,3 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     told = report.ended
     assert (told.steps, told.shortest, told.longest) == (200, 200, 200)
     assert record.members[0].steps >= 1
-
-
-def test_a_round_of_two_optimizers_is_one_step(make):
-    one = make("gan.py", ["--critic-steps", 3])
-    one.start([0], 60)
-    one.warm_up(5)
-    one.take(windows.Window(0, 0, 1), SETTINGS)
-    report = one.read_back(60, with_kernel=False)[0]
-    critic, generator = report.counted["optimizers"]
-    assert (critic["ends"], generator["ends"]) == (False, True)
-    words = one.members.words(0)
-    # Until the generator's first step, each one of the critic was taken for a round.
-    assert words[channel.EARLIER] + words[channel.STEPS] == generator["steps"] + 3

@@ -130,13 +130,6 @@ def test_the_warning_names_programs_and_how_much_they_take():
     assert "\x1b" not in text
 
 
-def test_who_cannot_be_seen_and_who_is_another_machine_is_said():
-    assert "none that can be seen from here" in warn_busy(Look(4, 1.0, 0.0, ()))
-    text = warn_busy(Look(4, 0.0, 0.5, ()))
-    assert "the hypervisor gives 0.5 of the 4 CPUs of this study to others" in text
-    assert "other programs" not in text
-
-
 def test_two_windows_lost_in_a_row_are_looked_into_and_not_too_often():
     lookout = Lookout(ALLOWED, span_s=0.01)
     lost, other, fine = ("short_overlap", "foreign_cpu"), ("few_steps",), ()

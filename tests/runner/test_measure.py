@@ -75,33 +75,6 @@ def test_readback_stands_beside_the_request(normal):
     assert checks["intra_op"]["effective"] == "1"
 
 
-CHANGES = """
-import time
-import torch
-from scaling_study import mark
-
-step = 0
-while True:
-    time.sleep(0.004 if step < 110 else 0.016)
-    step += 1
-    mark()
-"""
-
-
-@pytest.fixture(scope="module")
-def changing(tmp_path_factory):
-    for _ in range(4):
-        folder = tmp_path_factory.mktemp("changing")
-        script = folder / "changes.py"
-        script.write_text(CHANGES)
-        mapping = config(script, step="mark", windows=4)
-        records = run(mapping, folder)
-        lost = [one["flags"] for one in records["window"][:8] if not one["valid"]]
-        if not lost:
-            return folder, mapping, records
-    pytest.skip(f"the machine is too busy for what changes to be seen: {lost}")
-
-
 def killed_before(folder, record, tmp_path):
     """Leave what a run has written before its first record of a kind, as if it had been killed."""
     lines = (folder / "0.jsonl").read_text().splitlines()
@@ -120,21 +93,6 @@ def test_a_run_that_was_killed_after_its_last_window_ends_the_cohort_that_took_i
     assert len(records["cohort"]) == 1 + lost
     assert [(end["cohort"], end["status"]) for end in records["end"]] == [(lost, "complete")]
     assert len(read_rows(tmp_path / "0.jsonl").cohorts) == 1 + lost
-
-
-def test_windows_are_taken_anew_until_the_script_has_settled(changing):
-    tmp_path, _, records = changing
-    assert [end["status"] for end in records["end"]] == ["complete"]
-    settled = records["settled"]
-    assert settled
-    assert settled[0]["change"] > 0.5
-    assert 1 <= settled[0]["block"] <= 4
-    rows = read_rows(tmp_path / "0.jsonl").rows
-    assert not rows.loc[rows["block"] < settled[-1]["block"], "valid"].any()
-    assert rows["flags"].str.contains("unsettled").any()
-    counted = rows[rows["valid"]]
-    assert sorted(counted["n"].unique()) == [1, 2]
-    assert (counted["block"] >= settled[-1]["block"]).all()
 
 
 @pytest.mark.parametrize(

@@ -272,17 +272,6 @@ def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_ga
     assert state(second.pid) == "S"
 
 
-def test_a_new_process_does_not_rest_because_its_predecessor_did(group):
-    one = group(1)
-    first = one.start(0, STEPPING)
-    wait_until(lambda: one.members.words(0)[channel.PARKED_NS], "rest")
-    wait_until(lambda: state(first.pid) == "S", "sleep at the gate")
-    one.members.kill(0)  # it rests, and nobody has read that yet
-    one.start(0, MEMBER + "time.sleep(60)")
-    one.members.wait_resting([0], time.perf_counter_ns() + 50_000_000)
-    assert one.members.resting == set()
-
-
 def test_no_descriptor_is_left(tmp_path):
     before = descriptors()
     one = Group(private_folder(tmp_path), 5)

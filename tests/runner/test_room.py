@@ -113,14 +113,6 @@ def test_without_a_limit_of_processes_the_kernels_counts(tmp_path):
     assert tasks("vm-no-l3", tmp_path, files) == Room(199_000, "kernel.threads-max, 200000")
 
 
-def test_tasks_of_a_container(tmp_path):
-    files = {f"{V2}/pids.max": "400", f"{V2}/pids.current": "150"}
-    left = tasks("container-v2", tmp_path, files)
-    assert left.free == 250
-    assert left.limit.startswith("pids.max of ")
-    assert left.limit.endswith("sys/fs/cgroup, 400")
-
-
 def test_tasks_of_a_group_above(tmp_path):
     files = {
         f"{NESTED}/pids.max": "max",

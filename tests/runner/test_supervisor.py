@@ -129,17 +129,6 @@ def test_the_return_code_is_passed_on(code, returned):
     assert done.returncode == returned
 
 
-def test_the_command_gets_its_words_and_its_streams():
-    code = "import sys; print(sys.argv[1:], sys.stdin.read(), file=sys.stderr); print('out')"
-    words = ("--watch", "1", "--", "a b", "")
-    with supervising(
-        *python(code, *words),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        out, error = process.communicate("in")
-    assert (process.returncode, out, error) == (0, "out\n", f"{list(words)} in\n")
-
-
 @pytest.mark.timing
 def test_a_supervisor_takes_no_cpu_time_while_it_waits(tmp_path):
     with supervising(*python(COMMAND, tmp_path, "")) as process:

@@ -20,7 +20,7 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
-from scaling_study.runner import measure
+from scaling_study.runner import journal, measure
 from scaling_study.search import rounds
 from scaling_study.search.race import Exclusion
 
@@ -340,6 +340,20 @@ def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spen
     }
     # Once it has failed again, the race does not go on with it.
     assert race_of_all(plan, machine, [passive]).batches == []
+
+
+def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
+    for name, marked in {"a/0": True, "b/0": True, "b/1": False, "c/0": False}.items():
+        path = tmp_path / f"measure/{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        if marked:
+            journal.mark_of(path).touch()
+    assert rounds.without_result(tmp_path) == [tmp_path / "measure/a/0.jsonl"]
+    assert rounds.left(tmp_path) == set()
+    (tmp_path / "measure/a/0.jsonl").unlink()  # so a run ends
+    assert rounds.left(tmp_path) == {"a"}
+    assert rounds.without_result(tmp_path) == []
 
 
 def test_a_plan_grows_by_what_is_measured(tmp_path):

@@ -4,8 +4,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 from scaling_study.stats import intervals
@@ -186,21 +184,3 @@ def test_the_winner_is_within_the_tolerance_as_often_as_its_probability_says():
     doubtful = sure < 0.9
     assert doubtful.sum() > 10
     assert right[doubtful].mean() < right[~doubtful].mean()
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**32 - 1)), max_size=60),
-    st.lists(st.floats(0, 1), min_size=1, max_size=3),
-)
-def test_grouped_quantiles_are_those_of_numpy(pairs, quantiles):
-    groups = np.array([group for group, _ in pairs], dtype=np.int64)
-    values = np.array([value for _, value in pairs], dtype=np.int64)
-    found = intervals.grouped_quantiles(groups, values, 6, quantiles)
-    for group in range(6):
-        own = values[groups == group]
-        if own.size:
-            np.testing.assert_allclose(
-                found[group], np.quantile(own, quantiles), rtol=1e-9, atol=1e-6
-            )
-        else:
-            assert np.isnan(found[group]).all()
