@@ -2,10 +2,11 @@
 
 import pytest
 
+import machines
 import made_records
-from machines import machine
 from scaling_study.experiments import interventions
 from scaling_study.experiments.interventions import INTERVENTIONS, Reference, choose
+from scaling_study.host import probe
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member.changes import CHANGES
@@ -24,7 +25,7 @@ def reference(
     report = {"intra_op": 1, "cpus": [0], "changes": dict.fromkeys(CHANGES, False)}
     return Reference(
         axes={**DEFAULTS, **(axes or {})},
-        machine=machine(on),
+        machine=probe.read_machine(machines.root(on)),
         readback=made_records.readback(slot=0, **report | (readback or {})),
         n=n,
         windows=[window],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scaling_study.records.readback import Readback
 
 V = TypeVar("V")
-"""What an axis takes: its functions are given nothing else."""
+"""The values of an axis."""
 
 LAST = 1000
 """The order of an axis that names none."""
