@@ -42,14 +42,14 @@ def run(folder, *options, text=TRAIN, steps=1000):
 def test_losses_are_written_after_so_many_steps(tmp_path):
     done, found = run(tmp_path, "--steps", "5")
     assert (done.returncode, done.stdout) == (0, "")
-    assert found["steps"] == len(found["losses"]) == 5
-    assert found["losses"] == sorted(found["losses"], reverse=True)
+    assert found.steps == len(found.losses) == 5
+    assert found.losses == sorted(found.losses, reverse=True)
 
 
 def test_a_script_that_ends_earlier_leaves_what_it_has(tmp_path):
     done, found = run(tmp_path, "--steps", "50", steps=7)
     assert (done.returncode, done.stdout) == (0, "ended\n")
-    assert len(found["losses"]) == 7
+    assert len(found.losses) == 7
 
 
 def test_a_seed_moves_the_scripts_own(tmp_path):
@@ -126,6 +126,18 @@ def resolved(tmp_path):
     return make
 
 
+@pytest.mark.long
+def test_a_fused_optimizer_trains_alike(tmp_path, resolved):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    found = losses.compare(
+        "it", resolved(script), resolved(script, optimizer_kernel="fused"), 20, tmp_path, at_once=2
+    )
+    assert (found.status, found.alike) == ("ok", True)
+    assert found.losses == pytest.approx(found.baseline, rel=1e-4)
+    assert len(set(found.baseline)) == losses.SEEDS
+
+
 def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
     """The weights are so small that they are denormal numbers: flushed, nothing is trained."""
     script = tmp_path / "train.py"
@@ -139,8 +151,26 @@ def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
         "    loss.backward()\n"
         "    optimizer.step()\n"
     )
-    found = losses.compare(resolved(script), resolved(script, denormals="flush"), 20, tmp_path, 1)
-    assert (found["status"], found["alike"]) == ("ok", False)
+    found = losses.compare(
+        "it", resolved(script), resolved(script, denormals="flush"), 20, tmp_path, at_once=1
+    )
+    assert (found.status, found.alike) == ("ok", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise SystemExit('no data')", "ended with status 1: no data"),
+        (("import torch\nx = torch.ones(2, requires_grad=True)\n"
+         "(x * 2).backward(torch.ones(2))"), "calls backward on no single number"),
+    ],
+)  # fmt: skip
+def test_a_run_that_gives_no_loss_says_why(tmp_path, resolved, text, reason):
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    found = losses.compare("it", resolved(script), resolved(script), 5, tmp_path, at_once=6)
+    assert (found.status, found.alike) == ("failed", None)
+    assert reason in found.reason
 
 
 @pytest.mark.parametrize(("step_s", "steps"), [(0.001, 300), (0.2, 100), (30.0, 20)])
