@@ -34,7 +34,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -395,28 +395,38 @@ def parse_models(text: str) -> list[Model]:
     return models
 
 
-def parse_journal(data: bytes) -> tuple[list[dict[str, Any]], int]:
+class Line(NamedTuple):
+    """What the journal says of a model that ended."""
+
+    model: int
+    arguments: str
+    status: int
+
+
+def parse_journal(data: bytes) -> tuple[list[Line], int]:
     """Return the journal's lines, and how many bytes of it are whole lines.
 
     Raises:
         ValueError: a line is not one of this program's.
     """
     whole = data.rfind(b"\n") + 1
-    ended = [json.loads(line) for line in data[:whole].splitlines()]
-    for one in ended:
-        if not isinstance(one, dict) or not {"model", "arguments", "status"} <= one.keys():
+    ended = []
+    for text in data[:whole].splitlines():
+        one = json.loads(text)
+        if not isinstance(one, dict) or not set(Line._fields) <= one.keys():
             raise ValueError(f"{one!r} is no line of a queue")
+        ended.append(Line(*(one[name] for name in Line._fields)))
     return ended, whole
 
 
-def left_to_train(models: Sequence[Model], ended: Sequence[Mapping[str, Any]]) -> list[Model]:
+def left_to_train(models: Sequence[Model], ended: Sequence[Line]) -> list[Model]:
     """Return the models that have not been trained yet, in the order of the list.
 
     Raises:
         ValueError: the list was edited where models have been trained already.
     """
     texts = {model.number: model.text for model in models}
-    trained = {one["model"]: one["arguments"] for one in ended if one["status"] == 0}
+    trained = {one.model: one.arguments for one in ended if one.status == 0}
     for number, arguments in sorted(trained.items()):
         if texts.get(number) != arguments:
             now = texts.get(number, "missing")
