@@ -6,6 +6,7 @@ import pytest
 from msgspec import json, structs
 
 import machines
+import made_records
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.host import probe, system
 from scaling_study.host.libraries import LIBRARIES
@@ -142,6 +143,14 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     assert machine.cgroup_version is None
     assert machine.usable.cpu_ids == (0, 1)
     assert system.read_memory_bytes(tmp_path) == machine.memory_bytes == 0
+
+
+@pytest.mark.parametrize("name", machines.NAMES)
+def test_every_captured_machine_can_be_probed_and_stored(name):
+    machine = probe.read_machine(machines.root(name))
+    assert made_records.kept(machine) == machine
+    assert machine.topology == machines.topology(name)
+    assert machine.usable == machines.usable(name)
 
 
 @pytest.mark.parametrize(
