@@ -22,7 +22,7 @@ from scaling_study.runner.free_run import Program
 SECONDS = 12
 # It has no torch to import, so that rounds hold whole models though they are short.
 MARKS = """
-import time
+import colorsys, time
 from scaling_study import mark
 for _ in range(60):
     time.sleep(0.004)
@@ -85,10 +85,9 @@ def test_what_forked_models_import_is_kept_with_its_time(confirmed):
     found = of_kind(confirmed[3], "imports")
     assert len(found) == ended  # on a busy machine none may have ended
     for one in found:
-        assert ["import", "torch"] in one.steps
+        assert one.steps == [["import", "colorsys"]]
         assert one.left == {}
-        assert next(iter(one.seconds)) == "torch"
-        assert one.seconds["torch"] < one.all_s
+        assert sum(one.seconds.values()) < one.all_s
 
 
 def test_the_same_again_runs_nothing(confirmed):
@@ -234,7 +233,7 @@ def test_marks_are_counted(tmp_path):
 
 def test_ordinary_iterations_are_told_from_long_ones(tmp_path, monkeypatch):
     times_ns = [80 if step % 10 == 9 else 1 for step in range(40)]
-    clock = accumulate(times_ns)
+    clock = accumulate([0, *times_ns])  # the page is made first
     monkeypatch.setattr(iterations.time, "monotonic_ns", lambda: next(clock))
     counter = iterations.Counter(str(tmp_path), "mark")
     for _ in times_ns:
