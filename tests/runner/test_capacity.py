@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import jobs
+from made_records import hardware
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.runner import headroom, resolve
 from scaling_study.runner.headroom import Footprint, Need, Room
@@ -152,5 +153,5 @@ def test_a_study_that_meets_a_limit_measures_what_fits_and_names_it(tmp_path, co
     ("limit", "expected"), [(None, 64 * GIB), (8 * GIB, 8 * GIB), (100 * GIB, 64 * GIB)]
 )
 def test_members_may_use_the_limit_or_the_machine_whichever_is_less(limit, expected):
-    machine = {"allowed_cpus": "0", "memory_bytes": 64 * GIB, "memory_limit_bytes": limit}
+    machine = hardware(memory_bytes=64 * GIB, memory_limit_bytes=limit)
     assert resolve.host(machine).memory_bytes == expected
