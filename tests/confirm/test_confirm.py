@@ -51,11 +51,11 @@ def test_every_arm_has_its_rounds_in_turn(confirmed):
     keys = [arm.key for arm in head.arms]
     assert sorted(keys) == [
         "default/fresh",
-        *("recommended/forked", "recommended/fresh", "recommended/reused"),
+        *("recommended/forked", "recommended/fresh"),
     ]
     rounds = of_kind(records, "round")
-    assert [one.turn for one in rounds] == [0] * 4 + [1] * 4 + [2] * 4
-    assert [one.arm for one in rounds] == [one.arm for one in rounds[:4]] * 3
+    assert [one.turn for one in rounds] == [0] * 3 + [1] * 3 + [2] * 3
+    assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3
     assert all(one.status == "ok" for one in rounds), [one.reason for one in rounds]
     assert isinstance(records[-1], End)
     launches = {arm.launch for arm in head.arms}
@@ -132,37 +132,12 @@ def test_a_stop_leaves_no_process(tmp_path):
     assert left_behind(tmp_path) == []
 
 
-ONCE = """
-import sys, torch
-torch.set_num_interop_threads(2)
-model = torch.nn.Linear(2, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(3):
-    model(torch.ones(2)).backward()
-    optimizer.step()
-"""
-
-
-@pytest.mark.long
-def test_a_script_that_runs_once_in_a_process_is_confirmed_with_one_per_model(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(ONCE)
-    plan = confirm_jobs.planned(script, SECONDS)
-    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
-    together = [one for one in rounds if one.arm == "recommended/reused"]
-    assert together[-1].status == "once"
-    assert "set_num_interop_threads" in together[-1].reason
-    others = [one for one in rounds if one not in together]
-    assert len(others) == 9
-    assert all(one.status == "ok" for one in others)
-
-
 def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit('no such data')\n")
     plan = confirm_jobs.planned(script, SECONDS)
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
-    assert len(rounds) == 4
+    assert len(rounds) == 3
     for one in rounds:
         assert one.status == "failed"
         assert "slot 0 ended with status 1: no such data" in one.reason

@@ -33,7 +33,7 @@ PLAN = SimpleNamespace(
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
-KEYS = ("recommended/fresh", "recommended/reused", "default/fresh",
+KEYS = ("recommended/fresh", "recommended/forked", "default/fresh",
         "default_same_n/fresh")  # fmt: skip
 FORKED = "recommended/forked"
 NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"]]
@@ -49,9 +49,9 @@ def predicted(**changed):
     return replace(whole, recommended=replace(whole.recommended, **changed))
 
 
-def head(keys=KEYS):
+def head():
     arms = []
-    for key in keys:
+    for key in KEYS:
         role, way = key.split("/")
         mine = role == "recommended"
         launch, label = ("b", "intra_op 1") if mine else ("d", "default")
@@ -78,8 +78,7 @@ def a_round(key, turn, factor=1.0, **changed):
 
 def write(tmp_path, records):
     path = tmp_path / "rounds.jsonl"
-    begins = head((*KEYS, FORKED) if any(one.get("arm") == FORKED for one in records) else KEYS)
-    path.write_text("".join(json.dumps(one) + "\n" for one in [begins, *records]))
+    path.write_text("".join(json.dumps(one) + "\n" for one in [head(), *records]))
     return path
 
 
@@ -123,8 +122,11 @@ def test_ratios_are_paired_by_turn(tmp_path):
 
 @pytest.mark.parametrize(("factor", "start"), [(0.9, "forked"), (1.1, "fresh")])
 def test_the_better_start_in_a_process_of_its_own_is_what_is_compared(tmp_path, factor, start):
-    forked = [a_round(FORKED, turn, factor) for turn in range(2)]
-    one = machine(tmp_path, [*rounds(1.0, 1.0), *forked])
+    records = [
+        a_round(FORKED, one["turn"], factor) if one["arm"] == FORKED else one
+        for one in rounds(1.0, 1.0)
+    ]
+    one = machine(tmp_path, records)
     assert one.start == start
     assert one.arm("recommended") is one.arm("recommended", start)
     gain = 2 * SLOW_S / MODEL_S * max(1.0, 1 / factor)
@@ -193,11 +195,11 @@ def test_the_clock_is_a_part_where_it_is_known(tmp_path):
 def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
     records = rounds(1.0, 1.0)
     records[-1] |= {"status": "failed", "reason": "out of memory", "runs": []}
-    once = [one for one in records if one["arm"] == "recommended/reused"]
-    once[0] |= {"status": "once", "reason": "not twice"}
+    once = [one for one in records if one["arm"] == "recommended/forked"]
+    once[0] |= {"status": "failed", "reason": "no fork"}
     one = machine(tmp_path, records)
     assert [(left.arm, left.status, left.reason) for left in one.left_out] == [
-        ("recommended/reused", "once", "not twice"),
+        ("recommended/forked", "failed", "no fork"),
         ("default_same_n/fresh", "failed", "out of memory"),
     ]
     assert len(one.arms) == 2

@@ -25,7 +25,7 @@ def arms(best, default):
     ]
 
 
-STARTS = ("fresh", "forked", "reused")
+STARTS = ("fresh", "forked")
 ONE_BEST = [(f"recommended/{start}", "x", 4) for start in STARTS]
 
 
@@ -70,7 +70,7 @@ def test_nothing_recommended_is_nothing_to_confirm():
 
 @pytest.mark.parametrize(
     ("seconds", "turns", "round_s"),
-    [(30, 3, 2), (120, 3, 8), (360, 3, 24), (600, 4, 30), (4800, 10, 96)],
+    [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],
 )
 def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
     chosen = round_plan.choose_arms(found(point("x", 4), point("default-1", 1)), DEFAULT)

@@ -51,6 +51,40 @@ def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
     assert text in rendering.render(folder).read_text(encoding="utf-8")
 
 
+def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp_path):
+    folder = rendering.make_study(tmp_path / "confirmed", ns=(1, 2), replicates=2)
+    found = rendering.machine_entry(folder, "recommendation")
+    best = found["recommended"]
+    about = {"role": "recommended", "rounds": 3, "start_s": 5.7, "iteration_s": 0.0084,
+             "end_s": 1.4, **{name: best[name] for name in ("launch", "label", "n")}}  # fmt: skip
+    rates = {"fresh": 639.0, "forked": 1400.0}
+    arms = [{**about, "start": start, "value": value} for start, value in rates.items()]
+    steps = [["import", "torch"]]
+    imports = {"kind": "imports", "steps": steps, "left": {"numexpr": "starts threads: python"},
+               "seconds": {"torch": 1.9, "pandas": 0.5}, "all_s": 4.8}  # fmt: skip
+    entry = {"machine": found["machine"], "status": "confirmed", "arms": arms, "start": "forked",
+             "steps_per_model": 500, "imports": imports}  # fmt: skip
+    write_file(folder / "analysis/confirmation.json", {"machines": [entry]})
+    report = rendering.render(folder).read_text(encoding="utf-8")
+    script = (folder / "launch/recommended.sh").read_text()
+    assert "  start=forked\n" in script
+    kept = folder / "launch/recommended.imports.json"
+    assert f"--imports {kept}" in script
+    assert read_file(kept, object)["steps"] == steps
+    assert "recommended.sh --queue models.txt" in report
+    for text in (
+        "1,400 models/hour", "639", "numexpr starts threads",
+        "A model in a fresh process takes 5.70 s to start, 4.20 s for 500 steps and 1.40 s to end.",
+        "Its imports take 4.80 s, first torch 1.90 s and pandas 500 ms.",
+    ):  # fmt: skip
+        assert text in report
+    entry = {**entry, "start": "fresh", "imports": None}
+    write_file(folder / "analysis/confirmation.json", {"machines": [entry]})
+    assert "recommended.sh --queue" not in rendering.render(folder).read_text(encoding="utf-8")
+    assert "  start=fresh\n" in (folder / "launch/recommended.sh").read_text()
+    assert not kept.exists()
+
+
 def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path):
     folder = rendering.make_study(tmp_path / "shared", ns=(1, 2), replicates=2)
     path = folder / "analysis/failures.json"

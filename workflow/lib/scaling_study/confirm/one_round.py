@@ -40,19 +40,9 @@ ORPHANS_S = 1.0
 # the end of a model is not confirmed.
 EXTENDED = 4.0
 
-ONCE: Status = "once"
-
 
 class RoundError(Exception):
-    """A round that gives no figure; the text says why.
-
-    Args:
-        status: of the round's record.
-    """
-
-    def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
+    """A round that gives no figure; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +159,7 @@ class RunningRound:
         try:
             self._keep_busy(limit_s, most_s)
         except RoundError as error:
-            status, reason = error.status, str(error)
+            status, reason = "failed", str(error)
         finally:
             cut_s = time.monotonic() - self._origin_s
             for process in self._now.values():
@@ -235,18 +225,15 @@ class RunningRound:
         shutil.rmtree(process.pages)
         words = self._free.last_words(ended.slot)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{f': {words}' if words else ''}"
-        # A script that cannot be started twice says so before its second start has trained.
-        if self.start == "reused" and [bool(run.iterations) for run in runs] == [True, False]:
-            raise RoundError(ONCE, f"the script does not run twice in one process: {how}")
         if ended.status:
-            raise RoundError("failed", how)
+            raise RoundError(how)
         if not runs[0].iterations:
-            raise RoundError("failed", f"the script ended without an iteration: {how}")
+            raise RoundError(f"the script ended without an iteration: {how}")
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Whether a round that has reached its limit may be cut."""
-        # What a process does after its last iteration is seen only where it ends, and what a later
-        # start in one process takes only where one has trained.
+        # What a process does after its last iteration is seen only where it ends, and what a forked
+        # model takes only where one has trained after the first, which waits for the imports.
         if self.start == "fresh":
             seen = {run.slot for run in self._runs}
         else:
@@ -262,10 +249,6 @@ class RunningRound:
         for process in self._now.values():
             runs += process.runs(self._origin_s, None)
         trained = dict.fromkeys(range(len(self.members)), 0.0)
-        # Whether a script runs a second time in one process is seen once it has begun to.
-        latest = {run.slot: run for run in runs}
-        if any(run.again == 1 and run.iterations <= 1 for run in latest.values()):
-            return False
         for run in runs:
             if run.iterations > 1:
                 trained[run.slot] += run.span_s if run.ended_s is None else least_s

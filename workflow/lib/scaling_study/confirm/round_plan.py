@@ -69,7 +69,7 @@ def choose_arms(
         return ()
     # A group of ranks ends with its model, and a program that has a pool trains several.
     alone = pool or ranks.asked(best.axes) is not None
-    starts: tuple[Start, ...] = ("fresh",) if alone else ("fresh", "forked", "reused")
+    starts: tuple[Start, ...] = ("fresh",) if alone else ("fresh", "forked")
     arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
     compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
         ("today", "today_same_n", today, found.today),

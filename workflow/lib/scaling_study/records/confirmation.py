@@ -23,7 +23,7 @@ from scaling_study.records.field import (
 
 Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
 Start = Literal["fresh", "forked", "reused"]
-Status = Literal["ok", "once", "failed"]
+Status = Literal["ok", "failed"]
 
 
 class Arm(Struct, frozen=True):
@@ -104,7 +104,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     arm: str
     """Role and start."""
     status: Status
-    """`ok`; `once`: the script does not run twice in one process; `failed`."""
+    """`ok` or `failed`."""
     reason: str | None
     """Why it failed."""
     limit_s: Seconds

@@ -68,7 +68,6 @@ MAXED = 0.9
 STALLED = 0.1
 """Something waits for this share of the time, and more."""
 LEFT_OUT = {
-    "once": "the script does not run a second time in one process",
     "failed": "the script failed",
     "slow": "some process did not finish two iterations before the round's last limit",
     "unavailable": "this machine cannot run it",

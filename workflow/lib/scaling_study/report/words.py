@@ -398,7 +398,7 @@ ROLES = {
 }
 
 
-FORKED = {"fresh": "", "forked": ", forked", "reused": ", reused"}
+FORKED = {"fresh": "", "forked": ", forked"}
 
 
 def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
