@@ -80,6 +80,13 @@ class _Process:
         both = iterations.Counted(first_ns, latest_ns, sum(one.iterations for one in starts), 0)
         return [(both, None)]
 
+    def _ready_ns(self) -> int:
+        """Return when a server had imported what its models need; 0 if never."""
+        try:
+            return int((self.pages / f"{iterations.READY}{self.pid}").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return 0
+
     def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
         """Return the starts of the script in it.
 
@@ -96,12 +103,17 @@ class _Process:
         if not seen or seen[-1][0].ended_ns:
             seen.append((iterations.Counted(0, 0, 0, 0), None))
         began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one, _ in seen)]
-        last = len(seen) - 1
+        last, first = len(seen) - 1, 0
+        ready_s = since(self._ready_ns())
+        if ready_s is not None:
+            # Imports are made once for many models: no model's time holds them.
+            before = sum(ended < ready_s for ended in began[1:-1])
+            began[before], first = ready_s, int(before == 0)
         return [
             Run(
                 slot=self.slot,
                 process=self.number,
-                again=number,
+                again=number + first,
                 began_s=max(0.0, began[number]),
                 first_s=since(one.first_ns),
                 latest_s=since(one.latest_ns),
@@ -232,13 +244,13 @@ class RunningRound:
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Whether a round that has reached its limit may be cut."""
-        # What a process does after its last iteration is seen only where it ends, and what a forked
-        # model takes only where one has trained after the first, which waits for the imports.
+        # What a process does after its last iteration is seen where it ends; a forked one counts
+        # where the server had imported before.
         if self.start == "fresh":
             seen = {run.slot for run in self._runs}
         else:
             runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
-            seen = {run.slot for run in runs if run.again and run.iterations > 1}
+            seen = {run.slot for run in runs if run.again and run.ended_s is not None}
         if len(seen) < len(self.members) and passed_s < self._longest_s:
             return False
         return self._enough(ENOUGH * limit_s)

@@ -61,6 +61,9 @@ MOST_STARTS = 3600
 # After its first steps a process has all its threads and libraries.
 READ_BACK_AFTER = 3
 READBACK = "readback-"
+READY = "ready-"
+"""With a server's process id, the file that holds when it had imported what its models need (ns of
+the monotonic clock)."""
 
 # Of so many iterations it is kept when they ended. Only the parts of a page that are written take
 # memory.
@@ -375,6 +378,13 @@ class Counter:
         self._done += 1
         if self._done == READ_BACK_AFTER and self._read_back is not None:
             self._read_back(self._folder, self._iterations.report())
+
+    def ready(self) -> None:
+        """Note that this process, a server, has imported what its models need (see READY)."""
+        path = os.path.join(self._folder, f"{READY}{os.getpid()}")  # noqa: PTH118 (as above)
+        with open(f"{path}.part", "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(str(time.monotonic_ns()))
+        os.rename(f"{path}.part", path)  # noqa: PTH104
 
     def script_ended(self) -> None:
         """Note that the script has ended, and count the next start apart."""

@@ -129,7 +129,7 @@ class Reused:
         if os.getpid() != self._pid:  # a child that the script has forked
             os._exit(status)
         gc.collect()  # a script's globals refer to each other
-        _count_end()
+        _count("script_ended")
         return status, _own_peak_kib()
 
 
@@ -161,6 +161,7 @@ class Forked:
         self._imported = True
         gc.collect()
         gc.freeze()  # a collection in a child would copy all of its pages
+        _count("ready")
 
     def train(self, model: Model) -> tuple[int, int]:
         """Train a model; return its exit status and peak memory (KiB)."""
@@ -204,7 +205,7 @@ class Forked:
         if not flush() or not written:
             status = status or UNWRITTEN
         learn()
-        _count_end()
+        _count("script_ended")
         os._exit(status)
 
     def _stop(self, signum: int, _frame: FrameType | None) -> None:
@@ -229,11 +230,11 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _count_end() -> None:
-    """Count the script's end where its steps are counted (see ``iterations``)."""
+def _count(event: str) -> None:
+    """Note an event where steps are counted: a method of ``iterations.Counter``."""
     counter = getattr(sys, "scaling_study_counter", None)
     if counter is not None:
-        counter.script_ended()
+        getattr(counter, event)()
 
 
 def _own_peak_kib() -> int:

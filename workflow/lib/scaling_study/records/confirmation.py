@@ -76,7 +76,7 @@ class Run(Struct, frozen=True, kw_only=True):
     process: Index
     """The slot's processes, or its servers, from 0."""
     again: Index
-    """Starts of the script in that process or from that server, from 0."""
+    """Starts of the script in that process, from 0; from a server that has imported, from 1."""
     began_s: Seconds
     """Its beginning."""
     first_s: Seconds | None

@@ -85,6 +85,12 @@ class Machine:
         rows = rows if n is None else rows[rows["n"] == n]
         return None if rows.empty else rows.iloc[-1]
 
+    @property
+    def queued(self) -> str:
+        """What follows the launch script's name where forked models are the headline."""
+        forked = self.confirmation is not None and self.confirmation.start == "forked"
+        return " --queue models.txt" if forked else ""
+
 
 def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
     """Read all machines of a folder.

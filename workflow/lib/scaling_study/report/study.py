@@ -85,7 +85,8 @@ def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
     if machine.name.endswith(model.OTHER_NODES):
         lines.append("  measured on nodes that are another machine")
     elif machine.recommendation.ok:
-        lines.append(f"  launch it: bash {results}/launch/recommended{machine.suffix}.sh")
+        command = f"bash {results}/launch/recommended{machine.suffix}.sh{machine.queued}"
+        lines.append(f"  launch it: {command}")
     for target in machine.targets:
         if target.same_as is None:
             lines.append(f"  why, {target.title}: {words.why(target)}")

@@ -356,7 +356,7 @@ def answer_of(machine: Machine) -> Answer:
         confirmed=arm is not None,
         launches=len(found.ranking) or 2,
         same=same or (ratio is None and arm is not None and other is not None),
-        best=name_launch(best.label),
+        best=f"{name_launch(best.label)}{STARTED[arm.start] if arm else ''}",
         other=name_launch(against),
         value=value,
         verb="is {} as fast as" if asked.single else f"{verb} {{}} as many {NOUNS[asked.rate]} as",
@@ -384,7 +384,7 @@ def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
             shown.append(("same", at_n))
     shown.append(("recommended", best))
     return _bars(
-        [(role, one.label, one.n, one.gives(found.objective), one.once) for role, one in shown],
+        [(role, one.label, one.n, one.gives(found.objective), one.once, "") for role, one in shown],
         found.objective,
     )
 
@@ -398,7 +398,7 @@ ROLES = {
 }
 
 
-FORKED = {"fresh": "", "forked": ", forked"}
+STARTED = {"fresh": "", "forked": " with forked starts"}
 
 
 def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
@@ -409,22 +409,24 @@ def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
         arms.insert(-1, fresh)
     return _bars(
         [
-            (ROLES[arm.role], f"{arm.label}{FORKED[arm.start]}", arm.n, arm.gave(objective), False)
+            (ROLES[arm.role], arm.label, arm.n, arm.gave(objective), False, STARTED[arm.start])
             for arm in arms
         ],
         objective,
     )
 
 
-def _bars(shown: Sequence[tuple[str, str, int, Interval, bool]], objective: str) -> tuple[Bar, ...]:
-    values = [given.value if known(given.value) else 0.0 for _, _, _, given, _ in shown]
+def _bars(
+    shown: Sequence[tuple[str, str, int, Interval, bool, str]], objective: str
+) -> tuple[Bar, ...]:
+    values = [given.value if known(given.value) else 0.0 for _, _, _, given, _, _ in shown]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
     largest = max(values, default=0.0) or 1.0
     bars = []
-    for (role, label, n, given, once), value in zip(shown, values, strict=True):
-        text = f"{opening(label)}: {processes(n)}"
+    for (role, label, n, given, once, started), value in zip(shown, values, strict=True):
+        text = f"{opening(label)}{started}: {processes(n)}"
         interval = format_interval(given.low, given.high, like=value, unit=scale)
         bars.append(
             Bar(role, text, format_number(value / scale), unit, interval, value / largest, once)
@@ -567,7 +569,7 @@ def explain_model(confirmation: Confirmation) -> str:
 
 
 def _no_end(confirmation: Confirmation, arm: Arm) -> str:
-    if arm.ended_after is not None:
+    if arm.ended_after is not None and arm.ended_after != round(confirmation.steps_per_model or 0):
         return (
             f"The script ended after {arm.ended_after:,} iterations, which is not "
             "workload.steps_per_model: a model's time is put together from start, iterations, end."
