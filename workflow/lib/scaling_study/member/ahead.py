@@ -57,8 +57,10 @@ def learning(path: str) -> Callable[[], None]:
 
     def write() -> None:
         steps: list[list[str]] = []
-        for name, module in list(sys.modules.items()):
-            if name not in known and _is_installed(name, module):
+        modules = list(sys.modules.items())  # to ask for the folders imports another one
+        folders = _installed_folders()
+        for name, module in modules:
+            if name not in known and _is_installed(name, module, folders):
                 steps.append(["import", name])
             steps += changes.get(name, [])
         _write(_part(path, os.getpid()), steps, {})
@@ -67,17 +69,21 @@ def learning(path: str) -> Callable[[], None]:
     return write
 
 
-def _is_installed(name: str, module: object) -> bool:
-    """Whether a module is Python's own or in site-packages, and of this name."""
+def _installed_folders() -> tuple[str, ...]:
+    """Return the folders of Python's own modules and of installed ones."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
+    return tuple(os.path.join(os.path.realpath(one), "") for one in folders if one)
+
+
+def _is_installed(name: str, module: object, folders: tuple[str, ...]) -> bool:
+    """Whether a module is of these folders or built in, and of this name."""
     spec = getattr(module, "__spec__", None)
     if spec is None or spec.name != name or spec.origin is None:
         return False
     if spec.origin in {"built-in", "frozen"}:
         return True
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
-    path = os.path.realpath(spec.origin)
-    return any(path.startswith(os.path.realpath(one) + os.sep) for one in folders if one)
+    return bool(os.path.realpath(spec.origin).startswith(folders))
 
 
 def keep(path: str, pid: int) -> None:
@@ -117,6 +123,7 @@ def load(path: str, program: Sequence[str]) -> bool:
     own = program[1].partition(".")[0] if program[0] == "-m" else None
     if names := _remaining_threads():
         sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
+    files, children = _open_files(), _children()
     before, arguments = dict(os.environ), sys.argv
     sys.argv = list(program[:1])
     try:
@@ -126,7 +133,7 @@ def load(path: str, program: Sequence[str]) -> bool:
             elif what == "unset":
                 os.environ.pop(name, None)
             elif not any(f"{name}.".startswith(f"{one}.") for one in (*left, own) if one):
-                reason = _import(name)
+                reason = _import(name, files, children)
                 if reason is not None:
                     left[name] = reason
                     kept = steps[:number] if len(left) > MOST_LEFT else steps
@@ -140,11 +147,17 @@ def load(path: str, program: Sequence[str]) -> bool:
     return True
 
 
-def _import(name: str) -> str | None:
-    """Import a module; return why no process may be forked after that, None if it may."""
+def _import(name: str, files: set[str], children: str) -> str | None:
+    """Import a module; return why no process may be forked after that, None if it may.
+
+    Args:
+        name: the module's.
+        files: open before any import.
+        children: likewise.
+    """
     if name in sys.modules:
         return None
-    threads, files, children = len(os.listdir("/proc/self/task")), _open_files(), _children()
+    threads = len(os.listdir("/proc/self/task"))
     # One that cannot be imported by itself is imported by the models, as the script does.
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is warned of, a model is warned of

@@ -49,6 +49,13 @@ def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
         os.kill(os.getpid(), sig)
 
 
+def end_by(signum: int) -> None:
+    """End as a process that this signal has killed."""
+    with contextlib.suppress(OSError):  # SIGKILL has no handler
+        signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)
+
+
 def parse_ids(text: str) -> list[int]:
     """Turn ``"0-2,8"`` into ``[0, 1, 2, 8]``."""
     ids: list[int] = []
@@ -247,9 +254,7 @@ def main(argv: list[str]) -> None:
         status = run_ranks(options.ranks, command, environment, groups)
         groups += 1
     if status < 0:  # end as the rank has
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+        end_by(-status)
     sys.exit(status)
 
 

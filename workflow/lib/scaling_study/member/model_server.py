@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # By their paths: the package is none of the program's.
-PROGRAM, AHEAD = (runpy.run_path(os.path.join(HERE, name)) for name in ("program.py", "ahead.py"))
+PROGRAM, AHEAD, BIND = (
+    runpy.run_path(os.path.join(HERE, f"{name}.py")) for name in ("program", "ahead", "bind")
+)
 OWN_FILES = {os.path.join(HERE, name) for name in ("program.py", "model_server.py")}
 
 # Time for a model to end by itself after SIGTERM; then it is killed.
 GRACE_S = 2
 
-PR_SET_PDEATHSIG = 1
 UNWRITTEN = 120  # Python's exit status where its output cannot be written
 
 LIBC = ctypes.CDLL(None)
@@ -178,7 +179,7 @@ class Forked:
         self._child = 0
         _, status, usage = os.wait4(child, 0)
         if self._stopped:
-            _end_by(signal.SIGTERM)
+            BIND["end_by"](signal.SIGTERM)
         if learns:
             AHEAD["keep"](self._imports, child)
         return os.waitstatus_to_exitcode(status), usage.ru_maxrss
@@ -187,9 +188,7 @@ class Forked:
         for signum in (signal.SIGTERM, signal.SIGALRM):
             signal.signal(signum, signal.SIG_DFL)
         os.setsid()
-        LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != self._pid:
-            os._exit(1)
+        BIND["die_with_parent"](self._pid)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if self._answers is not None:
             os.close(self._answers)
@@ -213,7 +212,7 @@ class Forked:
         if os.getpid() != self._pid:  # a child that has not gone its own way yet
             os._exit(1)
         if not self._child:
-            _end_by(signal.SIGTERM)
+            BIND["end_by"](signal.SIGTERM)
         self._stopped = True
         self._signal(signal.SIGTERM if signum == signal.SIGTERM else signal.SIGKILL)
         signal.alarm(GRACE_S)
@@ -241,13 +240,6 @@ def _own_peak_kib() -> int:
     import resource  # noqa: PLC0415 (the program shall not find it here already)
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _end_by(signum: int) -> None:
-    """End as a program that this signal has killed."""
-    with contextlib.suppress(OSError):  # SIGKILL has no handler
-        signal.signal(signum, signal.SIG_DFL)
-    os.kill(os.getpid(), signum)
 
 
 def main(argv: list[str]) -> None:
@@ -282,7 +274,7 @@ def main(argv: list[str]) -> None:
         if options.answers is not None:
             os.write(options.answers, f"{status} {peak_kib}\n".encode())
         elif status < 0:
-            _end_by(-status)
+            BIND["end_by"](-status)
         elif status:
             sys.exit(status)
 
