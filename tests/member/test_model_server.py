@@ -79,13 +79,30 @@ def test_what_the_first_model_imports_is_there_for_the_others(tmp_path):
 
 def test_a_variable_is_set_where_a_library_reads_it_and_nowhere_else(tmp_path):
     script = (
-        "import os, sys; before = os.environ.get('HOW'); os.environ['HOW'] = 'well'\n"
-        "import tool; os.environ['HOW'] = 'later'; import other; print(before, tool.how)"
+        "import os, sys; before = os.environ.get('OMP_HOW'); os.environ['OMP_HOW'] = 'well'\n"
+        "import tool; os.environ['OMP_HOW'] = 'later'; import other; print(before, tool.how)"
     )
     with Server(tmp_path, script) as server:
-        (server.packages / "tool.py").write_text("import os; how = os.environ['HOW']")
+        (server.packages / "tool.py").write_text("import os; how = os.environ['OMP_HOW']")
         (server.packages / "other.py").touch()
         assert [server.train()[1] for _ in range(2)] == ["None well\n"] * 2
+
+
+def test_what_is_imported_after_a_variable_that_may_be_secret_is_left_to_the_models(tmp_path):
+    script = (
+        "import sys, os; print(*[one in sys.modules for one in ('tool', 'other')])\n"
+        "import tool; os.environ['API_KEY'] = 'hidden'; import other"
+    )
+    with Server(tmp_path, script) as server:
+        # What a library sets while it is imported, it sets again.
+        (server.packages / "tool.py").write_text("import os; os.environ['TOOL'] = 'itself'")
+        (server.packages / "other.py").touch()
+        assert [server.train()[1] for _ in range(2)] == ["False False\n", "True False\n"]
+    text = server.imports.read_text()
+    assert "hidden" not in text
+    assert "itself" not in text
+    why = "comes after the script sets API_KEY"
+    assert server.learnt() == ([["import", "tool"]], {"everything later": why})
 
 
 KEEPS = {

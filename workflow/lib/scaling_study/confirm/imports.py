@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections import defaultdict
@@ -41,7 +42,8 @@ def measure(file: Path, launch: Launch, member: Member, program: Program) -> Imp
         program: whose models are forked.
 
     Returns:
-        What is imported, and the packages that take longest. Without these where the process fails.
+        What is imported, and the packages that take longest. Without these where the process fails
+        or takes too long.
     """
     found = json.loads(file.read_text(encoding="utf-8"))
     env, preload = split_preload(program.environment(launch))
@@ -49,11 +51,13 @@ def measure(file: Path, launch: Launch, member: Member, program: Program) -> Imp
         *bind_command(member.cpus, member.mempolicy, preload, ()),
         *(launch.python, "-X", "importtime", "-c", IMPORT, str(file)),
     ]
-    done = subprocess.run(
-        words, env=env, cwd=launch.cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, check=False, timeout=LIMIT_S,
-    )  # fmt: skip
-    times = _times(done.stderr.decode(errors="replace").splitlines())
+    said = b""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        said = subprocess.run(
+            words, env=env, cwd=launch.cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, check=False, timeout=LIMIT_S,
+        ).stderr  # fmt: skip
+    times = _times(said.decode(errors="replace").splitlines())
     return Imports(
         steps=found["steps"],
         left=found["left"],

@@ -1,8 +1,9 @@
 """What is imported once, before models are forked from a process.
 
-It is learnt from a first model: what it had imported at its end, in that order, with the variables
-that it set in between, since a library may read them when it is imported. Only modules of Python
-and of site-packages are; the script's own are left to each model, which may find them changed.
+It is learnt from a first model: what it had imported at its end, in that order, with the settings
+of libraries that it put into its environment in between, since they may be read when a library is
+imported. Another variable of the script's may hold a secret: it is not kept, and what is imported
+after it is left to each model. So are the script's own modules, which may change.
 
 A fork copies the thread that calls it and no other; open files and their positions are shared, and
 so is CUDA's state, which a child cannot use. A module that leaves such things behind is left to the
@@ -38,6 +39,14 @@ MOST_LEFT = 3
 
 EVENTS = {"os.putenv": "set", "os.unsetenv": "unset"}
 
+# Beginnings of variables that set libraries, and hold no secret.
+SETTINGS = (
+    "ATEN_", "BLIS_", "CUBLAS_", "CUDA_", "DNNL_", "GOMP_", "GOTO_", "HF_HOME", "HF_HUB_OFFLINE",
+    "KMP_", "MALLOC_", "MKL_", "MPL", "NUMBA_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_",
+    "PL_GLOBAL_SEED", "PL_SEED_WORKERS", "PYTORCH_", "RAY_CLIENT_MODE", "TF_", "TOKENIZERS_",
+    "TORCH", "TRANSFORMERS_", "VECLIB_", "XLA_",
+)  # fmt: skip
+
 # ---- in the first model
 
 
@@ -47,26 +56,44 @@ def learning(path: str) -> Callable[[], None]:
     Args:
         path: of the file. It is written beside it: ``keep`` gives it its name.
     """
+    folders = _installed_folders()
     known = set(sys.modules)
     changes: dict[str, list[list[str]]] = {}
 
     def note(event: str, values: tuple[object, ...]) -> None:
-        if event in EVENTS:
+        if event in EVENTS and not _is_imported(folders):
             words = [os.fsdecode(one) for one in values if isinstance(one, bytes)]
             changes.setdefault(next(reversed(sys.modules)), []).append([EVENTS[event], *words])
 
     def write() -> None:
         steps: list[list[str]] = []
-        modules = list(sys.modules.items())  # to ask for the folders imports another one
-        folders = _installed_folders()
-        for name, module in modules:
+        left: dict[str, str] = {}
+        for name, module in list(sys.modules.items()):
             if name not in known and _is_installed(name, module, folders):
                 steps.append(["import", name])
-            steps += changes.get(name, [])
-        _write(_part(path, os.getpid()), steps, {})
+            own = changes.get(name, [])
+            unknown = next((words[1] for words in own if not words[1].startswith(SETTINGS)), None)
+            if unknown is not None:
+                left["everything later"] = f"comes after the script sets {unknown}"
+                break
+            steps += own
+        _write(_part(path, os.getpid()), steps, left)
 
     sys.addaudithook(note)
     return write
+
+
+def _is_imported(folders: tuple[str, ...]) -> bool:
+    """Whether an installed module sets a variable while it is imported, as it will do again."""
+    frame = sys._getframe(2)  # noqa: SLF001 (CPython's, as documented)
+    files = []
+    while frame is not None:
+        files.append(frame.f_code.co_filename)
+        frame = frame.f_back  # type: ignore[assignment]
+    own = type(os.environ).__setitem__.__code__.co_filename
+    first = next((file for file in files if file != own), "")
+    by_import = any(file.startswith("<frozen importlib") for file in files)
+    return by_import and os.path.realpath(first).startswith(folders)
 
 
 def _installed_folders() -> tuple[str, ...]:

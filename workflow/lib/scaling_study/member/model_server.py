@@ -194,6 +194,7 @@ class Forked:
             os.close(self._answers)
         model.redirect()
         AHEAD["renew"]()
+        own = os.getpid()
         learn: Callable[[], None] = AHEAD["learning"](self._imports) if learns else _nothing
         status = train([*self._program, *model.arguments])
         # What Python does at its end (Py_FinalizeEx), but for taking all modules apart.
@@ -203,7 +204,8 @@ class Forked:
         gc.collect()  # frees what the script's globals hold
         if not flush() or not written:
             status = status or UNWRITTEN
-        learn()
+        if os.getpid() == own:  # not a child that the script has forked
+            learn()
         _count("script_ended")
         os._exit(status)
 
