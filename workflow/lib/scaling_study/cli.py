@@ -435,7 +435,7 @@ def judge(options: argparse.Namespace) -> None:
 
 
 @_stage(
-    *("--study-folder", "--machines", "--currency", "--output"),
+    *("--study-folder", "--plan", "--machines", "--currency", "--output"),
     reads="analysis and tables of each machine, and plan.json",
 )
 def compare(options: argparse.Namespace) -> int:

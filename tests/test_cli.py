@@ -1,0 +1,32 @@
+"""The command line: one subcommand for each stage."""
+
+import ast
+import inspect
+
+import pytest
+
+from scaling_study import cli
+
+TREE = ast.parse(inspect.getsource(cli))
+FUNCTIONS = {one.name: one for one in TREE.body if isinstance(one, ast.FunctionDef)}
+
+
+def read(name):
+    """Options that a function reads without looking, or what it hands them to does."""
+    found, known = set(), {"stage", "log"}
+    for node in ast.walk(FUNCTIONS[name]):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "options":
+            (known if isinstance(node.ctx, ast.Store) else found).add(node.attr)
+        if isinstance(node, ast.Compare) and getattr(node.comparators[0], "id", "") == "options":
+            known.add(node.left.value)
+        called = getattr(getattr(node, "func", None), "id", "")
+        if called in FUNCTIONS and "options" in {getattr(one, "id", "") for one in node.args}:
+            found |= read(called)
+    return found - known
+
+
+@pytest.mark.parametrize("name", cli.STAGES)
+def test_a_stage_reads_only_options_that_it_has(name):
+    stage = cli.STAGES[name]
+    own = {one.removeprefix("--").replace("-", "_") for one in stage.arguments}
+    assert read(stage.run.__name__) <= own
