@@ -25,7 +25,10 @@ class Regression(pl.LightningModule):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--seed", type=int)
     args = parser.parse_args()
+    if args.seed is not None:
+        torch.manual_seed(args.seed)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
     inputs = torch.randn(4096, 64)

@@ -1,0 +1,58 @@
+"""A forked model ends with the weights of a fresh one, in whatever is trained with."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from test_model_server import Server
+
+ROOT = Path(__file__).parents[2]
+
+WEIGHTS = """
+import hashlib, runpy, sys
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+trained = {}
+register_optimizer_step_post_hook(lambda optimizer, *_: trained.update(last=optimizer))
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+digest = hashlib.sha256()
+for group in trained["last"].param_groups:
+    for parameter in group["params"]:
+        digest.update(parameter.detach().numpy().tobytes())
+print("weights", digest.hexdigest())
+"""
+
+SEEDED = {
+    "neuralforecast": ["scripts/workloads/tsmixerx.py", "--steps", "5", "--seed", "3"],
+    "torch": ["scripts/workloads/ncf.py", "--rows", "2000", "--epochs", "1", "--seed", "3"],
+    "pytorch_lightning": ["tests/workloads/lightning_fit.py", "--steps", "20", "--seed", "3"],
+    "transformers": ["tests/workloads/trainer_fit.py", "--steps", "5"],
+}
+
+
+def weights(said):
+    return said.splitlines()[-1].split()[1]
+
+
+@pytest.mark.parametrize("library", SEEDED)
+def test_the_same_seed_gives_the_same_weights(tmp_path, library):
+    script, *arguments = SEEDED[library]
+    words = [str(ROOT / script), *arguments]
+    with Server(tmp_path, WEIGHTS) as server:
+        forked = [server.train(*words) for _ in range(3)]
+    steps, _ = server.learnt()
+    assert library in str(steps), "imported ahead"
+    assert [status for status, _ in forked] == [0, 0, 0], forked
+    fresh = subprocess.check_output([sys.executable, "train.py", *words], cwd=tmp_path, text=True)
+    assert {weights(said) for _, said in forked} == {weights(fresh)}
+
+
+def test_without_a_seed_models_differ(tmp_path):
+    words = [str(ROOT / "tests/workloads/lightning_fit.py"), "--steps", "2"]
+    with Server(tmp_path, WEIGHTS) as server:
+        forked = [server.train(*words) for _ in range(3)]
+    assert [status for status, _ in forked] == [0, 0, 0]
+    assert len({weights(said) for _, said in forked}) == 3
