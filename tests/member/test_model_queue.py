@@ -1,5 +1,6 @@
 """The queue of models, as `recommended.sh --queue` runs it."""
 
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from processes import has_ended, wait_ended
+from processes import has_ended, wait_ended, wait_until
 from scaling_study.member import model_queue
 from test_launch_script import BASH, plan, recommendation, slot, write
 
@@ -203,6 +204,91 @@ def test_two_queues_of_one_folder_do_not_run_at_once(endless):
         wait_ended(pid)
 
 
+def test_queues_share_a_list(tmp_path):
+    """Each model is trained once; what a killed queue had begun is trained by another one."""
+    (tmp_path / "train.py").write_text(
+        "import os, sys, time\n"
+        "with open('began', 'a') as file: print(sys.argv[1], file=file)\n"
+        "if sys.argv[1] == '1' and not os.path.exists('go'): time.sleep(600)\n"
+        "sys.exit(sys.argv[1] == '4')\n"
+    )
+    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    models = "".join(f"{number}\n" for number in range(1, 7))
+
+    def began():
+        file = tmp_path / "began"
+        return file.read_text().split() if file.exists() else []
+
+    def journal(name):
+        lines = (tmp_path / f"models.txt.logs/queue-{name}.jsonl").read_text().splitlines()
+        return [(one["model"], one["status"]) for one in map(json.loads, lines)]
+
+    (tmp_path / "models.txt").write_text(models)
+    first = subprocess.Popen(
+        [BASH, path, "--queue", "--share", "a", "models.txt"], cwd=tmp_path, start_new_session=True
+    )
+    wait_until(lambda: began() == ["1"], "the first model")
+    second = queue(path, models, "--share", "b")
+    assert second.returncode == 1
+    assert "failed: models 4" in second.stderr
+    assert journal("b") == [(number, int(number == 4)) for number in range(2, 7)]
+    assert "another queue's, which runs" in queue(path, models, "--share", "a").stderr
+    first.kill()
+    first.wait()
+    (tmp_path / "go").touch()
+    (tmp_path / "began").unlink()
+    third = queue(path, models, "--share", "c.1")
+    assert "1 trained in" in third.stdout
+    assert "4 trained before" in third.stdout
+    assert began() == ["1", "4"], "a new queue trains failed models again"
+    assert (tmp_path / "models.txt.logs/claims/1").resolve().name == "queue-c.1.jsonl"
+
+
+def test_a_queue_that_runs_out_of_models_takes_those_of_a_dead_one(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    dead = logs / "queue-dead.jsonl"
+    lines = [
+        {"model": 1, "arguments": "1", "status": 0},
+        {"model": 2, "arguments": "2", "status": 1},
+    ]
+    dead.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"model": 3, "arg')
+    models = [model_queue.Model(number, str(number)) for number in range(1, 6)]
+    theirs = model_queue.Claims(logs, dead)
+    assert all(map(theirs.take, models[:3]))
+    own = model_queue.Claims(logs, logs / "queue-own.jsonl")
+    assert [own.take(one) for one in models] == [False, False, False, True, True]
+    with dead.open("rb+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert own.release(failed=False)[1] == set()
+    assert own.release(failed=False)[1] == {3}
+    assert own.take(models[2])
+    ended, released = own.release(failed=True)
+    assert [(one.model, one.status) for one in ended] == [(1, 0), (2, 1)]
+    assert released == {2}
+
+
+@pytest.mark.parametrize("words", [["0"], ["all"], ["1", "true"], ["x[$(touch it)]", "true"]])
+def test_a_slot_that_is_not_there_runs_nothing(tmp_path, launch, words):
+    done = subprocess.run(
+        [BASH, launch, "--slot", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--slot needs a number below 1, or all, and a command" in done.stderr
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_command_runs_in_a_slot(tmp_path, launch):
+    code = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['SPICY'], end='')"
+
+    def told(slot, code):
+        return subprocess.check_output([BASH, launch, "--slot", slot, sys.executable, "-c", code])
+
+    cpu = min(os.sched_getaffinity(0))
+    assert told("0", code).decode() == f"[{cpu}] a b'c\"$HOME`id`"
+    assert told("all", "import os; print(os.environ['SLOT_CPUS'])").decode() == f"{cpu}\n"
+
+
 def test_a_slot_takes_the_next_model_while_others_train(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
@@ -331,7 +417,7 @@ def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, opti
     assert all(one["peak_memory_mib"] > 5 for one in ended[1:])
 
 
-@pytest.mark.parametrize("words", [["--limit", "0"], ["--limit", "soon"], ["--slow"]])
+@pytest.mark.parametrize("words", [["--limit", "0"], ["--share", "a/b"], ["--slow"]])
 def test_a_wrong_option_starts_nothing(tmp_path, launch, words):
     done = queue(launch, "1\n", *words)
     assert done.returncode == 2

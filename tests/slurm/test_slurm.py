@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 
 from cluster import command, wait_until
+from scaling_study.report.launch_script import render_array_job
 from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config, records
+from test_launch_script import plan, recommendation, slot, write
 
 pytestmark = pytest.mark.slurm
 
@@ -255,6 +257,8 @@ def test_two_kinds_of_node_in_one_study(study, slurm):
     assert {path.name for path in (results / "launch").glob("recommended-*.sh")} == {
         f"recommended-{name}.sh" for name in kinds
     }
+    job = (results / "launch/recommended-small.sbatch").read_text().splitlines()
+    assert {"#SBATCH --partition=all", "#SBATCH --constraint=small"} <= set(job)
     assert "models/EUR" in (study.folder / "reports/small.html").read_text()
 
 
@@ -270,3 +274,51 @@ def test_a_part_of_a_node_is_an_error_that_names_the_setting(study, slurm):
     assert "/0.jsonl (results/" in said
     assert "Traceback" not in said
     assert study.count() == 0
+
+
+TRAIN = """
+import os, sys, time
+open(f"began-{sys.argv[1]}", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def test_nodes_work_through_one_list(tmp_path, slurm):
+    """An array job: each takes the next model; what a node that failed has left, others train."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    launch = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    job = launch.with_suffix(".sbatch")
+    job.write_text(render_array_job("it's", launch, "it", {"constraint": "whole", "price": 2.0}))
+    (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(1, 7)))
+    submit = (
+        "sbatch",
+        "--parsable",
+        "--array=1-2",
+        f"--chdir={tmp_path}",
+        "--no-requeue",
+        str(job),
+    )
+    asked = command(*submit, "--limit", "600", "models.txt").strip()
+
+    def tasks():
+        return [one for one in slurm.jobs() if one.get("ArrayJobId") == asked]
+
+    def journals():
+        found = sorted((tmp_path / "models.txt.logs").glob("queue-*.jsonl"))
+        lines = [line for path in found for line in path.read_text().splitlines()]
+        return sorted((one["model"], one["status"]) for one in map(json.loads, lines))
+
+    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, "a model on each node")
+    both = [one for one in tasks() if one["JobState"] == "RUNNING"]
+    assert {one["NodeList"] for one in both} == {"node-a", "node-b"}
+    assert {one["OverSubscribe"] for one in both} == {"NO"}
+    slurm.fail_node(both[0]["NodeList"])
+    (tmp_path / "go").touch()
+    other = both[1]["JobId"]
+    wait_until(lambda: slurm.job(other)["JobState"] not in {"RUNNING", "COMPLETING"}, "the end")
+    assert slurm.job(other)["JobState"] == "COMPLETED"
+    assert journals() == [(number, 0) for number in range(1, 7)]
+    assert len(set((tmp_path / "models.txt.logs/claims").iterdir())) == 6
+    slurm.start_node(both[0]["NodeList"])
+    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")

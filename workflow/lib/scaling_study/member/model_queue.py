@@ -12,6 +12,9 @@ FOLDER gets a file for each model, and ``queue.jsonl``: a line for each model th
 command goes on where it stopped: a model that was interrupted or has failed starts anew. Exit
 status: 0 all trained, 1 a model failed, 2 wrong input, 130 and 143 stopped by SIGINT and SIGTERM.
 
+Several queues, each with a ``--share NAME`` of its own, train one list together, on one machine or
+on several that see FOLDER: each takes the next model that is nobody's (see ``Claims``).
+
 The module needs nothing but the standard library. Durations are of the monotonic clock.
 """
 
@@ -23,6 +26,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import select
 import shlex
 import shutil
@@ -41,8 +45,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import IO
 
-JOURNAL = "queue.jsonl"
 IMPORTS = "imports.json"
+CLAIMS = "claims"
 WRONG_INPUT = 2  # as argparse
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -51,7 +55,6 @@ GRACE_S = 2.0
 # Time for a server that has trained all its models to end: what scripts have left for the end of a
 # process is done then.
 EXIT_S = 30.0
-LOOK_S = 0.05
 
 SECONDS_PER_HOUR = 3600
 
@@ -288,11 +291,10 @@ class ServedModels:
                 server.orders.close()
             else:
                 self.signal(slot, signal.SIGTERM)
-        while time.monotonic() < deadline_s:
-            if all(_has_ended(one.process) for one in self._servers.values()):
-                break
-            time.sleep(LOOK_S)
-        for slot in list(self._servers):
+        for slot, server in list(self._servers.items()):
+            pidfd = os.pidfd_open(server.process.pid)
+            _ready([pidfd], deadline_s - time.monotonic())
+            os.close(pidfd)
             self._end(slot)
 
     def _give(self, slot: int, order: bytes, began_s: float) -> None:
@@ -419,6 +421,71 @@ def parse_journal(data: bytes) -> tuple[list[Line], int]:
     return ended, whole
 
 
+class Claims:
+    """Which queue trains which model, where several work through one list.
+
+    A claim is a symbolic link: named by the model, pointing to the queue's journal. Making one is a
+    single operation that only one queue succeeds in, on NFS too. A queue lives as long as its
+    journal is locked; what a dead one had claimed and not ended is anybody's.
+
+    Args:
+        logs: the folder that queues share.
+        journal: the path of this queue's journal, which is locked.
+    """
+
+    def __init__(self, logs: Path, journal: Path) -> None:
+        self._logs, self._journal = logs, journal
+        self._folder = logs / CLAIMS
+        self._folder.mkdir(exist_ok=True)
+
+    def take(self, model: Model) -> bool:
+        """Claim a model; return whether it is this queue's now."""
+        link, own = self._folder / str(model.number), f"../{self._journal.name}"
+        try:
+            link.symlink_to(own)
+        except FileExistsError:
+            # This queue's: a failed model that starts again, or an answer of NFS that was lost.
+            return str(link.readlink()) == own
+        return True
+
+    def release(self, *, failed: bool) -> tuple[list[Line], set[int]]:
+        """Give up what no living queue trains.
+
+        Args:
+            failed: models that have failed, too, and what this queue itself had claimed.
+
+        Returns:
+            What has ended in all queues, and the models whose claims were given up.
+
+        Raises:
+            ValueError: a journal cannot be read.
+        """
+        ended, released = [], set()
+        owned: dict[str, list[Path]] = {}
+        for link in self._folder.iterdir():
+            owned.setdefault(link.readlink().name, []).append(link)
+        for path in sorted(self._logs.glob("queue*.jsonl")):
+            with path.open("rb+") as journal:
+                dead = failed if path == self._journal else _lock(journal.fileno())
+                lines, _ = parse_journal(journal.read())
+                ended += lines
+                over = {one.model for one in lines if one.status == 0 or not failed}
+                for link in owned.get(path.name, ()) if dead else ():
+                    if int(link.name) not in over and link.readlink().name == path.name:
+                        link.unlink()
+                        released.add(int(link.name))
+        return ended, released
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file; return whether nobody else has."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def left_to_train(models: Sequence[Model], ended: Sequence[Line]) -> list[Model]:
     """Return the models that have not been trained yet, in the order of the list.
 
@@ -460,6 +527,7 @@ class Queue:
         slots: where models are trained.
         logs: folder of logs and journal.
         journal: a descriptor of it.
+        claims: of this queue.
         limit_s: the time that a model may take.
         retries: how often a model that has failed starts again, after the others.
     """
@@ -469,11 +537,12 @@ class Queue:
         slots: FreshModels | ServedModels,
         logs: Path,
         journal: int,
+        claims: Claims,
         *,
         limit_s: float = math.inf,
         retries: int = 0,
     ) -> None:
-        self._slots, self._logs, self._journal = slots, logs, journal
+        self._slots, self._logs, self._journal, self._claims = slots, logs, journal, claims
         self._limit_s, self._retries = limit_s, retries
         self._training: dict[int, _Training] = {}
         self._attempts: dict[int, int] = {}
@@ -484,10 +553,7 @@ class Queue:
         """Train the models; return False if ``stop`` became readable before all had ended."""
         waiting = deque(models)
         try:
-            while waiting or self._training:
-                for slot in self._slots.free if waiting else ():
-                    if waiting:
-                        self._start(slot, waiting.popleft())
+            while self._fill(waiting) or (self._take_over(models, waiting) and self._fill(waiting)):
                 for ended in self._slots.wait(self._until_limit_s(), stop):
                     waiting.extend(self._end(ended))
                 if _ready([stop], 0):
@@ -500,6 +566,22 @@ class Queue:
     def log(self, model: Model) -> Path:
         """Return the file of a model's output."""
         return self._logs / f"model-{model.number:05}.log"
+
+    def _fill(self, waiting: deque[Model]) -> bool:
+        """Start a model in each free slot; return whether any is being trained."""
+        for slot in self._slots.free:
+            while waiting:
+                model = waiting.popleft()
+                if self._claims.take(model):
+                    self._start(slot, model)
+                    break
+        return bool(self._training)
+
+    def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
+        """Let the models wait that a queue had claimed which is dead; return whether there are."""
+        _, released = self._claims.release(failed=False)
+        waiting.extend(one for one in models if one.number in released)
+        return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
         now_s = time.monotonic()
@@ -602,6 +684,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser.add_argument("--imports", type=Path, help="what is imported before a model is forked")
     parser.add_argument("--limit", type=_positive, default=math.inf, metavar="SECONDS")
     parser.add_argument("--retries", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--share", type=_named, metavar="NAME", help="of one list, by name")
     parser.add_argument(
         "--slot", action="append", nargs=2, metavar=("CPUS", "POLICY"), required=True
     )
@@ -620,12 +703,24 @@ def _positive(text: str) -> float:
     return float(text)
 
 
+def _named(text: str) -> str:
+    if not re.fullmatch(r"[\w.-]{1,100}", text, re.ASCII):
+        raise argparse.ArgumentTypeError("a name has up to 100 letters, digits, _ . and -")
+    return text
+
+
+def _own(file: str, options: argparse.Namespace) -> str:
+    """Return the name of a file that each share of a list has of its own."""
+    stem, dot, suffix = file.partition(".")
+    return f"{stem}{'-' * bool(options.share)}{options.share or ''}{dot}{suffix}"
+
+
 def _slots(
     options: argparse.Namespace, commands: Sequence[Sequence[str]]
 ) -> FreshModels | ServedModels:
     if options.start == "fresh":
         return FreshModels(commands)
-    imports = options.logs.resolve() / IMPORTS
+    imports = options.logs.resolve() / _own(IMPORTS, options)
     if options.imports is not None and options.imports.exists():
         shutil.copyfile(options.imports, imports)
     own = ["--start", options.start, "--imports", str(imports)]
@@ -640,21 +735,26 @@ def main(argv: list[str]) -> int:
     except (OSError, ValueError) as error:
         _fail(f"{options.models}: {error}")
     options.logs.mkdir(parents=True, exist_ok=True)
-    path = options.logs / JOURNAL
+    path = options.logs / _own("queue.jsonl", options)
     journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    if not _lock(journal):
+        _fail(
+            f"{path} is another queue's, which runs: wait for it, share the list under another name"
+            " (--share), or name another folder"
+        )
+    claims = Claims(options.logs, path)
     try:
-        fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _fail(f"{options.logs} is another queue's, which runs: wait for it, or name another folder")
-    try:
-        ended, whole = parse_journal(path.read_bytes())
+        _, whole = parse_journal(path.read_bytes())
+        os.ftruncate(journal, whole)  # a line that a crash cut off
+        ended, _ = claims.release(failed=True)
         waiting = left_to_train(models, ended)
     except ValueError as error:
-        _fail(f"{path}: {error}")
-    os.ftruncate(journal, whole)  # a line that a crash cut off
+        _fail(f"{options.logs}: {error}")
     commands = [slot_command(binder, cpus, policy, command) for cpus, policy in options.slot]
     slots = _slots(options, commands)
-    queue = Queue(slots, options.logs, journal, limit_s=options.limit, retries=options.retries)
+    queue = Queue(
+        slots, options.logs, journal, claims, limit_s=options.limit, retries=options.retries
+    )
     status = _train(models, waiting, queue, len(commands))
     if slots.anew:
         print(

@@ -41,6 +41,9 @@ COLUMNS = 96
 MARK = "\0"
 """Stands for the member's number while a word is quoted: no argument can hold it."""
 
+SBATCH = ("partition", "account", "qos", "constraint")
+"""Keys of a kind of node that are options of sbatch."""
+
 # A script that marks its steps imports this package, which other builds may not have.
 MARK_ENVIRONMENT = (
     f'--env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
@@ -111,6 +114,25 @@ def render_launch_script(
         cpus=[slot.cpus or "" for slot in slots],
         policies=[slot.policy for slot in slots],
         folder=folder,
+    )
+
+
+def render_array_job(study: str, script: Path, kind: str, options: Mapping[str, object]) -> str:
+    """Write the array job of SLURM in which several nodes of a kind train one list of models.
+
+    Args:
+        study: its name.
+        script: the launch script of the kind.
+        kind: its name in the config; empty for the study's only machine.
+        options: what the config says of it; of these, names of sbatch's options count.
+    """
+    return _template("queue.sbatch.j2").render(
+        study=study,
+        of=f" of kind {kind}" if kind else "",
+        name=script.with_suffix(".sbatch").name,
+        script=str(script),
+        share=f"{kind or 'node'}-",
+        options=[f"--{name}={options[name]}" for name in SBATCH if options.get(name)],
     )
 
 

@@ -15,11 +15,12 @@ from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
 from scaling_study.report import flames, model, page, svg
-from scaling_study.report.launch_script import render_launch_script
+from scaling_study.report.launch_script import render_array_job, render_launch_script
 from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.switch_script import render_switches
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from scaling_study.config.plan import Plan
@@ -57,6 +58,7 @@ def render_study(
     content = None
     if compared is not None:
         content = read_file(compared, Compared)
+    kinds = {one.name: one.kind for one in content.machines} if content else {}
     texts: dict[Path, str] = {}
     views: list[page.View] = []
     for machine in _machines(study_folder, planned, content):
@@ -66,6 +68,7 @@ def render_study(
         beside = {
             switches_of(script): _switches(machine, script),
             imports_of(script): imported and json.encode(imported).decode(),
+            array_job_of(script): _array_job(machine, planned, kinds, script),
         }
         for path, text in beside.items():
             if text:
@@ -95,9 +98,8 @@ def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machi
             machines += model.read_machines(own, plan, name=entry.name, first=entry.machine)
         else:
             script = folder / "launch" / f"recommended-{entry.name}.sh"
-            script.unlink(missing_ok=True)
-            switches_of(script).unlink(missing_ok=True)
-            imports_of(script).unlink(missing_ok=True)
+            for path in (script, *(of(script) for of in (switches_of, imports_of, array_job_of))):
+                path.unlink(missing_ok=True)
     return machines
 
 
@@ -117,6 +119,21 @@ def _launch_script(machine: Machine, plan: Plan, builds: Path, path: Path) -> st
         imports_file=imports_of(path).absolute(),
         start=machine.confirmation.start if machine.confirmation else "fresh",
     )
+
+
+def _array_job(
+    machine: Machine, plan: Plan, kinds: Mapping[str, Mapping[str, object]], script: Path
+) -> str | None:
+    """Return the text of the array job of a machine; None where nothing is recommended."""
+    if machine.recommendation.recommended is None:
+        return None
+    kind = kinds.get(machine.name, {})
+    return render_array_job(plan.study, script.absolute(), machine.name, kind)
+
+
+def array_job_of(script: Path) -> Path:
+    """Return the array job that trains a list on several nodes, beside a launch script."""
+    return script.with_suffix(".sbatch")
 
 
 def imports_of(script: Path) -> Path:
