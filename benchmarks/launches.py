@@ -16,20 +16,21 @@ Each way starts n processes of the same script at once, from their start to thei
   per core, divided by n. Without that number it sets one thread, as `one thread` does;
 - recommended: launch/recommended.sh of the workload's study, with the number that it recommends:
   own studies have no other number than n;
-- recommended, --queue: the same with a list of four models for each slot, whose models start fresh,
+- recommended, --queue: the same with a list of ten models for each slot, whose models start fresh,
   forked or in one process.
 
-The first two workloads have figures to reach. With --rivals the others run, as one model and as one
-per CPU, without queues: `recommended` should nowhere be slower than another way by more than 2%,
-neither by whole processes nor by models alone. `NCF as written` draws each sample by itself in
-every way; `NCF as recommended` has in every way the arguments that its study recommends.
+The first three workloads have figures to reach: what the queue of forked models gives over other
+ways. With --rivals the others run, as one model and as one per CPU, without queues: `recommended`
+should nowhere be slower than another way by more than 2%, neither by whole processes nor by models
+alone. `NCF as written` draws each sample by itself in every way; `NCF as recommended` has in every
+way the arguments that its study recommends.
 
 A round runs every way once, in a shuffled order. models/hour are 3600 x models / seconds until the
 last command has ended. `models alone` is the same ratio without the launchers' own time: from the
 first model's start until the last one has ended. A launcher that loads torch itself costs the more,
 the shorter models are. Ratios are paired by round; intervals are of 95%, over rounds. A figure is
 reached if its ratio is, whatever the interval; beside rivals the interval decides. A way that takes
-three times as long as `recommended` in its first two rounds is beaten and does not run again; a run
+three times as long as ours in its first two rounds is beaten and does not run again; a run
 that takes ten times as long as one thread is stopped. Nothing else should run meanwhile. The status
 is 0 if all figures are reached.
 """
@@ -154,7 +155,7 @@ def arguments() -> argparse.Namespace:
         "--workload",
         nargs="+",
         choices=WORKLOADS,
-        help="default: the two with figures, or those beside rivals",
+        help="default: those with figures, or those beside rivals",
     )
     what = "processes; default: one per CPU, and 1 beside rivals"
     parser.add_argument("--n", nargs="+", type=count, help=what)

@@ -10,8 +10,9 @@ from launches_ways import (
     ACCELERATE,
     DEFAULT,
     EPOCHS,
+    FORKED,
+    FRESH,
     ONE_THREAD,
-    QUEUES,
     RECOMMENDED,
     RUN_CPU,
 )
@@ -29,13 +30,13 @@ RIVALS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE)
 
 
 class Workload(NamedTuple):
-    """A script of the project, and what `recommended` should reach beside other ways.
+    """A script of the project, and what its study's launch should reach beside other ways.
 
     Attributes:
         script: Its path.
         length: Its option for the length of a model, with the value.
         field: A config, whose launches are raced.
-        targets: Ratios by way, and none beside RIVALS.
+        targets: What the queue of forked models should reach over these ways; none beside RIVALS.
         parameters: Which of the field's parameters are raced, with their options. The script's own
             defaults hold for the others.
     """
@@ -55,8 +56,7 @@ class Workload(NamedTuple):
     @property
     def ways(self) -> tuple[str, ...]:
         """Which ways are compared."""
-        others = (DEFAULT, ONE_THREAD, RUN_CPU) if self.targets else RIVALS
-        return (*others, RECOMMENDED, *(QUEUES if self.targets else ()))
+        return (*self.targets, FORKED) if self.targets else (*RIVALS, RECOMMENDED)
 
     def config(self, name: str, n: int, budget_minutes: float | None) -> dict[str, Any]:
         """Return a study that only races: config/quick.yaml with this script and these launches.
@@ -102,9 +102,10 @@ class Workload(NamedTuple):
 STEPS = "--steps"
 TSMIXERX, NCF_SCRIPT = Path("scripts/workloads/tsmixerx.py"), Path("scripts/workloads/ncf.py")
 WORKLOADS = {
-    "TSMixerx": Workload(TSMIXERX, (STEPS, 500), QUICK, {ONE_THREAD: 1.15, RUN_CPU: 1.3}),
+    "TSMixerx": Workload(TSMIXERX, (STEPS, 500), QUICK, {ONE_THREAD: 2.2, RUN_CPU: 2.4}),
+    "NCF of one epoch": Workload(NCF_SCRIPT, (EPOCHS, 1), NCF, {FRESH: 1.0}),
     "plain loop": Workload(
-        Path("benchmarks/launches_loop.py"), (STEPS, 3000), TEMPLATE, {ONE_THREAD: 1.5}
+        Path("benchmarks/launches_loop.py"), (STEPS, 1000), TEMPLATE, {FRESH: 1.0}
     ),
     "longer TSMixerx": Workload(TSMIXERX, (STEPS, 2000), TEMPLATE),
     "NCF as written": Workload(NCF_SCRIPT, (EPOCHS, 2), NCF),

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from launches_list import RIVALS, WORKLOADS
-from launches_ways import ACCELERATE, QUEUES, RECOMMENDED, RUN_CPU, WAYS
+from launches_ways import ACCELERATE, FORKED, RECOMMENDED, RUN_CPU, WAYS
 from truth_rates import HOUR_S, Ratio, Side, ratio, side_of_values
 
 if TYPE_CHECKING:
@@ -39,24 +39,30 @@ def interval(values: Sequence[float]) -> Ratio:
     return ratio(side_of_values(values), EXACT) if values else NONE
 
 
+def ours(entries: Sequence[Entry]) -> str:
+    """Return what others are compared with: the queue of forked models, where there is one."""
+    return FORKED if any(entry["way"] == FORKED for entry in entries) else RECOMMENDED
+
+
 def pairs(entries: Sequence[Entry], way: str, seconds: str = "wall_s") -> list[float]:
-    """Return the ratio of `recommended` to a way in each round that has both.
+    """Return the ratio of our way to another one in each round that has both.
 
     Args:
         entries: Of a workload at a process count.
         way: The other way.
         seconds: Which time of a run counts.
     """
-    rates: dict[str, dict[int, float]] = {RECOMMENDED: {}, way: {}}
+    own = ours(entries)
+    rates: dict[str, dict[int, float]] = {own: {}, way: {}}
     for entry in entries:
         if entry["way"] in rates and done(entry) and entry[seconds] is not None:
             rates[entry["way"]][entry["round"]] = rate(entry, seconds)
-    over, under = rates[RECOMMENDED], rates[way]
+    over, under = rates[own], rates[way]
     return [over[number] / under[number] for number in sorted(over.keys() & under.keys())]
 
 
 def paired(entries: Sequence[Entry], way: str, seconds: str) -> Ratio:
-    """Return the ratio of `recommended` to a way, with its interval over rounds."""
+    """Return the ratio of our way to another one, with its interval over rounds."""
     return interval(pairs(entries, way, seconds))
 
 
@@ -81,15 +87,16 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
         entries: Of that workload at a process count.
     """
     first = entries[0]
-    head = ["way", "rounds", "models/hour", "recommended / this", "models alone"]
+    own_way = ours(entries)
+    head = ["way", "rounds", "models/hour", f"{own_way} / this", "models alone"]
     lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
     lines.append(_line(["---"] * len(head)))
     for way in (way for way in WAYS if any(entry["way"] == way for entry in entries)):
         own = [entry for entry in entries if entry["way"] == way and done(entry)]
         shown = [interval(list(map(rate, own)))]
-        if way != RECOMMENDED:
+        if way != own_way:
             shown.append(paired(entries, way, "wall_s"))
-            shown += [paired(entries, way, "models_s")] if way not in QUEUES else []
+            shown += [] if own_way == FORKED else [paired(entries, way, "models_s")]
         texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
         lines.append(_line([way, str(len(own)), *texts, *[""] * (3 - len(texts))]))
     lines.append("")
@@ -99,9 +106,7 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
     for way, least in targets.items():
         mark = "reached" if met[way] else "missed"
         text = _text(found[way], 3) or "no round has both"
-        alone = _text(paired(entries, way, "models_s"), 3) or "unknown"
-        what = f"{name}, recommended / {way}: {text}, at least {least:g}"
-        lines.append(f"- {mark}: {what}; models alone {alone}")
+        lines.append(f"- {mark}: {name}, {own_way} / {way}: {text}, at least {least:g}")
     if not targets:
         for seconds, counted in (("wall_s", "whole processes"), ("models_s", "models alone")):
             way, mark = best_rival(entries, seconds)
@@ -130,8 +135,9 @@ def best_rival(entries: Sequence[Entry], seconds: str) -> tuple[str, str]:
 def _notes(entries: Sequence[Entry]) -> Iterator[str]:
     """Say what was run, and what failed."""
     good = [entry for entry in entries if done(entry)]
-    for n in sorted({entry["models"] for entry in good if entry["way"] == RECOMMENDED}):
-        yield f"- recommended: {entries[0]['label']}, {n} at once."
+    for count in sorted({entry["models"] for entry in good if entry["way"] == ours(entries)}):
+        listed = f"{count} models, " if ours(entries) == FORKED else ""
+        yield f"- recommended: {entries[0]['label']}, {listed}{entries[0]['n']} at once."
     for names in {tuple(entry["preloaded"]) for entry in good if entry["way"] == RUN_CPU}:
         yield f"- run_cpu preloaded {', '.join(names) or 'nothing'}."
     for version in {entry["version"] for entry in entries if entry["way"] == ACCELERATE}:

@@ -34,12 +34,13 @@ DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
 ACCELERATE, RECOMMENDED = "accelerate", "recommended"
 QUEUES = {f"recommended, --queue {way}": [way] for way in ("--fresh", "--forked", "--reuse")}
 """Ways that work through a list of models, with their further options."""
+FRESH, FORKED, _ = QUEUES
 WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE, RECOMMENDED, *QUEUES)
 LAUNCHERS = {RUN_CPU: "torch.backends.xeon.run_cpu", ACCELERATE: "accelerate.commands.launch"}
 """Modules that start the script."""
 
-MODELS_PER_SLOT = 4
-"""Of a queue: with one model a slot, no model would follow another."""
+MODELS_PER_SLOT = 10
+"""Of a queue: each slot's server imports once for all of them, and its first model imports too."""
 LONGEST_S = 1800.0
 """A run that takes this long has hung."""
 LOOK_S = 0.1

@@ -49,9 +49,9 @@ def predicted(**changed):
     return replace(whole, recommended=replace(whole.recommended, **changed))
 
 
-def head():
+def head(keys=KEYS):
     arms = []
-    for key in KEYS:
+    for key in keys:
         role, way = key.split("/")
         mine = role == "recommended"
         launch, label = ("b", "intra_op 1") if mine else ("d", "default")
@@ -132,6 +132,17 @@ def test_the_better_start_in_a_process_of_its_own_is_what_is_compared(tmp_path, 
     gain = 2 * SLOW_S / MODEL_S * max(1.0, 1 / factor)
     assert one.ratio.value == pytest.approx(gain, rel=0.02)
     assert one.difference.value < 1  # of what was predicted: a process for each model
+
+
+def test_where_the_default_launch_is_best_its_fresh_starts_are_compared_with(tmp_path):
+    keys = KEYS[:2]
+    rows = [a_round(key, turn, 0.8 if key == FORKED else 1) for turn in range(3) for key in keys]
+    path = tmp_path / "rounds.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [head(keys), *rows]))
+    (one,) = summarise([found()], [path], NO_WINDOWS, 500, {}, off=False)
+    assert (one.start, one.against) == ("forked", "default")
+    assert one.ratio.value == pytest.approx(1.25, rel=0.02)
+    assert one.ratio_same_n is None
 
 
 def test_one_round_has_no_interval(tmp_path):

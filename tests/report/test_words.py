@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import convert
+from msgspec import convert, structs
 
 import synthetic_causes
 from scaling_study.records.analysis import Arm, Confirmation, Failures, Noise, Recommendation
@@ -61,6 +61,27 @@ def test_the_headline(row, changes, text):
     answer = dataclasses.replace(FOUND, **changes)
     assert words.choose(answer) == row
     assert text in words.verdict(answer)
+
+
+def test_forked_starts_of_the_default_launch_are_a_gain():
+    best = candidate("default", 285.0, 2, (0.1, 0.1), 3)
+    arms = [
+        structs.replace(arm("recommended", value, 2, (0.1, 0.1)), start=start, label="default")
+        for start, value in (("fresh", 200.0), ("forked", 285.0))
+    ]
+    found = {"status": "ok", "default": best, "recommended": best | {"probability_best": 0.9}}
+    one = SimpleNamespace(
+        recommendation=convert(found, Recommendation),
+        confirmation=Confirmation(
+            status="confirmed", objective="models_per_hour", arms=tuple(arms), start="forked",
+            ratio=ratio(1.425, 1.3, 1.5),
+        ),
+        noise=Noise(),
+    )  # fmt: skip
+    assert words.verdict(words.answer_of(one)) == (
+        "The default launch with forked starts trains 1.43\N{MULTIPLICATION SIGN} as many models"
+        " per hour as the default launch"
+    )
 
 
 def test_every_row_of_the_headline_is_reached():

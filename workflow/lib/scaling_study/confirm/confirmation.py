@@ -179,6 +179,9 @@ def _confirmed(
     unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
+    # Where the recommended launch is the one to compare with, its fresh starts are compared with.
+    compared = any(arm.role == against for arm in head.arms)
+    reference = OWN_N.format(against) if compared else RECOMMENDED
     return structs.replace(
         nothing,
         status="confirmed",
@@ -189,7 +192,7 @@ def _confirmed(
         arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
         losses=tuple(one for one in records if isinstance(one, Losses)),
         imports=next((one for one in records if isinstance(one, Imports)), None),
-        ratio=_ratio(ratios.get(OWN_N.format(against))),
+        ratio=_ratio(ratios.get(reference)),
         ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
         seconds=_seconds_to_ends(head, unseen, length) if unseen else None,
         difference=_difference(

@@ -350,7 +350,7 @@ def answer_of(machine: Machine) -> Answer:
         against, at_most = other.label if other else "default", False
     asked = OBJECTIVES[objective]
     verb = "trains" if asked.rate == "models_per_hour" else "does"
-    same = other is not None and other.launch == best.launch
+    same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
     value = f"{'at most ' if at_most else ''}{amount(given, objective)} with {processes(best.n)}"
     return Answer(
         confirmed=arm is not None,
