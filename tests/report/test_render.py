@@ -118,7 +118,6 @@ def test_further_machines_have_their_own_files(tmp_path):
     rendering.render(folder)
     other = machines[1]["hash"]
     assert {path.name for path in (folder / "launch").iterdir()} == {
-        "recommended.sh",
-        f"recommended-{other}.sh",
+        f"recommended{of}{suffix}" for of in ("", f"-{other}") for suffix in (".sh", ".sbatch")
     }
     assert (folder / f"figures/throughput-{other}.svg").exists()

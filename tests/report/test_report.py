@@ -96,6 +96,8 @@ BROKEN_LINKS = """
 def test_the_page_is_sound(page, reports, name):
     text = reports(name).read_text(encoding="utf-8")
     assert len(text.encode()) < 3e6
+    figures = reports(name).parent / "figures"
+    assert all((figures / f"{one}.svg").exists() for one in ("throughput", "step_time"))
     addresses = set(re.findall(r"\bhttps?://[^\s\"'<]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     page.open(reports(name), **PHONE)

@@ -31,6 +31,15 @@ QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
 """``-P`` keeps this package's folder, with modules named like common ones, off the path."""
 
 
+FIGURES = ("throughput", "step_time")
+"""The rule promises these to Snakemake, whatever was measured."""
+NOTHING_DRAWN = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="320" height="40">
+<text x="8" y="25" font-family="sans-serif">No valid window: nothing to draw.</text>
+</svg>
+"""
+
+
 def render_study(
     study_folder: Path,
     report: Path,
@@ -78,6 +87,8 @@ def render_study(
         seen = flames.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         launching = page.Launching(str(script), texts[script])
+        for name in FIGURES:
+            texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
         views.append(page.view(planned, machine, launching, seen, f"m{len(views) + 1}"))
     rendered = page.render_report(planned, views, content)
     for figure in rendered.figures:
