@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from processes import has_ended, wait_ended, wait_until
@@ -415,6 +416,49 @@ def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, opti
     ]
     assert all(one["began"] < one["ended"] for one in ended)
     assert all(one["peak_memory_mib"] > 5 for one in ended[1:])
+
+
+DEADLY = """
+import os, signal, sys
+if "kills" in sys.argv and not os.path.exists("killed"):
+    open("killed", "w").close()
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
+"""
+
+
+def test_a_server_that_dies_is_started_again(tmp_path):
+    (tmp_path / "train.py").write_text(DEADLY)
+    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    done = queue(path, "well\nkills\nwell\n", "--forked", "--retries", "1")
+    assert done.returncode == 0, done.stderr
+    assert "model 2 was killed by SIGKILL; it starts again after the others" in done.stderr
+    assert "3 trained in" in done.stdout
+
+
+def test_queue_and_server_do_not_grow_with_the_models(tmp_path):
+    (tmp_path / "train.py").write_text("import json, sys; print(sys.argv)")
+    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(10_000)))
+    command = [BASH, path, "--queue", "--forked", "models.txt"]
+    journal = tmp_path / "models.txt.logs/queue.jsonl"
+
+    def rss_kib():
+        """Memory of the queue, which the command becomes, and of its server."""
+        queue = psutil.Process(process.pid)
+        return [one.memory_info().rss / 1024 for one in (queue, *queue.children())]
+
+    def trained(count):
+        return journal.exists() and journal.read_bytes().count(b"\n") >= count
+
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        wait_until(lambda: trained(1000), "1,000 models", 600)
+        before = rss_kib()
+        wait_until(lambda: trained(9900), "9,900 models", 600)
+        after = rss_kib()
+    assert process.returncode == 0
+    assert len(before) == len(after) == 2
+    assert all(late - early < 512 for early, late in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("words", [["--limit", "0"], ["--share", "a/b"], ["--slow"]])
