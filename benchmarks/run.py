@@ -64,7 +64,7 @@ def one_cohort() -> Iterator[Figure]:
 def isolated() -> Iterator[Figure]:
     """Windows of one cohort against fresh cohorts for each point."""
     for n, row in run("one_cohort.py", "--isolated").items():
-        spans = [f"{low:.2f} to {high:.2f}" for low, high in (row["ladder_ms"], row["isolated_ms"])]
+        spans = [f"{low:.2f} to {high:.2f}" for low, high in (row["cohort_ms"], row["isolated_ms"])]
         text = f"{spans[0]} and {spans[1]} ms"
         yield Figure(
             f"one cohort and isolated agree, n = {n}", "intervals overlap", text, row["agree"]
@@ -121,8 +121,8 @@ def records() -> Iterator[Figure]:
     found = run("records.py")
     wall_s, peak = found["wall_s"], found["peak_bytes"] / 2**30
     text = f"{wall_s:.1f} s, {peak:.2f} GiB"
-    met = wall_s <= 60 and peak <= 2
-    yield Figure("collect, analyse, render 200,000 records", "at most 60 s, 2 GB", text, met)
+    met = wall_s <= 15 and peak <= 0.6
+    yield Figure("collect, analyse, render 200,000 records", "at most 15 s, 0.6 GiB", text, met)
 
 
 def quick() -> Iterator[Figure]:
