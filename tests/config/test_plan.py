@@ -237,7 +237,7 @@ def test_description_says_what_will_be_done():
         "  36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points",
         (
             "  confirm: the recommended launch and the default one, as you would run them, 4.0"
-            " minutes of all"
+            " minutes of all; more for models longer than a round"
         ),
         (
             "  why (full): experiments on 2 launches, 0.6 to 2.2 hours of all;"

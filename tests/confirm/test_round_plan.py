@@ -37,6 +37,14 @@ def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n():
     ]
 
 
+def test_a_short_confirmation_compares_at_the_best_numbers_only():
+    whole = found(point("x", 4), point("default-1", 1))
+    chosen = round_plan.choose_arms(whole, DEFAULT, seconds=90)
+    assert [arm.key for arm in chosen] == [*(key for key, *_ in ONE_BEST), "default/fresh"]
+    unseen = round_plan.choose_arms(found(point("x", 4), None), DEFAULT, seconds=90)
+    assert unseen[-1].key == "default_same_n/fresh"
+
+
 def test_a_group_of_ranks_trains_one_model():
     assert arms(point("x", 1, ranks=2), point("default-1", 1)) == [
         ("recommended/fresh", "x", 1),

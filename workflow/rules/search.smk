@@ -70,7 +70,7 @@ rule race:
 
 
 rule answer:
-    """The report as far as a round has come, and what the next one is about."""
+    """The report as far as a round has come, and what the next one is about; none in a short race."""
     input:
         lambda wildcards: STUDY.measured(wildcards.round),
         following=STUDY.round_after,

@@ -300,13 +300,16 @@ def answer(options: argparse.Namespace) -> None:
     from scaling_study.search import rounds
 
     folder, last = options.study_folder, int(options.round.stem)
+    plan = read_plan(folder / "plan.json")
+    if not rounds.reports_rounds(plan):
+        return
     files = [folder / f"rounds/{number}.json" for number in range(last + 1)]
     interim = folder / "interim"
     shutil.rmtree(interim, ignore_errors=True)
     interim.mkdir()
     for name in ("measure", "machine.json"):
         (interim / name).symlink_to(Path(os.path.relpath(folder / name, interim)))
-    plan = rounds.grown(read_plan(folder / "plan.json"), folder)
+    plan = rounds.grown(plan, folder)
     following = next(map(rounds.read, options.following), None)
     plan = rounds.searched(plan, [rounds.read(one) for one in files], following)
     plan = rounds.without_the_rest(plan)

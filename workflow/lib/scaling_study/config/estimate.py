@@ -179,7 +179,7 @@ def _confirm(plan: Plan, forecast: Estimate) -> list[str]:
     """What confirming will take, where that is asked for."""
     if not forecast.confirm_minutes:
         return []
-    took = f"{forecast.confirm_minutes:.1f} minutes of all"
+    took = f"{forecast.confirm_minutes:.1f} minutes of all; more for models longer than a round"
     others = ", today's and the default one" if plan.today else " and the default one"
     return [f"  confirm: the recommended launch{others}, as you would run them, {took}"]
 

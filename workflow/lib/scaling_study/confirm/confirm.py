@@ -84,8 +84,12 @@ class Confirmation:
         self._machine = probe.read_machine()
         found = recommendation.of(self._machine.hash)
         own = None if today is None else launches[today]
-        pooled = job.plan.workload.pool
-        self._arms = round_plan.choose_arms(found, job.launch, own, pool=pooled) if found else ()
+        seconds, pooled = job.plan.confirm.seconds or 0.0, job.plan.workload.pool
+        self._arms = (
+            round_plan.choose_arms(found, job.launch, own, seconds=seconds, pool=pooled)
+            if found
+            else ()
+        )
         self._baseline = baseline
         self._compared: list[str] = []
         self._recommended = found.recommended if found else None

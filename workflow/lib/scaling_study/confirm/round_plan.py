@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
 FEWEST_TURNS = 3
 
+# With less time each launch is compared at its own best number only: the default launch at the
+# recommended number may take as long as all others.
+SAME_N_S = 120.0
+
 # More turns narrow an interval less and less: longer rounds, with more whole models, do more.
 MOST_TURNS = 10
 LONG_ROUND_S = 30.0
@@ -51,17 +55,19 @@ def choose_arms(
     default: Launch,
     today: Launch | None = None,
     *,
+    seconds: float = SAME_N_S,
     pool: bool = False,
 ) -> tuple[Arm, ...]:
     """Return what is confirmed on a machine; nothing where nothing is recommended.
 
     The recommended launch is compared with today's, or the default one if that is today's: at its
-    own best number of processes, and at the recommended one.
+    own best number of processes and, if there is time, at the recommended one.
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
         default: the default launch.
         today: today's launch; None where that is the default one.
+        seconds: for all rounds together.
         pool: the program trains several models in processes of its own.
     """
     best = found.recommended
@@ -81,7 +87,7 @@ def choose_arms(
         plain = partial(Arm, launch=launch.id, label=launch.label, start="fresh")
         if own is not None:
             arms.append(plain(role, n=own.n))
-        if same_n is not None and (own is None or own.n != best.n):
+        if same_n is not None and (own is None or (own.n != best.n and seconds >= SAME_N_S)):
             arms.append(plain(same_n, n=best.n))
     return tuple(arms)
 

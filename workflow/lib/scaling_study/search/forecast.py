@@ -113,9 +113,10 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
         (n,) = rounds.competing(plan, topology, quota_cpus).process_counts
         budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
     again = f"those again that may be best by more than {search.tolerance:.0%}"
+    first = f"a first answer after {_minutes(short.first_s, long.first_s)}; "
     return [
         f"  {budget}: each launch once, then {again};",
-        f"  a first answer after {_minutes(short.first_s, long.first_s)}; {_screened(short, long)}",
+        f"  {first if rounds.reports_rounds(plan) else ''}{_screened(short, long)}",
     ]
 
 
