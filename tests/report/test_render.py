@@ -68,6 +68,7 @@ def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp
     report = rendering.render(folder).read_text(encoding="utf-8")
     script = (folder / "launch/recommended.sh").read_text()
     assert "  start=forked\n" in script
+    assert "# Measured: 1,400 models/hour, confirmed with forked starts\n" in script
     kept = folder / "launch/recommended.imports.json"
     assert f"--imports {kept}" in script
     assert read_file(kept, object)["steps"] == steps

@@ -62,6 +62,7 @@ def render_launch_script(
     switches_file: Path,
     imports_file: Path,
     start: str = "fresh",
+    confirmed: str = "",
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
@@ -76,6 +77,7 @@ def render_launch_script(
         switches_file: the file that makes the launch's switches true (see ``switch_script``).
         imports_file: the file of what is imported before a model is forked (see ``ahead``).
         start: how a list of models is trained by default: ``fresh`` or ``forked``.
+        confirmed: what it gave as it was run; empty if that is not known.
 
     Returns:
         The text of a bash script. Where nothing is recommended it says why and fails.
@@ -94,7 +96,7 @@ def render_launch_script(
         study=plan.study,
         label=launch.label,
         times=format_count(len(slots), "process", "processes"),
-        measured=_measured(launch),
+        measured=confirmed or _measured(launch),
         sureness=sureness(recommendation),
         note=LAUNCHERS[str(launch.axes["launcher"])].note,
         at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",

@@ -14,7 +14,7 @@ from scaling_study.launch.axes.build import interpreter
 from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
-from scaling_study.report import flames, model, page, svg
+from scaling_study.report import flames, model, page, svg, words
 from scaling_study.report.launch_script import render_array_job, render_launch_script
 from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.switch_script import render_switches
@@ -129,6 +129,7 @@ def _launch_script(machine: Machine, plan: Plan, builds: Path, path: Path) -> st
         switches_file=switches_of(path).absolute(),
         imports_file=imports_of(path).absolute(),
         start=machine.confirmation.start if machine.confirmation else "fresh",
+        confirmed=words.confirmed_amount(machine.confirmation),
     )
 
 

@@ -369,6 +369,15 @@ def answer_of(machine: Machine) -> Answer:
     )
 
 
+def confirmed_amount(confirmation: Confirmation | None) -> str:
+    """Write what the recommended launch gave as it was run; empty without that."""
+    arm = confirmation.arm("recommended") if confirmation else None
+    if confirmation is None or arm is None:
+        return ""
+    given = amount(arm.gave(confirmation.objective), confirmation.objective)
+    return f"{given}, confirmed{STARTED[arm.start]}"
+
+
 def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
     """Today's, the same at the recommended count, default, recommended: what differs of them."""
     best, first = found.recommended, found.compared
