@@ -107,4 +107,4 @@ def test_a_script_that_ends_gives_models_per_hour(project):
     assert found["confirmation"]["objective"] == "models_per_hour"
     assert found["confirmation"]["arms"][0]["value"] > 0
     assert "models/hour" in said
-    assert "One model is 20 steps, after which the script ended" in report
+    assert "one model: 20 steps" in report
