@@ -1,5 +1,6 @@
 """What rules ask a study for: its files, what its jobs depend on, what a cluster is asked for."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
 from scaling_study.runner import journal
 from scaling_study.study_files import Study
+from scaling_study.study_run import StudyError
 
 ENVS = [str(path.relative_to(ROOT)) for path in (ROOT / "envs").glob("*.txt")][:1]
 MACHINES = {
@@ -105,3 +107,13 @@ def test_a_record_file_that_lacks_results_has_a_mark(tmp_path):
     assert made.lacking([str(path)]) == {}
     journal.mark_of(path).write_text("failed")
     assert made.lacking([str(path)]) == {path: "failed"}
+
+
+def test_an_error_passes_through_a_context_and_keeps_no_traceback():
+    @contextlib.contextmanager
+    def around():
+        yield
+
+    with pytest.raises(StudyError, match="said") as raised, around():
+        raise StudyError("said")
+    assert raised.value.__traceback__ is None

@@ -92,6 +92,10 @@ class StudyError(WorkflowError):  # type: ignore[misc]  # without types
     def __traceback__(self) -> None:
         """Show none: Snakemake would list each frame outside of its own package."""
 
+    @__traceback__.setter
+    def __traceback__(self, _traceback: object) -> None:
+        """Keep none: contextlib sets it where the error passes through a context."""
+
 
 @contextmanager
 def refused() -> Iterator[None]:
