@@ -61,3 +61,7 @@ def run(plan, found, folder):
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
     return [record for _, record in codec.read(folder / "rounds.jsonl", DECODER)]
+
+
+def of_kind(records, kind):
+    return [record for record in records if record.__struct_config__.tag == kind]

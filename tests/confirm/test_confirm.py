@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 import confirm_jobs
+from confirm_jobs import of_kind
 from jobs import WORKLOADS, environment, left_behind, processes
 from processes import wait_until
 from scaling_study.launch.launchers.launcher import Launch, Member
@@ -39,10 +40,6 @@ def confirmed(tmp_path_factory):
     plan = confirm_jobs.planned(script, SECONDS, step="mark")
     found = confirm_jobs.recommendation(plan)
     return folder, plan, found, confirm_jobs.run(plan, found, folder)
-
-
-def of_kind(records, kind):
-    return [record for record in records if record.__struct_config__.tag == kind]
 
 
 def test_every_arm_has_its_rounds_in_turn(confirmed):

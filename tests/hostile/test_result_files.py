@@ -153,7 +153,7 @@ def test_a_table_is_data(study, attack):
 def test_what_is_read_is_never_unpickled():
     """The package names neither pickle nor what reads pickles for it."""
     for path in (ROOT / "workflow/lib").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").replace("ast.literal_eval(", "")
         for word in ("pickle", "torch.load", "np.load", "yaml.load(", "eval(", "shelve", "marshal"):
             assert word not in text, (path, word)
 

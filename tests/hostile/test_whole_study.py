@@ -76,7 +76,7 @@ def test_it_comes_to_its_end(study):
     read_back = [
         record
         for path in (study.left / hostile_study.RESULTS / "measure").glob("*/0.jsonl")
-        for record in map(json.loads, path.read_text().splitlines())
+        for record in map(json.loads, path.read_bytes().splitlines())
         if record["kind"] == "readback"
     ]
     assert read_back  # members trained: they found every argument and variable as it should be

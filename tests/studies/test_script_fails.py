@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import confirm_jobs
+from confirm_jobs import of_kind
 from jobs import WORKLOADS, command, config, environment, read, run
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -171,19 +172,19 @@ def test_a_confirmation_that_fails_names_the_exception_and_is_run_again(tmp_path
     arguments = ["--how", "file", "--file", str(needed), "--steps", "2000"]
     plan = confirm_jobs.planned(FAILS, 12, args=arguments)
     found = confirm_jobs.recommendation(plan)
-    rounds = [one for one in confirm_jobs.run(plan, found, tmp_path) if one["kind"] == "round"]
-    assert {one["status"] for one in rounds} == {"failed"}
+    rounds = of_kind(confirm_jobs.run(plan, found, tmp_path), "round")
+    assert {one.status for one in rounds} == {"failed"}
     words = f"FileNotFoundError: [Errno 2] No such file or directory: '{needed}'"
-    assert {one["reason"] for one in rounds} == {f"slot 0 ended with status 1: {words}"}
+    assert {one.reason for one in rounds} == {f"slot 0 ended with status 1: {words}"}
     path = tmp_path / "rounds.jsonl"
     assert mark_of(path).exists()
     needed.write_text("now it is here")
     path.unlink()
     records = confirm_jobs.run(plan, found, tmp_path)
-    rounds = [one for one in records if one["kind"] == "round"]
-    assert {one["status"] for one in rounds} == {"ok"}
+    rounds = of_kind(records, "round")
+    assert {one.status for one in rounds} == {"ok"}
     assert len(rounds) == 9
-    assert [one["kind"] for one in records].count("end") == 1
+    assert len(of_kind(records, "end")) == 1
     assert not mark_of(path).exists()
 
 
@@ -191,7 +192,7 @@ def test_what_a_confirmed_script_prints_hides_no_exception(tmp_path):
     plan = confirm_jobs.planned(FAILS, 10, args=["--how", "late"])
     records = confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path)
     # A round may be over just before the script ends.
-    reasons = {one["reason"] for one in records if one["kind"] == "round" and one["reason"]}
+    reasons = {one.reason for one in of_kind(records, "round") if one.reason}
     assert reasons == {"slot 0 ended with status 1: ValueError: loss is nan"}
 
 

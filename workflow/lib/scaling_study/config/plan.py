@@ -177,15 +177,15 @@ class Plan(Planned):
         return self.model_dump(mode="json", exclude=unknown)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Self:
-        """Read the content of plan.json; files that it names need not exist here.
+    def from_dict(cls, data: Mapping[str, object], name: str = "plan.json") -> Self:
+        """Read the content of a plan's file; files that it names need not exist here.
 
         Raises:
             ValueError: Another version of this package wrote it.
         """
         version = data["schema_version"]
         if version != SCHEMA_VERSION:
-            raise ValueError(f"plan.json has version {version}, not {SCHEMA_VERSION}")
+            raise ValueError(f"{name} has version {version}, not {SCHEMA_VERSION}")
         return cls.model_validate(data)
 
 
@@ -195,7 +195,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         ValueError: Another version of this package wrote it.
     """
-    return Plan.from_dict(read_file(path, Json))
+    return Plan.from_dict(read_file(path, Json), path.name)
 
 
 def make_plan(config: Config, shell: Found = ()) -> Plan:
