@@ -42,14 +42,14 @@ def run(folder, *options, text=TRAIN, steps=1000):
 def test_losses_are_written_after_so_many_steps(tmp_path):
     done, found = run(tmp_path, "--steps", "5")
     assert (done.returncode, done.stdout) == (0, "")
-    assert found.steps == len(found.losses) == 5
-    assert found.losses == sorted(found.losses, reverse=True)
+    assert found["steps"] == len(found["losses"]) == 5
+    assert found["losses"] == sorted(found["losses"], reverse=True)
 
 
 def test_a_script_that_ends_earlier_leaves_what_it_has(tmp_path):
     done, found = run(tmp_path, "--steps", "50", steps=7)
     assert (done.returncode, done.stdout) == (0, "ended\n")
-    assert len(found.losses) == 7
+    assert len(found["losses"]) == 7
 
 
 def test_a_seed_moves_the_scripts_own(tmp_path):
