@@ -88,7 +88,8 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
     """
     first = entries[0]
     own_way = ours(entries)
-    head = ["way", "rounds", "models/hour", f"{own_way} / this", "models alone"]
+    head = ["way", "rounds", "models/hour", f"{own_way} / this"]
+    head += [] if own_way == FORKED else ["models alone"]
     lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
     lines.append(_line(["---"] * len(head)))
     for way in (way for way in WAYS if any(entry["way"] == way for entry in entries)):
@@ -98,7 +99,7 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
             shown.append(paired(entries, way, "wall_s"))
             shown += [] if own_way == FORKED else [paired(entries, way, "models_s")]
         texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
-        lines.append(_line([way, str(len(own)), *texts, *[""] * (3 - len(texts))]))
+        lines.append(_line([way, str(len(own)), *texts, *[""] * (len(head) - 2 - len(texts))]))
     lines.append("")
     targets = WORKLOADS[name].targets
     found = {way: paired(entries, way, "wall_s") for way in targets}

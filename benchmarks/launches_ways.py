@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from truth_processes import OverdueError, folder, last_lines, started
 
 from scaling_study.common.placeholders import MEMBER, fill
-from scaling_study.config.work import parameters_of
 from scaling_study.host.kernel_counters import descendants
 from scaling_study.runner.environment import INHERITED
 
@@ -113,7 +112,7 @@ def read_study(path: Path) -> Study:
         steps=round(steps),
         n=best["n"],
         label=best["label"],
-        parameters=parameters_of(workload, best["axes"]),
+        parameters={name: best["axes"][name] for name in workload["parameters"]},
     )
 
 
