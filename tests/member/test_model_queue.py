@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import psutil
 import pytest
@@ -264,6 +265,9 @@ def test_a_queue_that_runs_out_of_models_takes_those_of_a_dead_one(tmp_path):
         assert own.release(failed=False)[1] == set()
     assert own.release(failed=False)[1] == {3}
     assert own.take(models[2])
+    gone = logs / "claims/9"  # listed, and given up by another queue before it is looked at
+    with mock.patch.object(model_queue.Path, "iterdir", return_value=[gone]):
+        assert own.release(failed=True)[1] == set()
     ended, released = own.release(failed=True)
     assert [(one.model, one.status) for one in ended] == [(1, 0), (2, 1)]
     assert released == {2}

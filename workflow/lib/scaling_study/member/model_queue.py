@@ -405,20 +405,19 @@ class Line(NamedTuple):
     status: int
 
 
-def parse_journal(data: bytes) -> tuple[list[Line], int]:
-    """Return the journal's lines, and how many bytes of it are whole lines.
+def parse_journal(data: bytes) -> list[Line]:
+    """Return the journal's lines, without one that a crash cut off.
 
     Raises:
         ValueError: a line is not one of this program's.
     """
-    whole = data.rfind(b"\n") + 1
     ended = []
-    for text in data[:whole].splitlines():
+    for text in data[: data.rfind(b"\n") + 1].splitlines():
         one = json.loads(text)
         if not isinstance(one, dict) or not set(Line._fields) <= one.keys():
             raise ValueError(f"{one!r} is no line of a queue")
         ended.append(Line(*(one[name] for name in Line._fields)))
-    return ended, whole
+    return ended
 
 
 class Claims:
@@ -440,12 +439,12 @@ class Claims:
 
     def take(self, model: Model) -> bool:
         """Claim a model; return whether it is this queue's now."""
-        link, own = self._folder / str(model.number), f"../{self._journal.name}"
+        link = self._folder / str(model.number)
         try:
-            link.symlink_to(own)
+            link.symlink_to(f"../{self._journal.name}")
         except FileExistsError:
             # This queue's: a failed model that starts again, or an answer of NFS that was lost.
-            return str(link.readlink()) == own
+            return _owner(link) == self._journal.name
         return True
 
     def release(self, *, failed: bool) -> tuple[list[Line], set[int]]:
@@ -463,18 +462,26 @@ class Claims:
         ended, released = [], set()
         owned: dict[str, list[Path]] = {}
         for link in self._folder.iterdir():
-            owned.setdefault(link.readlink().name, []).append(link)
+            owned.setdefault(_owner(link), []).append(link)
         for path in sorted(self._logs.glob("queue*.jsonl")):
             with path.open("rb+") as journal:
                 dead = failed if path == self._journal else _lock(journal.fileno())
-                lines, _ = parse_journal(journal.read())
+                lines = parse_journal(journal.read())
                 ended += lines
                 over = {one.model for one in lines if one.status == 0 or not failed}
                 for link in owned.get(path.name, ()) if dead else ():
-                    if int(link.name) not in over and link.readlink().name == path.name:
+                    if int(link.name) not in over and _owner(link) == path.name:
                         link.unlink()
                         released.add(int(link.name))
         return ended, released
+
+
+def _owner(claim: Path) -> str:
+    """Return the name of the journal of a claim's queue; empty where it has just been given up."""
+    try:
+        return claim.readlink().name
+    except FileNotFoundError:
+        return ""
 
 
 def _lock(descriptor: int) -> bool:
@@ -709,18 +716,11 @@ def _named(text: str) -> str:
     return text
 
 
-def _own(file: str, options: argparse.Namespace) -> str:
-    """Return the name of a file that each share of a list has of its own."""
-    stem, dot, suffix = file.partition(".")
-    return f"{stem}{'-' * bool(options.share)}{options.share or ''}{dot}{suffix}"
-
-
 def _slots(
-    options: argparse.Namespace, commands: Sequence[Sequence[str]]
+    options: argparse.Namespace, commands: Sequence[Sequence[str]], imports: Path
 ) -> FreshModels | ServedModels:
     if options.start == "fresh":
         return FreshModels(commands)
-    imports = options.logs.resolve() / _own(IMPORTS, options)
     if options.imports is not None and options.imports.exists():
         shutil.copyfile(options.imports, imports)
     own = ["--start", options.start, "--imports", str(imports)]
@@ -735,7 +735,8 @@ def main(argv: list[str]) -> int:
     except (OSError, ValueError) as error:
         _fail(f"{options.models}: {error}")
     options.logs.mkdir(parents=True, exist_ok=True)
-    path = options.logs / _own("queue.jsonl", options)
+    share = f"-{options.share}" if options.share else ""
+    path = options.logs / f"queue{share}.jsonl"
     journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     if not _lock(journal):
         _fail(
@@ -744,14 +745,13 @@ def main(argv: list[str]) -> int:
         )
     claims = Claims(options.logs, path)
     try:
-        _, whole = parse_journal(path.read_bytes())
-        os.ftruncate(journal, whole)  # a line that a crash cut off
         ended, _ = claims.release(failed=True)
         waiting = left_to_train(models, ended)
     except ValueError as error:
         _fail(f"{options.logs}: {error}")
+    os.ftruncate(journal, path.read_bytes().rfind(b"\n") + 1)  # a line that a crash cut off
     commands = [slot_command(binder, cpus, policy, command) for cpus, policy in options.slot]
-    slots = _slots(options, commands)
+    slots = _slots(options, commands, options.logs.resolve() / f"imports{share}.json")
     queue = Queue(
         slots, options.logs, journal, claims, limit_s=options.limit, retries=options.retries
     )
