@@ -48,6 +48,11 @@ def test_a_race_has_none_and_begins_with_a_round():
     assert made.round_after({"round": str(last)}) == []
 
 
+def test_a_short_race_has_no_report_before_its_last():
+    made = study(search={"budget_minutes": 4.9})
+    assert made.answered([0, 1]) == made.answered_before({"round": "2"}) == []
+
+
 def test_named_machines_have_folders_of_their_own():
     made = study(study="several", machines=MACHINES)
     assert made.here == "results/several/machines/{machine}"

@@ -1,6 +1,6 @@
 # reads:  plan.json, machine.json, all records; the workload's files; the code that measures
 # writes: rounds/<round>.json, measure/<launch>/<replicate>.jsonl, rounds/<round>-<node>.done,
-#         searched.json; after each round the report
+#         searched.json; after each round of a longer race the report
 localrules:
     decide,
     answer,
@@ -23,8 +23,8 @@ def rounds_measured(wildcards):
         for number in range(len(rounds_needed(wildcards)))
         if not STUDY.is_over(number)
     ]
-    reports = expand(f"{RESULTS}/rounds/{{round}}.answered", round=measured)
-    return [*reports, *(STUDY.measured(measured[-1]) if measured else [])]
+    last = STUDY.measured(measured[-1]) if measured else []
+    return [*STUDY.answered(measured), *last]
 
 
 checkpoint decide:
@@ -70,7 +70,7 @@ rule race:
 
 
 rule answer:
-    """The report as far as a round has come, and what the next one is about; none in a short race."""
+    """The report as far as a round has come, and what the next one is about."""
     input:
         lambda wildcards: STUDY.measured(wildcards.round),
         following=STUDY.round_after,

@@ -116,7 +116,7 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
     first = f"a first answer after {_minutes(short.first_s, long.first_s)}; "
     return [
         f"  {budget}: each launch once, then {again};",
-        f"  {first if rounds.reports_rounds(plan) else ''}{_screened(short, long)}",
+        f"  {first if search.reports_rounds else ''}{_screened(short, long)}",
     ]
 
 

@@ -60,8 +60,6 @@ UNEQUAL = "steps differ too much in work to compare launches"
 """Why a race ends that cannot find out more."""
 ROUND_S = 8.0
 """What a round takes beside measuring: to decide, and to make the report anew."""
-SHORT_MINUTES = 5.0
-"""A race of less time has one report, at its end: making one takes as long as a start."""
 
 
 class Task(Struct, frozen=True):
@@ -105,11 +103,6 @@ def read(path: Path) -> Decided:
 def most(budget_s: float) -> int:
     """Return how many rounds a race may have: those that are left over find nothing to do."""
     return min(MOST_ROUNDS, max(FEWEST_ROUNDS, math.ceil(budget_s / SHORTEST_ROUND_S)))
-
-
-def reports_rounds(plan: Plan) -> bool:
-    """Return whether each round of a race ends with a report of what is known."""
-    return (plan.search.budget_minutes or 0.0) >= SHORT_MINUTES
 
 
 def grown(plan: Plan, study_folder: Path) -> Plan:
