@@ -25,7 +25,7 @@ VICTIMS = {
     "Snakemake": None,
     "the job step": "scaling_study.runner.supervisor",
     "the coordinator": "scaling_study measure",
-    "a member": "scaling_study.member.worker",
+    "a member": "scaling_study.member.worker /",  # and its folder
 }
 WHICH = ("experiment", "name", "dose", "n", "block", "window", "attempt")
 
