@@ -144,17 +144,16 @@ def test_cut_names_are_completed_where_one_name_fits():
         (config({4: "{4}.txt"}), "import.tables[4] = '{4}.txt': has a brace", "without { and }"),
         (config({4: ["a"]}), "import.tables[4] = ['a']: is a list", "the working directory"),
         (config({4: "tests"}), "import.tables[4] = 'tests': is a folder", "directory"),
-        (config({4: "README.md"}), "import.tables[4] = 'README.md': there is no table", "apart"),
+        (config({4: "README.md"}), "import.tables[4] = 'README.md': has no table", "prints it"),
         (config(steps={5: 1}), "import.steps[5] = 1: has no table", "4, 32, 64"),
-        (config(steps={4: 0}), "import.steps[4] = 0: is not allowed", "did you mean 1?"),
-        (config(steps="550"), "import.steps = '550': is text", "did you mean 550?"),
+        (config(steps={4: 0}), "import.steps[4] = 0: is not allowed", "from 1"),
+        (config(steps="550"), "import.steps = '550': is text", "processes"),
         (config(steps=[1]), "import.steps = [1]: is a list", "processes"),
         (config(step=1), "import.step = 1: unknown key", "did you mean steps?"),
         ({"study": "s", "import": None}, "import = None: is empty", "tables, steps"),
-        ({"study": "a/b", "import": {"tables": TABLES}}, "study = 'a/b'", "did you mean a-b?"),
-        ({"study": "s", "imprt": {}}, "imprt = {}: unknown key", "did you mean import?"),
+        ({"study": "a/b", "import": {"tables": TABLES}}, "study = 'a/b'", "digit first"),
         ({"study": "s", "import": {"tables": TABLES}, "measure": {}}, "measure = {}: unknown", ""),
-        ({**config(), "workload": {}}, "import: stands beside workload", "which is read"),
+        ({**config(), "workload": {}}, "workload = {}: unknown key", "study, description, import"),
     ],
 )  # fmt: skip
 def test_mistakes_in_the_config(mapping, start, end):
@@ -166,14 +165,13 @@ def test_mistakes_in_the_config(mapping, start, end):
 
 def test_all_mistakes_of_all_tables_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bad = HEAD + "aten::mm  1.0  1.0ms  1.0ms  1\n" * 8
+    bad = HEAD + "aten::mm  1.0  1.0ms  1.0ms  1\n" * 5
     told = problems_of_texts(bad, PLAIN.replace("SGD.step  10.000ms", "SGD.step  10.000"), "")
-    assert len(told) == 8
-    first = "import.tables[1] = '1.txt': line 2: '1.0' is no time for 'aten::mm'; allowed: a number"
+    assert len(told) == 7
+    first = "import.tables[1] = '1.txt': line 2: '1.0' is no time; allowed: a number with us"
     assert told[0].startswith(first)
-    assert "3 further lines" in told[5]
-    assert told[6].startswith("import.tables[2] = '2.txt': line 3: ")
-    assert told[7].startswith("import.tables[3] = '3.txt': there is no table")
+    assert told[5].startswith("import.tables[2] = '2.txt': line 3: ")
+    assert told[6].startswith("import.tables[3] = '3.txt': has no table")
 
 
 @pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])

@@ -1,5 +1,6 @@
 """Text tables of torch's profiler, as torch prints them and as people save them."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaling_study.config.operator_text import TableError, parse_table, parse_time
+from scaling_study.common.problems import ConfigError
+from scaling_study.config.operator_text import parse_table
 
 DATA = Path(__file__).parents[1] / "data/profiler"
 VERSIONS = ["torch-1.8-cuda-flops", "torch-2.1-cuda-flops"]
@@ -28,26 +30,9 @@ def text_of(name):
 
 
 def mistakes(text):
-    with pytest.raises(TableError) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_table(text)
-    return [(each.line, each.what) for each in caught.value.mistakes]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("12ns", 12e-9), ("94.615us", 94.615e-6), ("1.5 µs", 1.5e-6),
-     ("1.5\N{GREEK SMALL LETTER MU}s", 1.5e-6),
-     ("777.146ms", 0.777146), ("110.551s", 110.551), ("0.000us", 0.0), ("-1.000us", -1e-6),
-     (".5s", 0.5), ("1e3us", 1e-3)],
-)  # fmt: skip
-def test_times_in_all_units(text, seconds):
-    assert parse_time(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "12", "us", "12 parsecs", "12min", "1.2.3s", "nans", "infs"])
-def test_what_is_no_time(text):
-    with pytest.raises(ValueError, match="is no time"):
-        parse_time(text)
+    return [each.what for each in caught.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +102,6 @@ def test_other_versions_of_torch_print_the_same(name):
         RULED.replace("\n", "\n\n"),
         "".join(f"    {line}\n" for line in RULED.splitlines()),
         RULED.rsplit("-----", 1)[0].rsplit("\n", 1)[0],
-        re.sub(r"  (\S+)(ms|us)\b", r" \1 \2", RULED),
         f"```\n{RULED}```\n",
     ],
 )  # fmt: skip
@@ -138,28 +122,17 @@ def without(*columns):
     return "\n".join([*cut, total, ""])
 
 
-@pytest.mark.parametrize("column", range(1, 7))
-def test_one_missing_column_follows_from_the_others(column):
-    first, second = parse_table(without(column)).rows
-    assert (first.calls, second.calls) == (100, 10)
-    assert first.self_s == pytest.approx(0.03)
-    assert first.total_s == pytest.approx(0.032)
-    assert first.mean_s == pytest.approx(320e-6)
+def test_only_names_calls_and_self_times_are_needed():
+    first, second = parse_table(without(1, 3, 4, 5)).rows
+    assert (first.calls, first.self_s, first.total_s, first.mean_s) == (100, 0.03, None, None)
+    assert (second.calls, second.self_s) == (10, 0.01)
+    for needed in (0, 2, 6):
+        assert mistakes(without(needed)) == ["has no table of torch's profiler"]
 
 
-def test_without_its_last_line_a_table_still_knows_the_whole():
-    table = parse_table(RULED.replace("Self CPU time total: 40.000ms\n", ""))
-    assert table.self_s == pytest.approx(0.04)
-
-
-def test_columns_that_are_needed():
-    text = without(2).replace("Self CPU time total: 40.000ms", "")
-    assert mistakes(text) == [(2, "no column of self times")]
-    assert mistakes(without(1, 2)) == [(2, "no column of self times")]
-    assert mistakes(without(5, 6)) == [(2, "no column of calls")]
-    assert mistakes(RULED.replace("CPU time avg", "   CPU total")) == [
-        (2, "two columns hold the total")
-    ]
+def test_without_its_last_line_a_table_does_not_know_the_whole():
+    assert parse_table(RULED).self_s == pytest.approx(0.04)
+    assert parse_table(RULED.replace("Self CPU time total: 40.000ms\n", "")).self_s is None
 
 
 def test_names_may_be_any_text():
@@ -171,48 +144,47 @@ def test_names_may_be_any_text():
 def test_lines_that_cannot_be_read_are_told_all_at_once():
     text = RULED.replace("30.000ms", "  30.000").replace("          10\n", "         1.5\n")
     assert mistakes(text) == [
-        (4, "'30.000' is no time for 'aten::mm'"),
-        (5, "'1.5' is no number of calls for 'aten::mul'"),
+        "line 4: '30.000' is no time",
+        "line 5: '1.5' is no number of calls",
     ]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "what"),
     [
-        ("aten::mm        75.00%", "INFO: epoch 2 done\naten::mm        75.00%", 4),
-        ("aten::mul  ", "\nINFO: epoch 2 done\n\naten::mul  ", 6),
-        (RULED[RULED.index("aten::mul"):], "aten::mul       25.00%      10.0", 5),
-        ("        75.00%", "          much", 4),
-        ("Self CPU time total: 40.000ms", "Self CPU time total: a lot", 7),
+        ("aten::mm        75.00%", "INFO: epoch 2 done\naten::mm        75.00%", "line 4: ''"),
+        ("aten::mul  ", "\nINFO: epoch 2 done\n\naten::mul  ", "line 6: ''"),
+        (RULED[RULED.index("aten::mul"):], "aten::mul       25.00%      10.0", "line 5: ''"),
+        ("     30.000ms", "", "line 4: ''"),
+        ("30.000ms", "nan ms  ", "line 4: 'nan ms' is no time"),
+        ("Self CPU time total: 40.000ms", "Self CPU time total: a lot", "'a lot' is no time"),
     ],
 )  # fmt: skip
-def test_damage_is_an_error_with_its_line(old, new, line):
+def test_damage_is_an_error_with_its_line(old, new, what):
     assert old in RULED
-    assert [found for found, _ in mistakes(RULED.replace(old, new))] == [line]
+    (found,) = mistakes(RULED.replace(old, new))
+    assert found.startswith(what)
 
 
 def test_what_is_no_table():
     for text in ("", "hello", "Name\n", "Name  Age  Height\nAnn  3  100\n"):
-        assert mistakes(text) == [(None, "there is no table of torch's profiler in it")]
+        assert mistakes(text) == ["has no table of torch's profiler"]
     header = RULED.splitlines()[1]
-    assert mistakes(f"{header}\n\nSelf CPU time total: 1ms") == [(1, "no row follows this header")]
+    assert mistakes(f"{header}\n\nSelf CPU time total: 1ms") == ["has no row below its header"]
 
 
 def test_two_tables_in_one_file():
-    assert mistakes(RULED + RULED) == [(9, "tables begin in the lines 2, 9")]
+    assert mistakes(RULED + RULED) == ["has tables that begin in the lines 2, 9"]
 
 
-def lines_refused(text):
-    try:
+def read_or_refused(text):
+    with contextlib.suppress(ConfigError):
         parse_table(text)
-    except TableError as error:
-        return [each.line for each in error.mistakes]
-    return []
 
 
 @given(st.text(alphabet="Name Self CPU%#of Calls\n-.0123456789ums:aten", max_size=400))
 def test_any_text_is_read_or_refused(text):
-    lines_refused(text)
+    read_or_refused(text)
 
 
 @given(st.data())
@@ -221,6 +193,4 @@ def test_any_change_of_a_table_is_read_or_refused(data):
     text = data.draw(st.sampled_from(tables))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    changed = text[:start] + data.draw(st.text(max_size=10)) + text[end:]
-    last = len(changed.splitlines())
-    assert all(line is None or 1 <= line <= last for line in lines_refused(changed))
+    read_or_refused(text[:start] + data.draw(st.text(max_size=10)) + text[end:])

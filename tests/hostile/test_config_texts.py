@@ -70,7 +70,10 @@ TEXTS = {
     "a long name": (b"study: " + b"x" * 100_000 + b"\n", "is not allowed; allowed: 1 to 64"),
     "an import of nothing": (b"study: s\nimport: {tables: {4: none.txt}}\n", "does not exist"),
     "an import of a pickle": (b"study: s\nimport: {tables: {4: pickle}}\n", "UTF-8"),
-    "an import beside a workload": (STUDY + b"import: {}\n", "import: stands beside workload"),
+    "an import beside a workload": (
+        STUDY + b"import: {}\n",
+        "workload = {'script': 'train.py'}: unknown key",
+    ),
 }
 VALID = {"a base of sixty"}  # YAML 1.1 reads 223,384 there
 

@@ -167,12 +167,3 @@ def nearest_word(value: object, words: Iterable[str]) -> str | None:
         return None
     close = difflib.get_close_matches(value.casefold(), known, n=1, cutoff=NEAREST_CUTOFF)
     return close[0] if close else None
-
-
-def nearest_number(value: object) -> str | None:
-    """Return the whole number that text or a number with a fraction stands for."""
-    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value):
-        return str(int(value))
-    if isinstance(value, float) and value.is_integer():
-        return shorten(int(value))
-    return None

@@ -1,6 +1,7 @@
 """The config of a study of saved tables: `import:` stands where others have `workload:`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeGuard
 
@@ -14,10 +15,10 @@ from pydantic import (
 )
 
 from scaling_study.common.named_files import require_file
-from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
+from scaling_study.common.problems import ConfigError, Problem, shorten, wrong
 from scaling_study.config.config import Named
 from scaling_study.config.mistakes import Keys, problems_of
-from scaling_study.config.operator_text import Mistake, OperatorTable, TableError, parse_table
+from scaling_study.config.operator_text import OperatorTable, parse_table
 from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, allowed, must_exist
 
 KEY = "import"
@@ -25,29 +26,20 @@ TABLE = "the path of a saved table of torch's profiler, relative to the working 
 MOST_BYTES = 16 << 20
 """A table has some hundred lines; what is larger is another file, such as a trace."""
 MOST_MISTAKES = 5
-"""Lines of one table that are shown; more of them have one cause."""
+"""Lines of one table that are shown; further ones have the same cause."""
 
 
 def read_table(path: str) -> OperatorTable:
     """Read a saved table.
 
     Raises:
-        ConfigError: with everything in it that cannot be read.
+        ConfigError: with the first mistakes in it.
     """
     try:
         return parse_table(_read_text(path))
-    except TableError as error:
-        shown = shorten(path)
-        problems = [Problem((), shown, what, allowed) for what, allowed in _shown(error.mistakes)]
-        raise ConfigError(problems) from None
-
-
-def _shown(mistakes: Sequence[Mistake]) -> Iterator[tuple[str, str]]:
-    for mistake in mistakes[:MOST_MISTAKES]:
-        place = "" if mistake.line is None else f"line {mistake.line}: "
-        yield f"{place}{mistake.what}", mistake.allowed
-    if len(mistakes) > MOST_MISTAKES:
-        yield f"{len(mistakes) - MOST_MISTAKES} further lines cannot be read", "a table, whole"
+    except ConfigError as error:
+        problems = error.problems[:MOST_MISTAKES]
+        raise ConfigError(replace(one, value=shorten(path)) for one in problems) from None
 
 
 def _read_text(path: str) -> str:
@@ -160,11 +152,7 @@ class ImportConfig(Named):
 
 def is_import(mapping: object) -> TypeGuard[Mapping[str, object]]:
     """Whether a config describes an imported study, well or badly."""
-    if not isinstance(mapping, dict):
-        return False
-    if KEY in mapping:
-        return True
-    return "workload" not in mapping and any(nearest_word(key, [KEY]) for key in mapping)
+    return isinstance(mapping, dict) and KEY in mapping
 
 
 def read_import(mapping: Mapping[str, object]) -> ImportConfig:
@@ -176,9 +164,6 @@ def read_import(mapping: Mapping[str, object]) -> ImportConfig:
     Raises:
         ConfigError: with every mistake found.
     """
-    if "workload" in mapping:
-        right = "workload, which is measured, or import, which is read"
-        raise ConfigError([Problem((KEY,), "", "stands beside workload", right)])
     try:
         return ImportConfig.model_validate(mapping, context=frozenset())
     except ValidationError as error:

@@ -333,8 +333,7 @@ def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, .
         if name not in AXES and name not in own_axes(info):
             _read_axis(name, items, info)  # refuses the name
         if not isinstance(items, list | tuple):
-            shown = None if items is None else f"[{shorten(items)}]"
-            raise wrong(items, found(items), allowed, shown)
+            raise wrong(items, found(items), allowed)
         if not items:
             raise wrong(items, "is empty", allowed)
         return distinct(

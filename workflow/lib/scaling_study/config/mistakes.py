@@ -4,9 +4,8 @@ What a key allows is read from the JSON schema of the models, which editors and 
 use too, so that a bound or a word is declared once.
 """
 
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -19,13 +18,14 @@ from scaling_study.common.problems import (
     Problem,
     found,
     may_be_secret,
-    nearest_number,
     nearest_word,
     shorten,
 )
 
 Loc = tuple[object, ...]
 MISSING = "missing"
+OF_ANOTHER_KIND = {"literal_error", "none_required", "finite_number"}
+"""pydantic's errors for a value of another kind, beside those whose names end in `_type`."""
 
 
 class Schema(BaseModel):
@@ -47,12 +47,10 @@ class Schema(BaseModel):
     maximum: int | float | None = None
     exclusive_minimum: int | float | None = None
     exclusive_maximum: int | float | None = None
-    pattern: str | None = None
     items: Self | None = None
     properties: Mapping[str, Self] = {}
     pattern_properties: Mapping[str, Self] = {}
     additional_properties: Self | bool = True
-    required: tuple[str, ...] = ()
     description: str = ""
     default: object = None
     allowed: str = ""
@@ -62,21 +60,6 @@ class Schema(BaseModel):
     def words(self) -> list[str]:
         """The words among what is allowed."""
         return [word for word in (self.const, *self.enum) if isinstance(word, str)]
-
-    @property
-    def kinds(self) -> set[str]:
-        """JSON's names of the kinds of value that are allowed, but for words."""
-        return set() if self.words else {self.type}
-
-    def nearest_number(self, value: float) -> float | None:
-        """Return the closest number within the bounds; None where one of them is left out."""
-        if self.type not in {"integer", "number"} or _kinds(value).isdisjoint({"number"}):
-            return None
-        above, below = self.exclusive_minimum, self.exclusive_maximum
-        if (above is not None and value <= above) or (below is not None and value >= below):
-            return None
-        low = value if self.minimum is None else max(value, self.minimum)
-        return low if self.maximum is None else min(low, self.maximum)
 
 
 class Keys:
@@ -158,55 +141,24 @@ class Keys:
         said = (f"{word} {limit}" for word, limit in limits.items() if limit is not None)
         return "".join([kinds.get(schema.type, schema.type), *said])
 
-    def problem(self, loc: Loc, value: object) -> Problem:
-        """Say what is wrong with a value that a key does not allow."""
+    def problem(self, loc: Loc, value: object, kinds: Collection[str]) -> Problem:
+        """Say what is wrong with a value that a key does not allow.
+
+        Args:
+            loc: The key's place.
+            value: What stands there.
+            kinds: pydantic's names of the errors, one for each kind of value that is allowed.
+        """
         schema = self.at(loc)
-        options = self.options(schema)
-        kinds = {kind for option in options for kind in option.kinds}
-        words = [word for option in options for word in option.words]
-        if isinstance(value, str) and words and "string" not in kinds:
-            what = "is not a known word"
-        elif kinds.isdisjoint(_kinds(value)):
-            what = found(value)
-        else:
+        words = [word for option in self.options(schema) for word in option.words]
+        if not all(kind.endswith("_type") or kind in OF_ANOTHER_KIND for kind in kinds):
             what = "is empty" if value in ("", [], {}) else "is not allowed"
-        fitting = [option for option in options if option.kinds & _kinds(value)] or options
-        near = (self._nearest(option, value) for option in fitting if not option.words)
-        nearest = nearest_word(value, words) or next(filter(None, near), None)
+        elif isinstance(value, str) and words:
+            what = "is not a known word"
+        else:
+            what = found(value)
+        nearest = nearest_word(value, words)
         return Problem(loc, shorten(value), what, self.allowed(schema), nearest)
-
-    def _nearest(self, schema: Schema, value: object) -> str | None:
-        """Return a value as it would be written, or the closest one that is allowed."""
-        kind, given = schema.type, _kinds(value)
-        items = self.options(schema.items) if schema.items else []
-        nearest = None
-        if kind == "integer" and "integer" not in given:
-            nearest = nearest_number(value)
-        elif kind == "number" and isinstance(value, str):  # YAML 1.1 reads 1e-1 as text
-            number = re.fullmatch(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", value)
-            nearest = repr(float(value)) if number else None
-        elif kind == "string" and isinstance(value, str):
-            nearest = _matching(value, schema.pattern or "")
-        elif kind == "array" and any(given & item.kinds for item in items):
-            # An option with its value is two arguments.
-            split = isinstance(value, str) and value.startswith("-")
-            nearest = shorten(str(value).split() if split else [value])
-        elif kind == "string" and "number" in given:
-            nearest = f'"{shorten(value)}"'
-        elif isinstance(value, int | float) and "number" in given:
-            number_there = schema.nearest_number(value)
-            nearest = None if number_there in {None, value} else str(number_there)
-            for name, first in list(schema.properties.items())[:1]:
-                if any(one.nearest_number(value) == value for one in self.options(first)):
-                    nearest = f"{{{name}: {value}}}"
-        return nearest
-
-    def misnamed(self, loc: Loc, name: object) -> Problem:
-        """Say that a section does not take such a name."""
-        section = self.at(loc[:-1])
-        patterns = (pattern for one in self.options(section) for pattern in one.pattern_properties)
-        nearest = _matching(str(name), next(patterns, ""))
-        return Problem(loc, "", "is no name that is allowed", self.allowed(section), nearest)
 
     def unknown(self, loc: Loc, value: object) -> Problem:
         """Say that there is no such key, and which one is meant: here, or in another section."""
@@ -225,27 +177,6 @@ def _below(schema: Schema, key: object) -> Schema | None:
     return schema.properties.get(str(key), further)
 
 
-def _kinds(value: object) -> set[str]:
-    """Return JSON's names of a value's kind; a whole number is a number, too."""
-    kinds: tuple[tuple[type | tuple[type, ...], set[str]], ...] = (
-        (bool, {"boolean"}),
-        (int, {"integer", "number"}),
-        (float, {"number"} if isinstance(value, float) and math.isfinite(value) else set()),
-        (str, {"string"}),
-        ((list, tuple), {"array"}),
-        (Mapping, {"object"}),
-    )
-    return next((names for kind, names in kinds if isinstance(value, kind)), {"null"})
-
-
-def _matching(value: str, pattern: str) -> str | None:
-    """Return a name that is allowed, as close as can be to one that is not."""
-    path = re.sub(r"\.py$", "", value).replace("/", ".").strip(".")
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", value).strip("_.-")
-    names = (plain[:64].rstrip(".-"), plain.replace(".", "-")[:32].strip("-"), path)
-    return next((one for one in names if one != value and re.fullmatch(pattern, one)), None)
-
-
 def shown_key(key: object) -> str:
     """Return a key as text: YAML reads `on` as true, and Python writes no number that is long."""
     if isinstance(key, int):
@@ -262,7 +193,7 @@ def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Pro
         content: What was checked.
     """
     problems: dict[Loc, list[Problem]] = {}
-    kinds: dict[Loc, Problem] = {}  # of a value that may be this or that, each says it is not this
+    kinds: dict[Loc, dict[str, object]] = {}  # a value that may be this or that has several
     for details in error.errors(include_url=False):
         loc, value, kind = keys.place(details["loc"], content), details["input"], details["type"]
         inner = details.get("ctx", {}).get("error")
@@ -272,18 +203,20 @@ def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Pro
         if isinstance(inner, ConfigError):
             found_there = inner.under(*loc)
         elif last == ("[key]",):
-            found_there = [keys.misnamed(loc, value)]
+            allowed = keys.allowed(keys.at(loc[:-1]))
+            found_there = [Problem(loc, "", "is no name that is allowed", allowed)]
         elif kind == "extra_forbidden":
             found_there = [keys.unknown(loc, value)]
         elif kind == "missing":
             found_there = [Problem(loc, "", MISSING)]
         else:
-            kinds.setdefault(loc, keys.problem(loc, value))
+            kinds.setdefault(loc, {})[kind] = value
             continue
         problems.setdefault(loc, found_there)  # of a name and its value, the name
-    for loc, problem in kinds.items():
+    for loc, found_here in kinds.items():
         if all(place[: len(loc)] != loc or place == loc for place in [*problems, *kinds]):
-            problems.setdefault(loc, [problem])
+            value = next(iter(found_here.values()))
+            problems.setdefault(loc, [keys.problem(loc, value, found_here)])
     told = [problem for each in problems.values() for problem in each]
     # A key that is missing because it is misspelt is one mistake.
     meant = {(*problem.loc[:-1], problem.nearest) for problem in told}

@@ -118,10 +118,9 @@ def read_parameter(item: object) -> str | int | float:
     Raises:
         ConfigError: It is no text or number that can be passed to a process.
     """
-    if isinstance(item, bool) or not isinstance(item, str | int | float):
+    infinite = isinstance(item, float) and not math.isfinite(item)
+    if isinstance(item, bool) or not isinstance(item, str | int | float) or infinite:
         raise wrong(item, found(item), PARAMETER)
-    if isinstance(item, float) and not math.isfinite(item):
-        raise wrong(item, found(item), PARAMETER, repr(str(item)))
     if isinstance(item, int) and item.bit_length() > MOST_BITS:
         raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
     try:

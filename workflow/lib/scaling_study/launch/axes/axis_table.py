@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import entries
-from scaling_study.common.problems import found, nearest_number, nearest_word, wrong
+from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.launch.axes import shell
 from scaling_study.launch.axes.axis import Axis, Effects, Slot
-from scaling_study.launch.axes.values import COUNT
 from scaling_study.records import window
 from scaling_study.records.readback import Check
 
@@ -53,11 +52,8 @@ def read_value(name: str, value: object, *, files: bool) -> Value:
     read = axis.others.read(value, files) if axis.others else None
     if read is not None:
         return read
-    nearest = nearest_word(value, axis.words)
-    if nearest is None and axis.others is COUNT:
-        nearest = nearest_number(value)
     what = "is not a known word" if isinstance(value, str) else found(value)
-    raise wrong(value, what, axis.allowed, nearest)
+    raise wrong(value, what, axis.allowed, nearest_word(value, axis.words))
 
 
 def whole(axes: Axes) -> dict[str, Value]:
