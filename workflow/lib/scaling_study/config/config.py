@@ -15,7 +15,7 @@ from pydantic import (
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
 from scaling_study.config.launches import Launches
-from scaling_study.config.mistakes import Keys, problems_of
+from scaling_study.config.mistakes import MISSING, Keys, problems_of
 from scaling_study.config.section import (
     Counts,
     Effort,
@@ -348,30 +348,16 @@ class Config(Named):
     ] = Field(default={})
     """Kinds of node that are measured one by one and compared; without it, the machine itself."""
 
-    @field_validator("machines")
-    @classmethod
-    def _check_prices(
-        cls, machines: Mapping[str, NodeKind], info: ValidationInfo
-    ) -> Mapping[str, NodeKind]:
-        priced = {name: kind.price for name, kind in machines.items() if kind.price is not None}
-        if priced and info.data.get("currency") == "":
-            raise ConfigError(
-                Problem(
-                    (name, "price"),
-                    shorten(price),
-                    "has no currency",
-                    "currency: EUR beside machines",
-                )
-                for name, price in priced.items()
-            )
-        return machines
-
     @model_validator(mode="after")
     def _check_all(self) -> Self:
-        problems = [*self._samples(), *self._pool(), *self._race()]
+        problems = [*self._prices(), *self._samples(), *self._pool(), *self._race()]
         if problems:
             raise ConfigError(problems)
         return self._share_budget()
+
+    def _prices(self) -> Iterator[Problem]:
+        if not self.currency and any(kind.price is not None for kind in self.machines.values()):
+            yield Problem(("currency",), "", MISSING, "what prices are in, such as EUR")
 
     def _samples(self) -> Iterator[Problem]:
         name, epoch = self.workload.samples_per_step, self.workload.samples_per_epoch

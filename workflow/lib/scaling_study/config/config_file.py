@@ -25,12 +25,8 @@ def read_config(path: Path) -> object:
             config, a section has a key twice, of which YAML would silently keep the last, or
             Snakemake is to run code that stands in the file.
     """
-    root = _compose(path)
+    root, value = _read(path)
     problems = list(_duplicates(root, (), set())) if root else []
-    try:
-        value: object = yaml.safe_load(path.read_bytes())
-    except (yaml.YAMLError, ValueError) as error:
-        raise _no_yaml(path, error) from error
     if isinstance(value, dict) and YTE in value:
         what = "makes Snakemake run the Python expressions in the file"
         problems.append(Problem((YTE,), shorten(value[YTE]), what, "a config without this key"))
@@ -49,7 +45,7 @@ def located(error: ConfigError, paths: Iterable[Path], given: Collection[str] = 
     """
     if all(problem.place for problem in error.problems):
         return error
-    roots = [(path, root) for path in paths if (root := _compose(path))]
+    roots = [(path, root) for path in paths if (root := _read(path)[0])]
 
     def locate(problem: Problem) -> tuple[int, Problem]:
         if problem.place or not roots or set(problem.loc[:1]) & set(given):
@@ -81,8 +77,8 @@ def shipped(config: object) -> object:
     return config
 
 
-def _compose(path: Path) -> yaml.Node | None:
-    """Return a file's YAML with its lines; None of an empty file.
+def _read(path: Path) -> tuple[yaml.Node | None, object]:
+    """Return a file's YAML with its lines, None of an empty file, and its value.
 
     Raises:
         ConfigError: It cannot be read.
@@ -91,15 +87,15 @@ def _compose(path: Path) -> yaml.Node | None:
         content = path.read_bytes()
         if len(content) > MOST_BYTES:
             raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
-        return yaml.compose(content, yaml.SafeLoader)
+        return yaml.compose(content, yaml.SafeLoader), yaml.safe_load(content)
     except OSError as error:
         raise _unreadable(path, str(error.strerror), "a readable file") from error
-    except (yaml.YAMLError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise _no_yaml(path, error) from error
     except RecursionError as error:
         raise _unreadable(path, "is nested too deeply", "YAML") from error
+    except ConfigError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise _no_yaml(path, error) from error
 
 
 def _no_yaml(path: Path, error: Exception) -> ConfigError:

@@ -5,10 +5,10 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -94,12 +94,10 @@ NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
 """What a job has where no launch is recommended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A launch that the config describes, and the place that does."""
+class Candidate(NamedTuple):
+    """A launch that the config describes; it has no name yet."""
 
     role: Role
-    origin: str
     axes: Axes
 
 
@@ -110,15 +108,13 @@ class Expansion:
     Attributes:
         kept: Each launch once, under the first role that describes it; default, baseline and
             today's (if they are others) come first.
-        dropped: What was excluded, with the index of the first `exclude` that matches.
-        repeated: Indices of `include` with the launch that each one equals.
-        idle: Indices of `exclude` that match nothing that could be dropped.
+        dropped: Excluded launches, each with the index of the first `exclude` that matches.
+        repeated: Indices of `include` whose launch is there already.
     """
 
     kept: tuple[Candidate, ...]
     dropped: tuple[tuple[Candidate, int], ...]
-    repeated: tuple[tuple[int, Candidate], ...]
-    idle: tuple[int, ...]
+    repeated: tuple[int, ...]
 
 
 def is_ours(name: str) -> bool:
@@ -141,73 +137,6 @@ def look(environment: Mapping[str, str], policy: str = "default") -> Found:
     )
     kept += [f"{POLICY}={policy}"] if policy.partition(":")[0] in MODES else []
     return tuple(kept)
-
-
-def value_of(today: Found, workload: Mapping[str, str]) -> Value:
-    """Return the value of the axis ``shell`` in today's launch.
-
-    Args:
-        today: what the user's shell sets, or what the config says of it.
-        workload: ``workload.env``, whose variables are the same in all launches.
-    """
-    return tuple(one for one in today if one.partition("=")[0] not in workload) or NONE
-
-
-def expand(
-    *,
-    defaults: Axes,
-    baseline: Axes,
-    grid: Mapping[str, Sequence[Value]],
-    one_change: Mapping[str, Sequence[Value]],
-    include: Sequence[Axes],
-    exclude: Sequence[Axes],
-    shell: Value = NONE,
-) -> Expansion:
-    """Describe every launch once, and drop what is excluded.
-
-    The product of a grid and a list of changes contain the default, the baseline and each other
-    by nature: such launches merge, under the first role of default, baseline, today, one_change,
-    grid. An `include` names one launch, so one that is there already is reported.
-
-    Args:
-        defaults: All axes, the study's own ones last, with the values of the default launch.
-        baseline: What it changes for all others.
-        grid: Values of which each combination is a launch.
-        one_change: Values of which each alone is a launch.
-        include: Further launches.
-        exclude: Launches that are left out.
-        shell: What today's launch has of the user's shell.
-    """
-    base = {**defaults, **baseline}
-    known: dict[tuple[Value, ...], Candidate] = {}
-    for fixed in (
-        Candidate("default", "default", defaults),
-        Candidate("baseline", "baseline", base),
-        Candidate("today", "today", {**defaults, "shell": shell}),
-    ):
-        known.setdefault(_key(fixed.axes), fixed)
-    always = len(known)
-
-    for candidate in itertools.chain(_changes(base, one_change), _product(base, grid)):
-        known.setdefault(_key(candidate.axes), candidate)
-    repeated = []
-    for index, change in enumerate(include):
-        candidate = Candidate("grid", f"include[{index}]", {**base, **change})
-        first = known.setdefault(_key(candidate.axes), candidate)
-        if first is not candidate:
-            repeated.append((index, first))
-
-    candidates = list(known.values())
-    kept, dropped, used = candidates[:always], [], set()
-    for candidate in candidates[always:]:
-        matching = [i for i, item in enumerate(exclude) if item.items() <= candidate.axes.items()]
-        used.update(matching)
-        if matching:
-            dropped.append((candidate, matching[0]))
-        else:
-            kept.append(candidate)
-    idle = tuple(index for index in range(len(exclude)) if index not in used)
-    return Expansion(tuple(kept), tuple(dropped), tuple(repeated), idle)
 
 
 def named(
@@ -288,21 +217,6 @@ def value_text(value: Value) -> str:
 def differing(axes: Axes, others: Axes) -> dict[str, Value]:
     """Return the values of a launch that another one has not, by axis."""
     return {name: value for name, value in axes.items() if value != others.get(name)}
-
-
-def _changes(base: Axes, one_change: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
-    for name, values in one_change.items():
-        for value in values:
-            yield Candidate("one_change", "one_change", {**base, name: value})
-
-
-def _product(base: Axes, grid: Mapping[str, Sequence[Value]]) -> Iterator[Candidate]:
-    for values in itertools.product(*grid.values()):
-        yield Candidate("grid", "grid", {**base, **dict(zip(grid, values, strict=True))})
-
-
-def _key(axes: Axes) -> tuple[Value, ...]:
-    return tuple(axes.values())
 
 
 def _slug(value: Value) -> str:
@@ -459,24 +373,56 @@ class Launches(Section):
         shell: Found = (),
         workload: Mapping[str, str] | None = None,
     ) -> Expansion:
-        """Return the launches that this section describes.
+        """Describe every launch once, and drop what is excluded.
+
+        The product of a grid and a list of changes contain the default, the baseline and each other
+        by nature: such launches merge, under the first role of default, baseline, today,
+        one_change, grid. An `include` names one launch, so one that is there already is reported.
 
         Args:
             own: the study's own axes, each with its default.
             shell: what was found in the user's shell.
-            workload: ``workload.env``.
+            workload: ``workload.env``, whose variables are the same in all launches.
         """
-        found_today = {"auto": shell, "off": ()}
-        today = self.today.texts if isinstance(self.today, Today) else found_today[self.today]
-        return expand(
-            defaults={**DEFAULTS, **own},
-            baseline=self.baseline,
-            grid=self.grid,
-            one_change=self.one_change,
-            include=self.include,
-            exclude=self.exclude,
-            shell=value_of(today, workload or {}),
-        )
+        if isinstance(self.today, Today):
+            shell = self.today.texts
+        elif self.today == "off":
+            shell = ()
+        todays = tuple(one for one in shell if one.partition("=")[0] not in (workload or {}))
+        defaults = {**DEFAULTS, **own}
+        base = {**defaults, **self.baseline}
+        known: dict[tuple[Value, ...], Candidate] = {}
+
+        def add(role: Role, axes: Axes) -> bool:
+            """Add a launch; return whether it is a new one."""
+            before = len(known)
+            known.setdefault(tuple(axes.values()), Candidate(role, axes))
+            return len(known) > before
+
+        add("default", defaults)
+        add("baseline", base)
+        add("today", {**defaults, "shell": todays or NONE})
+        kept = list(known.values())
+        for name, changes in self.one_change.items():
+            for value in changes:
+                add("one_change", {**base, name: value})
+        for values in itertools.product(*self.grid.values()):
+            add("grid", {**base, **dict(zip(self.grid, values, strict=True))})
+        repeated = [at for at, one in enumerate(self.include) if not add("grid", {**base, **one})]
+
+        dropped = []
+        for candidate in list(known.values())[len(kept) :]:
+            matching = self._matching(candidate)
+            if matching:
+                dropped.append((candidate, matching[0]))
+            else:
+                kept.append(candidate)
+        return Expansion(tuple(kept), tuple(dropped), tuple(repeated))
+
+    def _matching(self, candidate: Candidate) -> list[int]:
+        """Return the indices of `exclude` that match a launch."""
+        values = candidate.axes.items()
+        return [index for index, item in enumerate(self.exclude) if item.items() <= values]
 
     @model_validator(mode="after")
     def _check_number(self) -> Self:
@@ -496,17 +442,18 @@ class Launches(Section):
             raced: launches may be put together, which an item of `exclude` may forbid.
         """
         expansion = self.expanded(own)
-        for index, other in expansion.repeated:
-            axes = label(other.axes, {**DEFAULTS, **own})
-            what = f"is the same launch as launches.{other.origin} ({axes})"
-            shown = shorten(self.include[index])
-            yield Problem(("include", index), shown, what, "a launch that is not there yet")
+        for index in expansion.repeated:
+            change = self.include[index]
+            same = label({**DEFAULTS, **own, **self.baseline, **change}, {**DEFAULTS, **own})
+            what = f"is there already ({same})"
+            yield Problem(("include", index), shorten(change), what, "another launch")
         if expansion.dropped and all(c.role in ALWAYS for c in expansion.kept):
             what = f"drops all {len(expansion.dropped)} launches of grid, one_change and include"
             shown = shorten(list(self.exclude))
             yield Problem(("exclude",), shown, what, "what leaves one of them")
         values = {pair for launch in expansion.kept for pair in launch.axes.items()}
-        for index in expansion.idle:
+        used = {index for candidate, _ in expansion.dropped for index in self._matching(candidate)}
+        for index in sorted(set(range(len(self.exclude))) - used):
             if not raced or not self.exclude[index].items() <= values:
                 yield Problem(
                     ("exclude", index),
