@@ -85,9 +85,3 @@ def test_any_part_of_any_machine_has_counts(name, kept, quota_cpus):
 
 def test_a_list_is_taken_as_it_is_but_in_order_and_once():
     assert process_counts.resolve([4, 1, 4, 100], machines.usable("vm-hybrid"), None) == (1, 4, 100)
-
-
-@pytest.mark.parametrize("processes", [[], [0, 1], [-1]])
-def test_impossible_counts_are_refused(processes):
-    with pytest.raises(ValueError, match="counts from 1 up"):
-        process_counts.resolve(processes, machines.usable("vm-hybrid"), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,7 +44,8 @@ def found(
         ImportError: a module outside the package has no such entry, or the name of another one.
     """
     entries = dict(own or {})
-    for module in [*_inside(kind), *outside(kind)]:
+    inside = _modules(f"{PACKAGE}.{INSIDE[kind]}")
+    for module in chain(inside, _modules(f"{PACKAGE}_{kind}")):
         name = module.__name__.rpartition(".")[2]
         entry = getattr(module, attribute, None)
         if isinstance(entry, of) and name not in entries:
@@ -54,18 +56,9 @@ def found(
     return entries
 
 
-def outside(kind: str) -> list[ModuleType]:
-    """Return the modules of a kind that do not come with the study, by name."""
-    return list(_modules(f"{PACKAGE}_{kind}"))
-
-
 def files_outside(kind: str) -> list[Path]:
-    """Return their files."""
-    return [Path(str(module.__file__)) for module in outside(kind)]
-
-
-def _inside(kind: str) -> list[ModuleType]:
-    return list(_modules(f"{PACKAGE}.{INSIDE[kind]}"))
+    """Return the files of the modules of a kind that do not come with the study, by name."""
+    return [Path(str(module.__file__)) for module in _modules(f"{PACKAGE}_{kind}")]
 
 
 def _modules(package: str) -> Iterator[ModuleType]:

@@ -156,14 +156,8 @@ def found(value: object) -> str:
 
 
 def nearest_word(value: object, words: Iterable[str]) -> str | None:
-    """Return the word that was probably meant, None if none is close.
-
-    YAML reads a bare `no` or `off` as false, and a bare `null` or nothing as empty.
-    """
-    known = list(words)
-    if value is None or value is False:
-        return "none" if "none" in known else None
+    """Return the word that was probably meant, None if none is close."""
     if not isinstance(value, str):
         return None
-    close = difflib.get_close_matches(value.casefold(), known, n=1, cutoff=NEAREST_CUTOFF)
-    return close[0] if close else None
+    close = difflib.get_close_matches(value.casefold(), words, n=1, cutoff=NEAREST_CUTOFF)
+    return next(iter(close), None)

@@ -127,17 +127,18 @@ class Measure(Section):
         return settle_s
 
 
+# Less shows no process's start; a day is a slip of the keyboard.
+Rounds = Annotated[float, Field(ge=10, le=86_400)]
+
+
 class Confirm(Section):
     """The recommended launch and the default one, run as a user would run them."""
 
     seconds: Annotated[
-        # Less shows no process's start; a day is a slip of the keyboard.
-        Annotated[float, Field(ge=10, le=86_400)] | None,
+        Rounds | None,
         BeforeValidator(
             lambda value: None if or_off(value) == "off" else value,
-            json_schema_input_type=Annotated[float, Field(ge=10, le=86_400)]
-            | Literal["off", False]
-            | None,
+            json_schema_input_type=Rounds | Literal["off", False] | None,
         ),
         allowed("a number from 10 to 86400, or off", unit="s"),
     ] = 300.0

@@ -77,7 +77,6 @@ LONG_HASH = 12
 REPEAT_SUFFIX = "-repeat"
 # Names of environments that tell one project's from another's only with the folder above.
 USUAL_FOLDERS = {".venv", "venv", ".env", "env"}
-USUAL_INTERPRETERS = {"python", "python3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +187,17 @@ def label(axes: Axes, defaults: Axes = DEFAULTS, builds: Collection[Value] = ())
 
 
 def _build_name(build: Value, builds: Collection[Value]) -> Value:
-    """Name an environment by its folder, with as much of its path as tells it from the others."""
-    if not (own := _folders(build)):
+    """Name an interpreter by its environment, or by its path where another one has that name."""
+    own = _environment(build)
+    return build if own in [_environment(one) for one in builds if one != build] else own
+
+
+def _environment(build: Value) -> Value:
+    """Return the folder of an interpreter's environment; any other build as it is."""
+    *folders, above, _ = ("", "", *PurePath(str(build)).parts)
+    if above != "bin":
         return build
-    all_others = [_folders(one) for one in builds if one != build]
-    others = [one for one in all_others if one != own]
-    depths = range(2 if own[-1] in USUAL_FOLDERS else 1, len(own))
-    depth = next((n for n in depths if own[-n:] not in [one[-n:] for one in others]), len(own))
-    program = PurePath(str(build)).name
-    plain = own not in all_others and program in USUAL_INTERPRETERS
-    return "/".join([*own[-depth:], *([] if plain else [program])])
-
-
-def _folders(build: Value) -> list[str]:
-    """Return the folders down to the environment of an interpreter; none of any other build."""
-    path = PurePath(str(build))
-    if len(path.parts) == 1 or path.suffix == ".txt":
-        return []
-    above = path.parent.parent
-    return str(above if path.parent.name == "bin" and above.name else path.parent).split("/")
+    return "/".join(folders[-2:] if folders[-1] in USUAL_FOLDERS else folders[-1:])
 
 
 def value_text(value: Value) -> str:

@@ -64,13 +64,8 @@ def resolve(
 
     Returns:
         Counts, ascending, each once.
-
-    Raises:
-        ValueError: The list is empty or has a count below 1.
     """
     if processes != "auto":
-        if not processes or min(processes) < 1:
-            raise ValueError(f"processes must be counts from 1 up, not {processes!r}")
         return tuple(sorted(set(processes)))
     top = _top(topology, quota_cpus)
     powers = {2**exponent for exponent in range(top.bit_length())}

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -16,6 +15,7 @@ from scaling_study.common.problems import (
     Problem,
     may_be_secret,
     nearest_word,
+    shorten,
     wrong,
 )
 from scaling_study.config.mistakes import MISSING
@@ -122,8 +122,6 @@ def _read_arguments(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, 
 
 def _read_samples(value: T, info: ValidationInfo) -> T:
     known = info.data.get("parameters", {})
-    if value == MARK and value in known:
-        raise wrong(value, "is what the script marks, and a parameter", "one of both")
     if isinstance(value, str) and value != MARK and value not in known:
         raise wrong(value, "is no parameter", nearest=nearest_word(value, [*known, MARK]))
     return value
@@ -220,15 +218,16 @@ class Workload(Section):
     def _check_parameters(self) -> Self:
         texts = [*self.args, *self.env.values()]
         used = {name for text in texts for name in placeholders.names(text)}
-        unused = self.parameters.keys() - used
-        problems = [
-            wrong(
-                self.parameters[name],
-                "is used by no argument and no variable",
-                f"{{{name}}} in workload.args or workload.env",
-            ).under("parameters", name)
-            for name in sorted(unused)
-        ]
-        if problems:
-            raise ConfigError(chain(*problems))
+        unused = sorted(self.parameters.keys() - used)
+        if unused:
+            what = "is used by no argument and no variable"
+            raise ConfigError(
+                Problem(
+                    ("parameters", name),
+                    shorten(self.parameters[name]),
+                    what,
+                    f"{{{name}}} in workload.args or workload.env",
+                )
+                for name in unused
+            )
         return self
