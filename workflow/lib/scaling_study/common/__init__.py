@@ -1,1 +1,1 @@
-"""What every stage uses: files, problems, quantities, CPU lists."""
+"""Code that every stage uses: files, problems, quantities, CPU lists."""

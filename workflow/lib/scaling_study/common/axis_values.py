@@ -1,4 +1,4 @@
-"""What axes may be, in plans, records and verdicts alike."""
+"""The types of axes' values, in plans, records and verdicts alike."""
 
 from collections.abc import Mapping
 

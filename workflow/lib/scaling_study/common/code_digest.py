@@ -1,8 +1,9 @@
-"""Which code decides what is measured: changed code measures anew, a changed comment does not.
+"""A digest of the code that decides what is measured: changed code measures anew.
 
 The digest of a stage covers the modules that it imports, directly or by others, at any place of
-their text but for type checking. Comments, docstrings and blank lines are cut out; what is left is
-hashed as text, so that the digest is the same with every version of Python.
+their text but for type checking. Comments, docstrings and blank lines are cut out, so that changes
+of these measure nothing anew. The rest is hashed as text, so that the digest is the same with every
+version of Python.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What a counter is: a file that has a ``COUNTER`` is one, by the file's name.
+"""Counters: each file that has a ``COUNTER`` is one, by the file's name.
 
 It is declared there alone, and reaches the members or the coordinator, the records, the tables and
 their documentation from there. Each process of a study finds the same ones (``entries``), a member

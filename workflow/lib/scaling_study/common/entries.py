@@ -26,7 +26,7 @@ INSIDE = {
     "counters": "launch.counters",
     "causes": "diagnosis.causes",
 }
-"""Where the package has the modules of a kind."""
+"""The package's own modules of each kind."""
 
 
 def found(

@@ -1,4 +1,4 @@
-"""Which line of a program's output says why it ended."""
+"""The line of a program's output that says why it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study looks for: the most models in an hour, or one model soonest.
+"""The goals of a study: the most models in an hour, or one model soonest.
 
 Both come from one rate, that of all processes of a point together. The time of one model is the
 inverse of the rate of one process, so launches are compared by a rate that is to be large in any
@@ -21,7 +21,7 @@ Rate = TypeVar("Rate", float, "NDArray[np.float64]", "pd.Series[float]")
 ONE_MODEL = "one_model"
 """The config's word for one model soonest; the other one is models_per_hour."""
 PERIOD_S = {"models_per_hour": 3600.0, "steps_per_s": 1.0}
-"""What each rate counts in."""
+"""The period of each rate."""
 
 
 def time_s(rate: float, n: int, column: str) -> float:
@@ -37,7 +37,7 @@ def time_s(rate: float, n: int, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is to be large, or small.
+    """A quantity that is to be large, or small.
 
     Attributes:
         rate: Column of the rate of all processes together.

@@ -62,7 +62,7 @@ class Problem:
 
     @property
     def path(self) -> str:
-        """Where the value stands, such as `launches.grid.intra_op[1]`."""
+        """The place of the value, such as `launches.grid.intra_op[1]`."""
         return format_path(self.loc)
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ def known(value: float | None) -> bool:
 
 
 def decimals_for(value: float) -> int:
-    """How many decimals show a value with three significant digits."""
+    """Return how many decimals show a value with three significant digits."""
     if value == 0 or not math.isfinite(value):
         return 0
     # Rounding first: 99.96 is shown as 100, not as 100.0.

@@ -107,7 +107,7 @@ class Node:
 
 @dataclass(frozen=True)
 class CpuText:
-    """What sysfs says about an online CPU; None where the kernel has no such file."""
+    """The text of sysfs about an online CPU; None where the kernel has no such file."""
 
     socket: str | None
     """topology/physical_package_id"""
@@ -119,7 +119,7 @@ class CpuText:
 
 @dataclass(frozen=True)
 class NodeText:
-    """What sysfs says about an online node: cpulist, meminfo, distance, and whose memory it is."""
+    """The text of sysfs about an online node: CPUs, memory, distances, and whose memory it is."""
 
     cpus: str
     memory: str
@@ -209,7 +209,7 @@ class Topology:
 
     @property
     def oddities(self) -> tuple[str, ...]:
-        """What is unusual about the nodes, in words."""
+        """Unusual features of the nodes, in words."""
         gpu = {node.node for node in self.nodes if node.of_gpu}
         bare = {node.node for node in self.nodes if not node.has_cpus} - gpu
         lists = {"memory of GPUs": gpu, "without CPUs": bare}

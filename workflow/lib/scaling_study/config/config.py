@@ -1,4 +1,4 @@
-"""What a study is asked to do: the config, checked completely before anything runs."""
+"""The config of a study, checked completely before anything runs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal, Self
@@ -56,14 +56,14 @@ class Search(Section):
         Annotated[float, Field(ge=3, le=10_080)] | None,
         unit("minutes"),
     ] = None
-    """What the race between the launches and the confirmation take together; `search: grid` (or
+    """Time for the race between the launches and the confirmation together; `search: grid` (or
     null) measures every launch at every count."""
 
     tolerance: Annotated[float, Field(gt=0, le=0.2)] = 0.02
-    """A smaller difference in throughput is none: the race does not go on for it."""
+    """Differences in throughput below this share count as ties."""
 
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.9
-    """The race ends before its time where the choice is this surely within the tolerance."""
+    """The race stops early once its choice is within `tolerance` with this probability."""
 
     nodes: Annotated[int, Field(ge=1, le=64)] = 1
     """Nodes of a cluster, of one kind, that measure launches side by side in each round."""
@@ -75,7 +75,7 @@ class Search(Section):
 
 
 class Measure(Section):
-    """How long and how often is measured."""
+    """Length and number of the measurements."""
 
     replicates: Annotated[int, Field(ge=1, le=1000), unit("cohorts")] = 3
     """Fresh cohorts of each launch: the statistical unit."""
@@ -142,18 +142,18 @@ class Confirm(Section):
         ),
         allowed("a number from 10 to 86400, or off", unit="s"),
     ] = 300.0
-    """How long all rounds take together, by default at most a third of a race's budget;
+    """Time of all rounds together, by default at most a third of a race's budget;
     `confirm: off` runs none, and the report only predicts."""
 
 
 class Profile(Section):
-    """Where the time of a step goes: profiles of single members, apart from all measuring."""
+    """Profiles of single members, taken apart from all measuring: they show a step's time."""
 
     launches: Targets = ("baseline", "default", "recommended")
-    """Which launches are profiled; a label is the plan's name of a launch, such as `intra_op 1`."""
+    """The launches that are profiled; a label is the plan's name of one, such as `intra_op 1`."""
 
     processes: Literal["ends"] | Counts = "ends"
-    """At which of the process counts; `ends` takes the lowest and the highest."""
+    """The process counts of the profiles; `ends` takes the lowest and the highest."""
 
     operators: bool = True
     """torch's profiler for a few steps of one member."""
@@ -181,10 +181,10 @@ class Why(Section):
     """Why it does not scale further: experiments on single launches."""
 
     effort: Effort = "quick"
-    """How much is tried; `why: quick`, `why: full` and `why: off` say it without a section."""
+    """Effort of the experiments; `why: quick`, `why: full` and `why: off` need no section."""
 
     launches: Targets = ("today", "recommended")
-    """Which launches are explained; a label is the plan's name of one, such as `intra_op 1`."""
+    """The launches that are explained; a label is the plan's name of one, such as `intra_op 1`."""
 
 
 # A machine's name is a folder, a part of file names and of links in the report. It begins with a
@@ -227,10 +227,10 @@ class NodeKind(Section):
     """CPUs of a node, as SLURM counts them: a node with another number is refused."""
 
     price: Annotated[Price | None, unit("currency/h")] = None
-    """What a node costs per hour: the report then compares models per unit of `currency`."""
+    """Cost of a node per hour: the report then compares models per unit of `currency`."""
 
     watts: Annotated[Price | None, unit("W")] = None
-    """What a node draws under load: the report then compares models per kWh."""
+    """Power that a node draws under load: the report then compares models per kWh."""
 
 
 def _read_currency(value: str) -> str:
@@ -262,7 +262,7 @@ def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[s
 
 
 class Named(Section):
-    """What every study has."""
+    """The keys that every study has."""
 
     # It is a folder, a file and part of a web address; it may not hide or look like an option.
     study: Annotated[
@@ -275,7 +275,7 @@ class Named(Section):
     """The study's name: of its folder in results/ and of its report."""
 
     description: str = ""
-    """What the study is about, in the report."""
+    """A text about the study, in the report."""
 
 
 class Config(Named):
@@ -285,16 +285,16 @@ class Config(Named):
     """Decides the order of launches and windows, and the draws behind probabilities."""
 
     objective: Literal["models_per_hour", "one_model"] = "models_per_hour"
-    """What is looked for: most models in an hour, or the least time from start to end of one."""
+    """The goal: most models in an hour, or the least time from start to end of one model."""
 
     workload: Workload
-    """What is measured."""
+    """The training script that is measured."""
 
     processes: Literal["auto"] | Annotated[Counts, Field(min_length=1)] = "auto"
     """`auto` takes 1, powers of two, and counts around each boundary of the machine."""
 
     launches: Launches = Launches()
-    """Which launches are measured beside the default one and the repeat of the baseline."""
+    """The launches that are measured beside the default one and the repeat of the baseline."""
 
     search: Annotated[
         Search,
@@ -306,7 +306,7 @@ class Config(Named):
     """Whether everything is measured, or what may be best within a time."""
 
     measure: Measure = Measure()
-    """How long and how often is measured."""
+    """Length and number of the measurements."""
 
     confirm: Annotated[
         Confirm,
@@ -315,10 +315,10 @@ class Config(Named):
             json_schema_input_type=Literal["off", False] | Confirm,
         ),
     ] = Confirm()
-    """How long the recommended launch is run as a user would run it."""
+    """Runs of the recommended launch as a user would start it."""
 
     profile: Profile = Profile()
-    """Where the time goes."""
+    """Profiles of single members."""
 
     why: Annotated[
         Why,
@@ -330,7 +330,7 @@ class Config(Named):
     """Why it does not scale further."""
 
     data_loader: Effort = "off"
-    """What the recommended launch's data loader costs, by waiting and by getting in the way."""
+    """Effort of experiments on the data loader of the recommended launch: waiting, contention."""
 
     currency: Annotated[
         str,
@@ -338,7 +338,7 @@ class Config(Named):
         AfterValidator(_read_currency),
         allowed("1 to 16 characters, such as EUR"),
     ] = ""
-    """What prices of machines are in, as the report writes it."""
+    """The currency of machines' prices, as the report writes it."""
 
     machines: Annotated[
         Mapping[MachineName, NodeKind],

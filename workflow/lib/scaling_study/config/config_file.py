@@ -14,7 +14,7 @@ MOST_BYTES = 1 << 20  # far above any config
 YTE = "__use_yte__"
 PROJECT = Path(__file__).parents[4]
 WORKLOADS = "scripts/workloads"
-"""Where the scripts of the shipped configs are."""
+"""The folder of the shipped configs' scripts."""
 
 
 def read_config(path: Path) -> object:

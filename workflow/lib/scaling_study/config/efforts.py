@@ -1,4 +1,4 @@
-"""How much is tried to explain a launch, and what that costs: the words of `why` in the config."""
+"""The efforts that the config names (`why: quick`, `data_loader: full`), and their time."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is tried, and how long.
+    """Number and length of the experiments that explain a launch.
 
     Attributes:
         replicates: Fresh starts of everything.
@@ -122,7 +122,7 @@ EFFORTS = {
 
 @dataclass(frozen=True, slots=True)
 class LoaderEffort:
-    """How much is tried of a loader, and how long; as of an Effort.
+    """Number and length of the experiments on a data loader.
 
     Attributes:
         replicates: Fresh starts of all variants.

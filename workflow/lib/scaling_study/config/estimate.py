@@ -1,4 +1,4 @@
-"""What a study will take, said before it starts."""
+"""The estimate of a study's time, shown before it starts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ LATE = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How much a plan is, for these process counts.
+    """Size and time of a plan, for these process counts.
 
     Attributes:
         cohorts: Cohorts that are started.
@@ -113,13 +113,13 @@ def _profile_s(profile: Profile, n: int) -> float:
 def describe(
     plan: Plan, process_counts: Sequence[int], forecast: Estimate, race: Sequence[str] = ()
 ) -> str:
-    """Say in a few lines what will be done.
+    """Describe in a few lines what will be done.
 
     Args:
         plan: The plan.
         process_counts: The process counts on this machine.
         forecast: What they will take.
-        race: Lines on a race, which is known later (searching/forecast).
+        race: Lines on a race (``search/forecast``).
     """
     counts = Counter(launch.role for launch in plan.launches)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())

@@ -1,4 +1,4 @@
-"""The `launches` section of a config, and the launches that it asks for, with names that last."""
+"""The `launches` section of a config, and the launches that it describes, with lasting names."""
 
 import hashlib
 import itertools
@@ -90,7 +90,7 @@ class Launch:
 
 
 NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
-"""What a job has where no launch is recommended."""
+"""Stands for the launch of a job where none is recommended."""
 
 
 class Candidate(NamedTuple):
@@ -306,7 +306,7 @@ def _read_policy(value: str) -> str:
 
 
 class Today(Section):
-    """What a user's shell sets, where the config says it."""
+    """The settings of a user's shell, as the config gives them."""
 
     env: Annotated[
         Mapping[Annotated[str, AfterValidator(_read_todays)], Text],
@@ -335,7 +335,7 @@ class Today(Section):
 
 
 class Launches(Section):
-    """Which launches are measured beside the default one and the repeat of the baseline."""
+    """The launches that are measured beside the default one and the repeat of the baseline."""
 
     baseline: OneLaunch = Field(default={})
     """The launch that changes start from; axes that are not named keep their default."""
@@ -344,7 +344,7 @@ class Launches(Section):
         Literal["auto"] | Off | Today,
         allowed("auto, off, or a section with env ({NAME: value}), cpus and mempolicy"),
     ] = "auto"
-    """What you launch today, beside the default: what your shell sets (auto), or what this says."""
+    """Your launch of today, beside the default: your shell's settings (auto), or these."""
 
     grid: Values = Field(default={})
     """Every combination of these values, over the baseline's values."""

@@ -1,7 +1,7 @@
-"""What pydantic finds wrong in a study file, in plain words: one form for all mistakes.
+"""Messages for the mistakes that pydantic finds in a study file, in one form.
 
-What a key allows is read from the JSON schema of the models, which editors and the documentation
-use too, so that a bound or a word is declared once.
+The values that a key allows are read from the JSON schema of the models, which editors and the
+documentation use too, so that a bound or a word is declared once.
 """
 
 import re

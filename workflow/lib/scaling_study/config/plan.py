@@ -60,7 +60,7 @@ class Following(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a race holds for the best.
+    """The best point so far in a race.
 
     Attributes:
         launch: Its id.
@@ -75,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What became of a race.
+    """The state of a race.
 
     Attributes:
         reason: Why it ended; empty while it goes on.
@@ -92,7 +92,7 @@ class Searched:
 
 
 class Planned(Typed):
-    """What of a plan a job depends on; what counts afterwards only has its default there."""
+    """The part of a plan that a job depends on; other settings keep their defaults there."""
 
     study: str
     seed: int
@@ -106,7 +106,7 @@ class Planned(Typed):
 
 
 class Plan(Planned):
-    """What is measured: the content of plan.json.
+    """The plan of a study: the content of plan.json.
 
     Attributes:
         default: Id of the launch of a person who sets nothing.

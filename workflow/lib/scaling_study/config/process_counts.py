@@ -1,4 +1,4 @@
-"""How many processes are measured on this machine, and why those counts."""
+"""The process counts that are measured on this machine, and the reasons for them."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Literal
 from scaling_study.common.topology import Domain, Topology
 
 SHARED: tuple[tuple[Domain, str], ...] = (("l3", "L3"), ("node", "NUMA node"), ("socket", "socket"))
-"""What members of one domain share with each other, with its name in the report."""
+"""Domains whose members share something, with their names in the report."""
 
 
 def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[str, ...]]:

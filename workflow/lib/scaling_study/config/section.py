@@ -1,4 +1,4 @@
-"""What all sections of a config have: how they are declared, and the kinds of value in them."""
+"""The base of all sections of a config, and the kinds of value in them."""
 
 import math
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""What a launch makes of a script: its parameters, the work of a step, a model's steps, training.
+"""The effect of a launch on a script: parameters, work of a step, steps of a model, training.
 
 Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
 processes four times as many samples does four such steps in each. Every rank of a group processes

@@ -128,7 +128,7 @@ def _read_samples(value: T, info: ValidationInfo) -> T:
 
 
 class StepRule(TypedDict, total=False):
-    """Which steps of optimizers end an iteration."""
+    """The steps of optimizers that end an iteration."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
@@ -190,7 +190,7 @@ class Workload(Section):
     step: Annotated[
         Literal["optimizer", "mark"] | StepRule, AfterValidator(_read_step), allowed(STEP)
     ] = "optimizer"
-    """What ends an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
+    """End of an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
 
     steps_per_model: Annotated[Literal["auto"] | Steps | None, unit("steps")] = "auto"
     """Steps that train one model (`auto`: as many as the script does; null: compare steps only)."""
@@ -200,13 +200,13 @@ class Workload(Section):
         AfterValidator(_read_samples),
         allowed("a number above 0, the name of a parameter, mark, or null", unit="samples"),
     ] = None
-    """What a step processes (mark: as the script says); launches are compared by equal work."""
+    """Samples in a step (mark: as the script says); launches are compared by equal work."""
 
     samples_per_epoch: Annotated[Annotated[int, Field(ge=1)] | None, unit("samples")] = None
     """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
 
     loader: Annotated[str, allowed(LOADER, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
-    """A class of loaders that no library here has; its `__iter__` makes iterators over batches."""
+    """Your own data-loader class, as `module:Class`. It is timed like torch's."""
 
     inputs: Annotated[
         Items[Annotated[str, AfterValidator(_read_input)]],
