@@ -29,13 +29,8 @@ RECOMMENDED = "recommended"
 """The launch that is known when all have been measured."""
 
 
-class Typed(BaseModel):
-    """A part of a plan; nothing changes once it is made."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class Dropped(Typed):
+@dataclass(frozen=True, slots=True)
+class Dropped:
     """A launch that the config describes and excludes."""
 
     label: str
@@ -91,8 +86,10 @@ class Searched:
     not_screened: tuple[str, ...]
 
 
-class Planned(Typed):
+class Planned(BaseModel):
     """The part of a plan that a job depends on; other settings keep their defaults there."""
+
+    model_config = ConfigDict(frozen=True)
 
     study: str
     seed: int
