@@ -114,6 +114,20 @@ def test_ids_are_short_and_name_one_launch_each():
         assert len(name + launches.REPEAT_SUFFIX) <= 80
 
 
+@pytest.mark.parametrize(
+    ("build", "others", "name"),
+    [
+        ("/opt/torch24/bin/python", ["/opt/torch25/bin/python"], "torch24"),
+        ("/a/p/.venv/bin/python", ["/b/q/.venv/bin/python"], "p/.venv"),
+        ("/a/p/.venv/bin/python", ["/b/p/.venv/bin/python"], "/a/p/.venv/bin/python"),
+        ("envs/old torch.txt", [], "envs/old torch.txt"),
+    ],
+)
+def test_an_environment_is_named_by_its_folder_where_that_is_its_own(build, others, name):
+    axes = {**DEFAULTS, "build": build}
+    assert launches.label(axes, builds=["default", build, *others]) == f"build {name}"
+
+
 @pytest.mark.parametrize("path", [*SHIPPED, FULL], ids=lambda path: path.stem)
 def test_a_plan_survives_being_stored(path):
     made = make_plan(load_config(config(path)))
