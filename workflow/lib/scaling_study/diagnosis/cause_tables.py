@@ -3,19 +3,13 @@
 ``python -m scaling_study.diagnosis.cause_tables docs/why.md`` brings the file up to date.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
 
 from scaling_study.common import doc_tables
+from scaling_study.diagnosis.case import Scope
+from scaling_study.diagnosis.cause import Cause
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.experiments.interventions import INTERVENTIONS, Intervention
-
-if TYPE_CHECKING:
-    from scaling_study.diagnosis.case import Scope
-    from scaling_study.diagnosis.cause import Cause
-
 
 SCOPES: dict[Scope, str] = {
     "scaling_loss": "scaling loss",

@@ -1,6 +1,5 @@
 """Checks that a share must pass: what is counted, read_back, sampled, or seen elsewhere."""
 
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from scaling_study.diagnosis.stressors import CONTROL, inflations, sensitivities
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FEWEST_LOOKS = 3
 """What was seen less often may be chance. A thread that waits for a tenth of its time is found so
@@ -212,7 +208,7 @@ def any_of(*checks: Check) -> Check:
     """Return a check that one of several agrees; otherwise the first that disagrees counts."""
 
     def check(query: Query) -> Evidence:
-        found: Sequence[Evidence] = [one(query) for one in checks]
+        found = [one(query) for one in checks]
         return min(found, key=lambda one: (True, False, None).index(one.agrees))
 
     return check

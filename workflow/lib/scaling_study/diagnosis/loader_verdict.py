@@ -11,17 +11,17 @@ Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares
 longer without them is fetching.
 """
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from msgspec import convert
 from numpy.typing import NDArray
 
+from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.experiments import loader_model
+from scaling_study.records.experiment import Look, Use, Ways
 from scaling_study.records.verdict import (
     Cached,
     DataLoader,
@@ -35,13 +35,7 @@ from scaling_study.records.verdict import (
 )
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from scaling_study.analysis.experiment_runs import LoaderRun
-    from scaling_study.records.experiment import Look, Use, Ways
-    from scaling_study.stats.intervals import Floats
+from scaling_study.stats.intervals import Floats
 
 Booleans = NDArray[np.bool_]
 

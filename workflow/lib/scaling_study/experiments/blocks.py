@@ -5,30 +5,23 @@ equally. A window that another program disturbed is taken again while attempts a
 that an interrupted run has taken are not repeated.
 """
 
-from __future__ import annotations
-
 import logging
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from random import Random
+from typing import Literal
 
 from msgspec import structs
 
+from scaling_study.config.efforts import Effort, LoaderEffort
 from scaling_study.records.experiment import Window
+from scaling_study.records.window import Taken
 from scaling_study.runner import windows
-from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.cohort import Cohort, WindowSettings
 from scaling_study.runner.member_processes import MemberEndedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from random import Random
-
-    from scaling_study.config.efforts import Effort, LoaderEffort
-    from scaling_study.records.window import Taken
-    from scaling_study.runner.cohort import Cohort
 
 # Further attempts of a job. A machine that is never quiet must not make the study endless: its
 # disturbed windows are evidence of that.

@@ -5,8 +5,6 @@ be expected, and a fast device that wants many requests at once gives more to ma
 memory's and the cache's rates are those of the microbenchmarks' kernels.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import mmap
@@ -16,15 +14,12 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.host import page_cache
 from scaling_study.records.experiment import Ceiling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FILE_BYTES = 1 << 26
 BLOCK_BYTES = 1 << 20

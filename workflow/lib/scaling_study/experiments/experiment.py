@@ -4,47 +4,42 @@ What is measured is a list of conditions (``blocks``); a kind of experiment says
 first record holds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 from scaling_study.common import private
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config.efforts import Effort, LoaderEffort
 from scaling_study.experiments.blocks import Blocks, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.records.experiment import (
     DECODER,
+    EffortName,
     End,
     Event,
     Heading,
     LoaderExperiment,
     Readbacks,
+    Record,
     VariantLeftOut,
     Why,
     Window,
 )
+from scaling_study.records.readback import Readback
+from scaling_study.records.window import Status
 from scaling_study.runner import cohort, headroom, member_processes, resolve
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
 from scaling_study.runner.journal import Journal
-from scaling_study.runner.measure import harness_digest, measured_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.config.efforts import Effort, LoaderEffort
-    from scaling_study.records.experiment import EffortName, Record
-    from scaling_study.records.readback import Readback
-    from scaling_study.records.window import Status
-    from scaling_study.runner.measure import Job
+from scaling_study.runner.measure import Job, harness_digest, measured_digest
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
 """What decides, beside the harness, what experiments measure; with what they import."""

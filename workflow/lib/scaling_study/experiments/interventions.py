@@ -12,30 +12,23 @@ counted (cpu.stat), and a window in which they were does not count. So nothing h
 the cgroup, which would need root.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.axis_values import Axes
+from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.host.limits import Quota
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import LeftOut
+from scaling_study.records.machine import Machine
+from scaling_study.records.readback import Loader, Readback
+from scaling_study.records.window import Member, Taken
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.common.topology import Topology
-    from scaling_study.host.limits import Quota
-    from scaling_study.records.machine import Machine
-    from scaling_study.records.readback import Loader, Readback
-    from scaling_study.records.window import Member, Taken
 
 # A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
 # more. Where all of them take less than this part of the step, and the kernel no more than that of

@@ -5,28 +5,22 @@ step time answers to the dose is its sensitivity to that part. Their own rate, a
 reach without it, shows that they really took what they should.
 """
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from scaling_study.config.efforts import Effort
 from scaling_study.experiments import kernels
 from scaling_study.experiments.blocks import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.records.machine import Machine
+from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, environment, member_processes, windows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.config.efforts import Effort
-    from scaling_study.records.machine import Machine
-    from scaling_study.records.window import Taken
 
 # All kernels together may take this part of the memory that is free.
 MEMORY_SHARE = 0.5

@@ -11,26 +11,21 @@ The kernels follow those of STREAM (McCalpin 1995), lmbench (McVoy and Staelin 1
 are made of numpy and the standard library, whose loops are compiled, so that no compiler is needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import scaling_study
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Work = Callable[[], object]
+Work = Callable[[], object]
 
 DUTIES = 100
 """The share of time in which a kernel works is asked for in so many parts."""

@@ -8,16 +8,14 @@ loader's threads never rest. Where the loader's files are known, the script also
 all of them in memory, and one with none.
 """
 
-from __future__ import annotations
-
 import glob
 import itertools
 import random
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -30,6 +28,7 @@ from scaling_study.config.efforts import (
     LIVING,
     LOADER_EFFORTS,
     SETTLE_S,
+    LoaderEffort,
 )
 from scaling_study.experiments import loader_model, sampling
 from scaling_study.experiments.blocks import Added, Condition, mean_step_s
@@ -41,23 +40,18 @@ from scaling_study.member import changes, files, loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import (
     Heading,
+    Record,
     VariantLeftOut,
     Way,
     Ways,
     Window,
 )
 from scaling_study.records.experiment import LoaderExperiment as Head
+from scaling_study.records.readback import Loader, Readback
+from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, member_processes, resolve, windows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaling_study.config.efforts import LoaderEffort
-    from scaling_study.records.experiment import Record
-    from scaling_study.records.readback import Loader, Readback
-    from scaling_study.records.window import Taken
-    from scaling_study.runner.cohort import WindowSettings
-    from scaling_study.runner.measure import Job
+from scaling_study.runner.cohort import WindowSettings
+from scaling_study.runner.measure import Job
 
 MOSTLY = 0.5
 """Files of which this part was in memory are put back there."""

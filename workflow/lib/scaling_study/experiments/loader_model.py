@@ -7,20 +7,13 @@ than there are, each gets its part of these (processor sharing: Kleinrock 1967, 
 CPUs share cores and caches, which was measured too.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scaling_study.common.quantities import format_count
 from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import Way
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scaling_study.records.readback import Loader
-
+from scaling_study.records.readback import Loader
 
 TITLES = {
     "as_is": "as it is",

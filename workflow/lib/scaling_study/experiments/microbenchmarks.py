@@ -4,13 +4,11 @@ Kernels that are each bound by one part run through the same cohorts, placements
 training does. What comes out belongs to the machine, so it is measured once and kept with it.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
@@ -20,14 +18,9 @@ from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
+from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks, Window
+from scaling_study.records.machine import Machine
 from scaling_study.runner import cohort, resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from scaling_study.records.experiment import Window
-    from scaling_study.records.machine import Machine
 
 SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 

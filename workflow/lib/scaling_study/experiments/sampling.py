@@ -4,15 +4,13 @@ Looking disturbs what is looked at, so this is done beside the measuring, never 
 Parsers are pure; functions that read take the root of proc(5).
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.experiments.blocks import read_vmstat
 from scaling_study.host import kernel_counters, machine_counters
@@ -25,9 +23,6 @@ from scaling_study.records.experiment import (
     Wait,
 )
 from scaling_study.runner import headroom
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PROC = Path("/proc")
 

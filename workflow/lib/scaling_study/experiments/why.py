@@ -7,22 +7,22 @@ part of the machine at several doses. What members do while they sleep is looked
 of all measuring.
 """
 
-from __future__ import annotations
-
 import random
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec import convert, structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import EDGE_S, EFFORTS
+from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.blocks import Condition, irregular, window_of
 from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
+from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
@@ -32,22 +32,14 @@ from scaling_study.records.experiment import (
     ChangeLeftOut,
     Heading,
     LeftOut,
+    Record,
     Samples,
 )
 from scaling_study.records.experiment import Why as Head
-from scaling_study.records.window import Slot
+from scaling_study.records.readback import Readback
+from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.config.efforts import Effort
-    from scaling_study.experiments.interventions import Intervention
-    from scaling_study.records.experiment import Record
-    from scaling_study.records.readback import Readback
-    from scaling_study.records.window import Status
-    from scaling_study.runner.measure import Job
+from scaling_study.runner.measure import Job
 
 # Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
 # (cpu.max).
