@@ -11,8 +11,8 @@ from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.storage import read_table
 from scaling_study.diagnosis import cause_file
-from scaling_study.diagnosis.cause_tables import causes_list, updated
 from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
+from scaling_study.experiments.intervention_table import updated
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file, write_file
@@ -25,15 +25,13 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "why.md"
 def test_every_cause_has_its_texts_and_its_line_of_the_documentation():
     text = DOCUMENTATION.read_text(encoding="utf-8")
     assert sorted(ORDER) == sorted(OWN)
-    assert text == updated(text), "run python -m scaling_study.diagnosis.cause_tables docs/why.md"
-    for cause, line in zip(CAUSES, causes_list().splitlines(), strict=True):
+    assert text == updated(text), "run python -m scaling_study.experiments.intervention_table"
+    lines = text.partition("\n## The causes\n")[2].partition("\n## ")[0].strip().splitlines()
+    for cause in CAUSES:
         assert cause.ways("scaling_loss") or cause.ways("single_process_loss")
-        for part in (cause.title, cause.looks, cause.source, cause.remedy):
-            assert part.strip()
-            assert "  " not in part
-        assert f"`{cause.id}`" in line
-        assert " Source: " in line
-        assert cause.remedy in line
+        (line,) = [one for one in lines if f"(`{cause.id}`; " in one]
+        for part in (cause.title, cause.source.rstrip("."), cause.remedy, cause.code or ""):
+            assert part in line
 
 
 def test_a_file_without_a_place_is_refused():

@@ -6,7 +6,6 @@ from scaling_study.diagnosis.shares import Counted
 
 CAUSE = Cause(
     "A script that dozes",
-    "A part of a step is in time.sleep.",
     "time.sleep in Python's documentation",
     "Let it not doze.",
     counted=Counted(("waits_s_per_step",), "dozing", missing="it was not counted"),

@@ -37,7 +37,6 @@ class Cause:
 
     Attributes:
         title: For a person.
-        looks: How it looks in the accounts and experiments.
         source: Where that is known from.
         remedy: What to do, in words.
         axes: The change of the launch that helps; None takes that of the intervention which
@@ -64,7 +63,6 @@ class Cause:
     """
 
     title: str
-    looks: str
     source: str
     remedy: str
     axes: Axes | None = None

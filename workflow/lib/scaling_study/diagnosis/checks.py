@@ -1,6 +1,5 @@
 """Checks that a share must pass: what is counted, read_back, sampled, or seen elsewhere."""
 
-
 import numpy as np
 
 from scaling_study.common.quantities import (

@@ -185,9 +185,6 @@ def fewer_processes(query: Query) -> Measured | Untested:
 CAUSES = {
     "cpu_quota": Cause(
         "A CPU quota of the cgroup",
-        "The kernel counts throttled time; CPUs are idle while members are ready to run. In bursts "
-        "that end before the quota holds anybody back, steps with many processes are as short as "
-        "with one. The affinity mask shows nothing of it.",
         "CPU bandwidth control: Documentation/scheduler/sched-bwc.rst; cpu.stat in "
         "Documentation/admin-guide/cgroup-v2.rst",
         "Raise or remove the quota, or start no more processes than it has CPUs for.",
@@ -199,8 +196,6 @@ CAUSES = {
     ),
     "stopped": Cause(
         "Processes that are stopped from outside",
-        "Training threads are found stopped: neither ready to run nor waiting for anything. No "
-        "counter of the kernel shows it.",
         "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
         "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
         "suspends jobs, a debugger or a tracer.",
@@ -212,9 +207,6 @@ CAUSES = {
     ),
     "affinity_pileup": Cause(
         "Members piled up on the same CPUs",
-        "Members wait for a CPU while allowed CPUs are idle; their masks allow fewer CPUs than "
-        "there are members. OMP_PROC_BIND and GOMP_CPU_AFFINITY do this to separately started "
-        "processes.",
         f"{SCHEDSTAT}; sched_setaffinity(2); libgomp manual, OMP_PROC_BIND",
         "Give each process CPUs of its own, and unset OMP_PROC_BIND, GOMP_CPU_AFFINITY and "
         "KMP_AFFINITY.",
@@ -227,8 +219,6 @@ CAUSES = {
     ),
     "foreign_load": Cause(
         "Other programs on the same CPUs",
-        "Members wait for a CPU beside measured CPU time of programs that do not belong to the "
-        "study; without those the CPUs would do.",
         f"{SCHEDSTAT}; /proc/stat in proc(5)",
         "Stop the other programs, or measure when they do not run.",
         command="top -b -n 1",
@@ -237,15 +227,12 @@ CAUSES = {
     ),
     "steal": Cause(
         "CPU time taken by the hypervisor",
-        "Steal time grows; nothing inside the machine accounts for it.",
         "steal in /proc/stat, proc(5); Documentation/virt/kvm/x86/msr.rst",
         "Move to a host that is not overcommitted, or to dedicated CPUs.",
         counted=STOLEN,
     ),
     "spinning": Cause(
         "OpenMP threads that spin while they wait",
-        "User time and run-queue wait grow on all threads as soon as processes share CPUs, and "
-        "both go when waiting threads sleep. One process alone is not slow.",
         "libgomp manual, GOMP_SPINCOUNT and OMP_WAIT_POLICY",
         "Let waiting threads sleep (OMP_WAIT_POLICY=PASSIVE), or give each process one thread.",
         axes={"wait_policy": "passive"},
@@ -258,7 +245,6 @@ CAUSES = {
     ),
     "too_many_threads": Cause(
         "More threads than small operators can use",
-        "One thread per operator recovers time that sleeping threads do not.",
         "torch.set_num_threads; CPU threading in PyTorch's notes",
         "Give each process one thread.",
         axes={"intra_op": 1},
@@ -268,7 +254,6 @@ CAUSES = {
     ),
     "cpuset": Cause(
         "A mask or cpuset smaller than the machine",
-        "Members outnumber the CPUs that they may use, but not those of the machine.",
         f"{SCHEDSTAT}; cpuset(7), taskset(1)",
         "Start the study with more CPUs allowed (cpuset, taskset, the whole node).",
         counted=Counted(
@@ -281,8 +266,6 @@ CAUSES = {
     ),
     "cpu_oversubscription": Cause(
         "More work than CPUs",
-        "Run-queue wait grows in proportion to members beyond the CPUs, or one member alone keeps "
-        "several CPUs busy already; throughput stays what it is.",
         f"{SCHEDSTAT}; Documentation/scheduler/sched-eevdf.rst",
         "Start fewer processes: as many as there are CPUs for their threads. More do not give "
         "more models per hour.",
@@ -293,8 +276,6 @@ CAUSES = {
     ),
     "helper_threads": Cause(
         "Helper threads that compete for CPUs",
-        "Run-queue wait grows although the training threads alone would fit; threads or child "
-        "processes beside them use CPU time, and are not those of operators.",
         SCHEDSTAT,
         "Start fewer loader workers and background threads, or fewer processes, so that all "
         "threads that work fit on the CPUs.",
@@ -309,7 +290,6 @@ CAUSES = {
     ),
     "migrations": Cause(
         "Threads that are moved between CPUs",
-        "Time is recovered when each member is bound to a core of its own, and migrations stop.",
         "sched_setaffinity(2); se.nr_migrations in /proc/PID/sched",
         "Bind each process to a core of its own.",
         axes={"placement": "cores"},

@@ -135,8 +135,6 @@ FUTEX = (waiting("futex", share=0.2),)
 CAUSES = {
     "loader_starts": Cause(
         "Loader workers that are started anew in each epoch",
-        "A part of a step goes into starting and ending a loader's workers, and is recovered when "
-        "these live on.",
         "torch.utils.data, persistent_workers; the loader's starts in tables/points",
         "Let the workers live on between epochs, or make epochs longer.",
         axes={"persistent_workers": "keep"},
@@ -150,8 +148,6 @@ CAUSES = {
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
-        "The training thread is found in a futex outside of the loader, whose threads run in the "
-        "same process; a step is faster when threads give the interpreter to others sooner.",
         "SPDL, Parallelism and Performance; sys.setswitchinterval in Python's documentation",
         "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or by "
         "code that lets go of the interpreter. Threads that take turns sooner "
@@ -174,8 +170,6 @@ CAUSES = {
     ),
     "loader_snapshots": Cause(
         "A snapshot of the loader's state in every step",
-        "A step is faster when torchdata's StatefulDataLoader takes no snapshots, which it does in "
-        "every step unless it is told otherwise.",
         "meta-pytorch/data#1317; snapshot_every_n_steps of torchdata.stateful_dataloader",
         "Let the loader take a snapshot as often as checkpoints are written.",
         code="StatefulDataLoader(..., snapshot_every_n_steps=1000)",
@@ -183,8 +177,6 @@ CAUSES = {
     ),
     "loader_rows": Cause(
         "Batches that are made row by row",
-        "A step is faster when the data set is asked for all rows of a batch at once, which torch "
-        "does where it has __getitems__.",
         "torch.utils.data.Dataset, __getitems__",
         "Let the data set give all rows of a batch at once.",
         code="def __getitems__(self, indices): return ...  # with collate_fn=lambda batch: batch",
@@ -193,7 +185,6 @@ CAUSES = {
     ),
     "loader_copies": Cause(
         "Batches that are copied between processes at a high cost",
-        "A step is faster when loader workers make their batches and do not send them.",
         "Multiprocessing best practices in torch's documentation; torch.multiprocessing.reductions",
         "Send less: tensors that are no views of larger ones (clone), small types, converted "
         "in the training process; or make batches in threads, which send nothing.",
@@ -202,8 +193,6 @@ CAUSES = {
     ),
     "loader_interference": Cause(
         "A loader whose own work gets in the way of training",
-        "With batches from memory a step is faster when the loader stands still than when it goes "
-        "on beside them.",
         "SPDL, Parallelism and Performance: the noisy neighbour",
         "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own "
         "(loader_cpus), or what was prepared kept on a disk. What other numbers of workers "
@@ -222,8 +211,6 @@ CAUSES = {
     ),
     "loader_storage": Cause(
         "A loader that waits for its storage",
-        "Training waits for its loader, and while a batch is made its maker neither computes nor "
-        "waits for a processor.",
         "The making of batches in tables/points, against its CPU time; Mohan et al. 2021, "
         "Data Stalls",
         "Keep the data nearer or in memory, read larger pieces at once, or read more of them "
@@ -235,7 +222,6 @@ CAUSES = {
     ),
     "too_few_workers": Cause(
         "Too few loader workers",
-        "Training waits for batches that take CPU time, and waits less with more loader workers.",
         "torch.utils.data, num_workers",
         "Let more processes prepare the data, where CPUs are free for them.",
         share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
@@ -243,8 +229,6 @@ CAUSES = {
     ),
     "loader_preparation": Cause(
         "A loader that takes long to prepare its batches",
-        "Training waits for its loader, which computes meanwhile; what more loader workers surely "
-        "save is not in it.",
         "The CPU time of the making of batches in tables/points",
         "Do less work for each sample, make the rows of a batch together (__getitems__), or "
         "keep what was prepared.",
@@ -258,8 +242,6 @@ CAUSES = {
     ),
     "data_loading": Cause(
         "A loader that keeps training waiting",
-        "A large part of a step is in the loader, and is recovered when batches are taken from "
-        "memory; what making a batch takes is not known, or does not explain it.",
         "torch.utils.data, num_workers; the loader's time in tables/points",
         "Make the rows of a batch together (__getitems__), do less work for each sample, or "
         "keep what was made. Loader workers help only where CPUs are free; what they and "

@@ -54,7 +54,6 @@ def _caches(query: Query) -> Evidence:
 CAUSES = {
     "frequency": Cause(
         "A lower clock with more CPUs at work",
-        "User time grows while the clock falls; a loop in registers slows down alike.",
         "Documentation/admin-guide/pm/cpufreq.rst; turbo tables of the processor",
         "Nothing is wrong: the processor keeps within its power. Check the governor.",
         command="cpupower frequency-info",
@@ -64,8 +63,6 @@ CAUSES = {
     ),
     "smt": Cause(
         "CPUs that share a core (SMT)",
-        "User time grows once more members run than there are cores; a loop in registers beside a "
-        "member slows it down, and slows down itself among many.",
         "Intel 64 and IA-32 Optimization Reference Manual, Hyper-Threading; lscpu(1)",
         "Count cores, not CPUs: start one process for each core.",
         axes={"placement": "cores"},
@@ -75,8 +72,6 @@ CAUSES = {
     ),
     "last_level_cache": Cause(
         "The last-level cache that members share",
-        "User time grows; a stream that only fills this cache slows a member down beyond the "
-        "control and is itself slowed down among many; or spreading members over caches helps.",
         "Intel 64 and IA-32 Optimization Reference Manual, cache hierarchy",
         "Spread members over the caches (placement spread or per_l3), or start fewer.",
         axes={"placement": "spread"},
@@ -88,9 +83,6 @@ CAUSES = {
     ),
     "memory_bandwidth": Cause(
         "Memory bandwidth",
-        "User time grows; a stream through memory beside a member slows it down beyond the "
-        "control, and streams slow each other down; operators that stream grow, small multiplies "
-        "do not.",
         "STREAM: McCalpin 1995, Memory Bandwidth and Machine Balance",
         "Start fewer processes, spread them over memory nodes, or make tensors smaller "
         "(bfloat16, in-place operators).",

@@ -65,7 +65,6 @@ def _nodes(query: Query) -> Evidence:
 CAUSES = {
     "swap": Cause(
         "Swapping, or a memory limit",
-        "Major faults and pages from swap appear with more members; threads stall for memory.",
         "Documentation/accounting/psi.rst; memory.max in Documentation/admin-guide/cgroup-v2.rst",
         "Start fewer processes, or give them more memory.",
         command="cat /sys/fs/cgroup/memory.max /proc/pressure/memory; free -m",
@@ -74,9 +73,6 @@ CAUSES = {
     ),
     "page_faults": Cause(
         "Page faults by the allocator's settings",
-        "Thousands of minor faults in every step and time in the kernel, which both go with an "
-        "allocator that keeps large blocks. Setting any of glibc's thresholds (as Dask's nanny "
-        "does with MALLOC_TRIM_THRESHOLD_) freezes the mmap threshold at 128 KiB.",
         "mallopt(3); dask/distributed#5098",
         "Let glibc keep large blocks (both of its thresholds large), or preload another allocator.",
         axes={"allocator": "glibc-large-thresholds"},
@@ -85,8 +81,6 @@ CAUSES = {
     ),
     "thp": Cause(
         "Small pages where huge ones would do",
-        "Time is recovered when malloc asks for huge pages, beyond what an allocator that keeps "
-        "its blocks recovers.",
         "Documentation/admin-guide/mm/transhuge.rst; glibc.malloc.hugetlb",
         "Let malloc ask for huge pages.",
         axes={"huge_pages": "always"},
@@ -96,8 +90,6 @@ CAUSES = {
     ),
     "numa_balancing": Cause(
         "Automatic NUMA balancing",
-        "Hint faults and migrated pages; time is recovered when memory is bound to its node, which "
-        "the balancing leaves alone.",
         "numa_balancing in Documentation/admin-guide/sysctl/kernel.rst",
         "Bind each member's memory to its node, or switch the balancing off.",
         axes={"placement": "cores", "membind": "local"},
@@ -112,7 +104,6 @@ CAUSES = {
     ),
     "remote_memory": Cause(
         "Memory of another NUMA node",
-        "Time is recovered when members are bound and take memory of their own node only.",
         "numa(7), set_mempolicy(2); Documentation/admin-guide/mm/numa_memory_policy.rst",
         "Bind each member, and its memory to the node of its CPUs.",
         axes={"placement": "cores", "membind": "local"},

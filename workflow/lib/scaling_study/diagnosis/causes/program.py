@@ -70,8 +70,6 @@ def _unnamed(query: Query) -> Evidence:
 CAUSES = {
     "communication": Cause(
         "Ranks that exchange their gradients",
-        "A step is faster when the ranks still wait for each other, but exchange one number in "
-        "place of their gradients.",
         "torch.nn.parallel.DistributedDataParallel, communication hooks",
         "Use fewer ranks, or let a rank do more between two exchanges: a larger batch, or "
         "several batches under no_sync(). Both change the training; what a larger batch gains "
@@ -83,8 +81,6 @@ CAUSES = {
     ),
     "imbalance": Cause(
         "Ranks that wait for the slowest of them",
-        "Outside of backward, where ranks wait for each other, one of them takes longer than the "
-        "others.",
         "Getting Started with Distributed Data Parallel, skewed processing speeds",
         "Give each rank the same work: batches of like lengths (a DistributedSampler over "
         "sorted or bucketed samples), and nothing that only one of them does in a step.",
@@ -94,8 +90,6 @@ CAUSES = {
     ),
     "lock_contention": Cause(
         "Processes that wait for the same lock",
-        "Blocked time grows; training threads are found in flock or fcntl, in a futex in memory "
-        "that processes share, or in a pause while another member holds a file's lock.",
         "flock(2), fcntl(2), futex(2); /proc/locks and /proc/PID/syscall in proc(5)",
         "Give each process a file or lock of its own, or hold the lock for a shorter time.",
         command="cat /proc/locks",
@@ -105,8 +99,6 @@ CAUSES = {
     ),
     "file_io": Cause(
         "Waiting for files",
-        "Blocked time; training threads are found in read, write or fsync on files, or in "
-        "uninterruptible sleep.",
         "Documentation/accounting/psi.rst; /proc/PID/syscall in proc(5)",
         "Keep the data in memory, or on a faster disk; write checkpoints and logs less often.",
         command="cat /proc/pressure/io",
@@ -117,8 +109,6 @@ CAUSES = {
     ),
     "pauses": Cause(
         "A script that waits by itself",
-        "Blocked time outside of the loader; training threads are found in a sleep, or waiting for "
-        "a pipe, a socket or a child process.",
         "nanosleep(2), poll(2), recv(2), wait4(2); /proc/PID/syscall in proc(5)",
         "Look in the script for pauses, for what is tried again and again, and for services "
         "that are asked in every step; ask them for more at once, or in the background.",
@@ -133,8 +123,6 @@ CAUSES = {
     ),
     "slow_blas": Cause(
         "A slow BLAS kernel or instruction set",
-        "One process is slow already, in user time; another library multiplies faster in the same "
-        "process and recovers the time.",
         "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
         "Use the library or instruction set that multiplies faster here.",
         others=(
@@ -146,7 +134,6 @@ CAUSES = {
     ),
     "denormals": Cause(
         "Denormal numbers",
-        "One process is slow already, in user time, and fast when denormals are flushed to zero.",
         "pytorch/pytorch#21734; Intel 64 and IA-32 Software Developer's Manual, MXCSR",
         "Flush denormals to zero at the start of the script.",
         code="torch.set_flush_denormal(True)",
@@ -154,7 +141,6 @@ CAUSES = {
     ),
     "compilation": Cause(
         "Recompilation for new shapes",
-        "A part of a step is in torch.compile's compiler, long after the first steps.",
         "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
         "Compile once for all shapes, or let batches have few of them: pad or bucket what "
         "differs in length, and drop the last, smaller batch.",
@@ -167,8 +153,6 @@ CAUSES = {
     ),
     "interpreter": Cause(
         "The interpreter: its collector and its lock",
-        "A large part of a step is in the garbage collector, and is recovered without it; or the "
-        "training thread waits in a futex while other threads of the member use CPU time.",
         "gc and threading in Python's documentation (global interpreter lock)",
         "Collect less often, and keep other threads of the process from running Python.",
         code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
@@ -189,8 +173,6 @@ CAUSES = {
     ),
     "shell": Cause(
         "What the shell sets",
-        "Time is recovered without the variables, the CPU mask and the memory policy of today's "
-        "launch, and no other cause takes most of that time.",
         "OpenMP API specification, Environment Variables; mallopt(3); the libraries' manuals",
         "Start the processes without what the shell sets, as recommended.sh does.",
         interventions=(CLEARED,),
