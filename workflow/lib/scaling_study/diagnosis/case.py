@@ -202,6 +202,11 @@ class Case:
         return ratios.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 
+def or_none(value: float) -> float | None:
+    """Return a number; None for one that is not known."""
+    return float(value) if np.isfinite(value) else None
+
+
 def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> Case | None:
     """Arrange the runs of one target.
 

@@ -11,12 +11,11 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.boundary import coinciding, read_knee
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.storage import read_table
-from scaling_study.diagnosis.case import REFERENCE, Case, make_case
+from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
 from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.shares import recovered_share, saved_share
-from scaling_study.diagnosis.stressors import sensitivities
+from scaling_study.diagnosis.stressors import reactions
 from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
-from scaling_study.experiments.kernels import KERNELS
 from scaling_study.host.perf_events import EVENTS
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
@@ -31,7 +30,6 @@ from scaling_study.records.verdict import (
     Intervention,
     Judged,
     Knee,
-    Sensitivity,
     Target,
     TrainerWait,
 )
@@ -213,7 +211,7 @@ def _judged(target: Target, case: Case, runs: Sequence[WhyRun]) -> Target:
         accounts=tuple(_accounts(case)),
         counts=tuple(_counts(case)),
         interventions=tuple(_intervention(case, name, slower=slower) for name in case.titles),
-        sensitivities=tuple(_sensitivities(case)),
+        sensitivities=tuple(one.shown for one in reactions(case).values()),
         waits=_waits(case),
     )
 
@@ -278,15 +276,11 @@ def _finding(case: Case, outcome: Outcome) -> Cause:
     )
 
 
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _accounts(case: Case) -> Iterator[AccountTime]:
     """Where the training thread's time goes with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
     for name, title in ACCOUNTS.items():
-        low, high = (_known(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
+        low, high = (or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
         if low is None and high is None:
             continue  # the machine does not count it
         difference = (high or 0.0) - (low or 0.0)
@@ -303,7 +297,7 @@ def _accounts(case: Case) -> Iterator[AccountTime]:
 def _counts(case: Case) -> Iterator[CountPerStep]:
     """What the kernel counts per step or on average, where it counts."""
     for name, (column, title) in COUNTS.items():
-        low, high = (_known(case.mean(column, n)) for n in (1, case.n))
+        low, high = (or_none(case.mean(column, n)) for n in (1, case.n))
         if low is not None or high is not None:
             yield CountPerStep(name=name, title=title, low=low, high=high)
 
@@ -332,18 +326,6 @@ def _intervention(case: Case, name: str, *, slower: bool) -> Intervention:
         comes_back=saved_share(case, name) if added and alone else None,
         scaling_loss=recovered_share(case, "scaling_loss", name) if added else None,
     )
-
-
-def _sensitivities(case: Case) -> Iterator[Sensitivity]:
-    """How the training member reacts to stressors."""
-    for name, one in sensitivities(case).items():
-        yield Sensitivity(
-            kernel=name,
-            title=KERNELS[name].title if name in KERNELS else name,
-            verified=one.verified,
-            doses=one.doses,
-            effect=one.effect,
-        )
 
 
 def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:

@@ -10,7 +10,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.diagnosis.case import REFERENCE
 from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, percent
-from scaling_study.diagnosis.stressors import CONTROL, inflations, sensitivities
+from scaling_study.diagnosis.stressors import CONTROL, inflations, reactions
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
@@ -91,15 +91,14 @@ def sensitive(kernel: str) -> Check:
     """Return a check that the training member gets slower beside a load, beyond the control."""
 
     def check(query: Query) -> Evidence:
-        one = sensitivities(query.case).get(kernel)
-        effect = None if one is None else (one.effect if kernel == CONTROL else one.beyond)
-        if one is None or effect is None:
+        one = reactions(query.case).get(kernel)
+        if one is None or one.effect is None:
             return Evidence(None, "aggravation", "No load of this kind was tried.")
-        if not one.verified:
+        if not one.shown.verified:
             return Evidence(None, "aggravation", "The loads did not reach their rate.")
         beyond = "" if kernel == CONTROL else " beyond the control"
-        text = f"Beside such a load a step takes {percent(effect)} longer{beyond}"
-        return _above(effect, NOTICEABLE, "aggravation", text)
+        text = f"Beside such a load a step takes {percent(one.effect)} longer{beyond}"
+        return _above(one.effect, NOTICEABLE, "aggravation", text)
 
     return check
 
@@ -109,18 +108,14 @@ def inflated(kernel: str) -> Check:
 
     def check(query: Query) -> Evidence:
         one = inflations(query.case).get(kernel)
-        if one is None:
-            return Evidence(
-                None, "microbenchmarks", "The machine itself was not measured by microbenchmarks."
-            )
-        beyond = one.inflation.plus(-1.0) if kernel == CONTROL else one.beyond
-        if beyond is None:
-            return Evidence(None, "microbenchmarks", "The microbenchmarks have no control.")
+        if one is None or one.effect is None:
+            text = "The machine itself was not measured by microbenchmarks."
+            return Evidence(None, "microbenchmarks", text)
         text = (
             f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
             f"long with {one.n} processes as with one"
         )
-        return _above(beyond, NOTICEABLE, "microbenchmarks", text)
+        return _above(one.effect, NOTICEABLE, "microbenchmarks", text)
 
     return check
 

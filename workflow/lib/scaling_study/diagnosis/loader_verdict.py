@@ -20,6 +20,7 @@ from msgspec import convert
 from numpy.typing import NDArray
 
 from scaling_study.analysis.experiment_runs import LoaderRun
+from scaling_study.diagnosis.case import or_none
 from scaling_study.experiments import loader_model
 from scaling_study.records.experiment import Look, Use, Ways
 from scaling_study.records.verdict import (
@@ -261,17 +262,13 @@ class _Case:
 
     def step_s(self, variant: str) -> float | None:
         """Mean step of a variant; None where it was not measured."""
-        return _or_none(ratios.mean(self.column(variant)))
+        return or_none(ratios.mean(self.column(variant)))
 
     def cpu_s(self, variant: str) -> float | None:
         """Its mean CPU time."""
         parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
-        return _or_none(ratios.mean(np.sum(list(parts), axis=0)))
+        return or_none(ratios.mean(np.sum(list(parts), axis=0)))
 
     def _held(self, variant: str, name: str, holds: Callable[[Floats], Booleans]) -> Floats:
         """A variant's steps, in blocks in which its files were where they should be."""
         return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value

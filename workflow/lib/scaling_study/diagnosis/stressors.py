@@ -13,16 +13,15 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.common.quantities import format_percent, format_ratio
-from scaling_study.diagnosis.case import DERIVED, Case
+from scaling_study.diagnosis.case import DERIVED, Case, or_none
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
 from scaling_study.experiments.kernel_cohort import NONE
-from scaling_study.records.experiment import KernelRates
-from scaling_study.records.verdict import Dose
+from scaling_study.experiments.kernels import KERNELS
+from scaling_study.records.verdict import Dose, Sensitivity
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
-from scaling_study.stats.variances import Prior
 
 CONTROL = "register"
 TOOK_ENOUGH = 0.5
@@ -37,34 +36,54 @@ a CPU finds its caches cold."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sensitivity:
+class Reaction:
     """How a training member reacts to stressors of one kind.
 
     Attributes:
-        verified: Whether they loaded what they should at every dose.
-        doses: Step over step at dose 0, by dose, with what they achieved.
-        effect: Added time at the highest dose, as part of the step at dose 0.
-        beyond: Of that, what the control at the same dose does not explain; None for the control.
+        shown: Its steps at every dose, as the report shows them.
+        effect: Added time at the highest dose, beyond that of the control, as part of the step
+            without stressors; of the control itself all that it adds.
     """
 
-    verified: bool
-    doses: tuple[Dose, ...]
+    shown: Sensitivity
     effect: Interval | None
-    beyond: Interval | None
 
 
 @functools.lru_cache(DERIVED)
-def sensitivities(case: Case) -> dict[str, Sensitivity]:
+def reactions(case: Case) -> dict[str, Reaction]:
     """Return the reaction of the training member to each kernel that ran beside it."""
     zero = _at(case, NONE, 0.0)
-    ratios = {
-        (name, dose): pair(_at(case, name, dose), zero, case.replicates, "blocks")
-        for name, dose in case.stressor_windows
-        if name != NONE
+    pairs = {
+        key: _pair(case, _at(case, *key), zero) for key in case.stressor_windows if key[0] != NONE
     }
-    prior = fit_prior([*ratios.values()])
-    names = dict.fromkeys(name for name, _ in ratios)
-    return {name: _sensitivity(case, name, ratios, zero, prior) for name in names}
+    prior = fit_prior([*pairs.values()])
+    found = {}
+    for name in dict.fromkeys(name for name, _ in pairs):
+        doses = sorted(dose for kernel, dose in pairs if kernel == name)
+        ratios = {dose: ratio_of_means(pairs[name, dose], prior=prior) for dose in doses}
+        achieved = {dose: mean(_at(case, name, dose, "rate_share")) for dose in doses}
+        most = ratios[doses[-1]]
+        added = effect = None if most is None else most.plus(-1.0)
+        if name != CONTROL:
+            more = _at(case, name, doses[-1]) - _at(case, CONTROL, doses[-1])
+            # Two windows stand against each other, where the others' pairs share one.
+            effect = ratio_of_means(_pair(case, more, zero), prior=prior)
+        shown = Sensitivity(
+            kernel=name,
+            title=KERNELS[name].title,
+            verified=bool(np.nanmin([*achieved.values(), np.inf]) >= TOOK_ENOUGH),
+            doses=(
+                Dose(dose=0.0, ratio=Interval(1.0, 1.0, 1.0)),
+                *(
+                    Dose(dose=dose, ratio=ratio, rate_share=or_none(achieved[dose]))
+                    for dose, ratio in ratios.items()
+                    if ratio is not None
+                ),
+            ),
+            effect=added,
+        )
+        found[name] = Reaction(shown, effect)
+    return found
 
 
 def _at(case: Case, name: str, dose: float, column: str = "step_s") -> Floats:
@@ -72,35 +91,8 @@ def _at(case: Case, name: str, dose: float, column: str = "step_s") -> Floats:
     return np.full(len(case.replicates), np.nan) if found is None else found[column]
 
 
-def _sensitivity(
-    case: Case,
-    name: str,
-    ratios: Mapping[tuple[str, float], Pairs],
-    zero: Floats,
-    prior: Prior,
-) -> Sensitivity:
-    doses = sorted(dose for kernel, dose in ratios if kernel == name)
-    found, achieved = [], []
-    for dose in doses:
-        ratio = ratio_of_means(ratios[name, dose], prior=prior)
-        share = mean(_at(case, name, dose, "rate_share"))
-        achieved.append(share)
-        if ratio is not None:
-            known = None if np.isnan(share) else share
-            found.append(Dose(dose=dose, ratio=ratio, rate_share=known))
-    effect = ratio_of_means(ratios[name, doses[-1]], prior=prior)
-    beyond = None
-    if name != CONTROL:
-        more = _at(case, name, doses[-1]) - _at(case, CONTROL, doses[-1])
-        # Two windows stand against each other, where the others' pairs share one.
-        pairs = pair(more, zero, case.replicates, "blocks")
-        beyond = ratio_of_means(pairs, prior=prior)
-    return Sensitivity(
-        verified=bool(np.nanmin([*achieved, np.inf]) >= TOOK_ENOUGH),
-        doses=(Dose(dose=0.0, ratio=Interval(1.0, 1.0, 1.0)), *found),
-        effect=None if effect is None else effect.plus(-1.0),
-        beyond=beyond,
-    )
+def _pair(case: Case, over: Floats, under: Floats) -> Pairs:
+    return pair(over, under, case.replicates, "blocks")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,61 +102,47 @@ class Inflation:
     Attributes:
         n: How many ran.
         inflation: Rate alone over rate of a member among n.
-        beyond: How much more than the control's; None for the control.
+        effect: How much more than the control's; of the control itself what is beyond 1.
     """
 
     n: int
     inflation: Interval
-    beyond: Interval | None
+    effect: Interval | None
 
 
 @functools.lru_cache(DERIVED)
 def inflations(case: Case) -> dict[str, Inflation]:
-    """Return the microbenchmarks at the process count that is explained, or the next below."""
-    listed = case.microbenchmarks.rows if case.microbenchmarks else []
-    rows = [row for row in listed if row.valid]
-    if not any(row.n == 1 for row in rows):
-        return {}
-    table = _slowdowns(rows, str(case.head.axes.get("placement")))
-    counts = [n for n in table.index.get_level_values("n").unique() if 1 < n <= case.n]
-    if not counts:
-        return {}
-    slow = table.xs(max(counts), level="n")
-    kernels = list(dict.fromkeys(slow.index.get_level_values("kernel")))
-    own = {kernel: slow.xs(kernel, level="kernel") for kernel in kernels}
-    control = own.get(CONTROL)
-    beyond = _means(
-        {
-            kernel: values - control
-            for kernel, values in own.items()
-            if control is not None and kernel != CONTROL
-        }
-    )
-    return {
-        kernel: Inflation(int(max(counts)), value, beyond.get(kernel))
-        for kernel, value in _means(own).items()
-    }
+    """Return the microbenchmarks at the process count that is explained, or the next below.
 
-
-def _slowdowns(rows: Sequence[KernelRates], placement: str) -> "pd.Series[float]":
-    """Return the inflation by kernel, n and block, of the placement nearest to the launch's."""
+    The placement is the one nearest to the launch's.
+    """
+    known = case.microbenchmarks.rows if case.microbenchmarks else []
+    rows = [row for row in known if row.valid and row.rates]
+    placement = case.head.axes.get("placement")
+    wanted = placement if any(row.placement == placement for row in rows) else "cores"
     table = pd.DataFrame(
-        {
-            "kernel": row.kernel,
-            "placement": row.placement,
-            "n": row.n,
-            "block": row.block,
-            "rate": sum(row.rates) / len(row.rates) if row.rates else np.nan,
-        }
-        for row in rows
+        [
+            (row.n, row.kernel, row.block, sum(row.rates) / len(row.rates))
+            for row in rows
+            if row.placement == wanted
+        ],
+        columns=["n", "kernel", "block", "rate"],
     )
-    wanted = placement if placement in set(table["placement"]) else "cores"
-    table = table[table["placement"] == wanted]
-    rates = table.groupby(["kernel", "block", "n"])["rate"].mean()
-    alone = rates.xs(1, level="n")
-    keys = pd.MultiIndex.from_tuples([(kernel, block) for kernel, block, _ in rates.index])
-    alone = alone.reindex(keys).set_axis(rates.index)
-    return (alone / rates).dropna()
+    counts = [n for n in table["n"] if 1 < n <= case.n]
+    if not counts or 1 not in set(table["n"]):
+        return {}
+    rates = table.groupby(["n", "block", "kernel"])["rate"].mean()
+    slower = (rates[1] / rates[max(counts)]).unstack()  # noqa: PD010 (no values to aggregate)
+    own = _means({str(kernel): slower[kernel] for kernel in slower})
+    beyond = {}
+    if CONTROL in own:
+        others = slower.drop(columns=CONTROL)
+        beyond = _means({str(one): others[one] - slower[CONTROL] for one in others})
+        beyond[CONTROL] = own[CONTROL].plus(-1.0)
+    return {
+        kernel: Inflation(max(counts), inflation, beyond.get(kernel))
+        for kernel, inflation in own.items()
+    }
 
 
 def _means(values: Mapping[str, "pd.Series[float]"]) -> dict[str, Interval]:
@@ -201,14 +179,13 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
         case = query.case
         if query.scope == "single_process_loss":
             return Untested("a load can only be added to one process")
-        found = sensitivities(case)
-        sensitivity = found.get(kernel)
-        if sensitivity is None:
+        found = reactions(case)
+        if kernel not in found:
             return Untested("no load of this kind was tried")
-        effect = sensitivity.beyond or sensitivity.effect
+        effect = found[kernel].effect
         if effect is None:
             return Untested("no block has all that is compared")
-        others = [found[name].beyond for name in minus if name in found]
+        others = [found[name].effect for name in minus if name in found]
         effect = effect.plus(-max([0.0, *(one.value for one in others if one)]))
         over = case.account("trainer_user_s_per_step", "scaling_loss", quieter_cohort(query))
         added, under = mean(over), mean(case.under("scaling_loss"))
@@ -217,7 +194,7 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
         over = over * (left / added) if added > 0 else over * 0.0
         text = (
             f"{format_percent(left / under)} of the added time is user time that "
-            f"nothing else explains; {case.titles.get(kernel, kernel)} beside one member "
+            f"nothing else explains; {found[kernel].shown.title} beside one member "
             f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
         )
         counted = share_of(query, over, text, exact=False)
