@@ -36,6 +36,8 @@ REFERENCE = "reference"
 DERIVED = 1024
 """Of so many values that were derived from cases, the latest are kept."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
+NO_DOSE = -1.0
+"""Of windows beside nothing."""
 Measurements = Mapping[tuple[str, float], Mapping[str, Floats]]
 """Columns by name and process count, or dose."""
 
@@ -227,19 +229,16 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
     rows = rows.join(parts).join(_stolen(rows))
     read_back = _readbacks(runs)
     rows = rows.join(_blocked(rows, waits, read_back))
-    blocks = rows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
-    places = pd.MultiIndex.from_frame(blocks).get_indexer(
-        pd.MultiIndex.from_frame(rows[["replicate", "block"]])
-    )
+    blocks = blocks_of(rows)
     stressed = rows["experiment"] == "stressor"
     reference = rows[rows["name"] == REFERENCE]
     starts = reference["replicate"].nunique()
     step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
     case = Case(
         head=head,
-        measurements=_divide(rows[~stressed], "n", places[~stressed], len(blocks)),
-        stressor_windows=_divide(rows[stressed], "dose", places[stressed], len(blocks)),
-        replicates=blocks["replicate"].to_numpy(dtype=np.int64),
+        measurements=divide(rows[~stressed], "n", blocks),
+        stressor_windows=divide(rows[stressed], "dose", blocks),
+        replicates=blocks.get_level_values("replicate").to_numpy(dtype=np.int64),
         units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
         start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
@@ -268,24 +267,28 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
 
 def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
     """Members by name that had windows to themselves; of replicates the fewest."""
-    counts: dict[str, int] = {}
-    for run in runs:
-        rows = run.members[run.members["n"] == 1]
-        for name, slots in rows.groupby("name")["slot"]:
-            seen = int(slots.nunique())
-            counts[str(name)] = min(seen, counts.get(str(name), seen))
-    return counts
+    counts = [run.members[run.members["n"] == 1].groupby("name")["slot"].nunique() for run in runs]
+    return {
+        str(name): int(count) for name, count in pd.concat(counts).groupby(level=0).min().items()
+    }
 
 
-def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Measurements:
+def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
+    """Replicate and block of some windows, in order."""
+    blocks = rows[["replicate", "block"]].drop_duplicates()
+    return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
+
+
+def divide(rows: pd.DataFrame, by: str, blocks: pd.MultiIndex) -> Measurements:
     """The numbers of rows by name and one more column, each in the place of its block."""
+    places = blocks.get_indexer(pd.MultiIndex.from_frame(rows[["replicate", "block"]]))
     numbers = rows.select_dtypes("number")
     table = numbers.to_numpy(dtype=np.float64)
     found: dict[tuple[str, float], Floats] = {}
     for key, place, row in zip(
         zip(rows["name"], rows[by], strict=True), places, table, strict=True
     ):
-        found.setdefault(key, np.full((blocks, table.shape[1]), np.nan))[place] = row
+        found.setdefault(key, np.full((len(blocks), table.shape[1]), np.nan))[place] = row
     return {
         key: dict(zip(numbers.columns, measured.T, strict=True)) for key, measured in found.items()
     }
@@ -293,7 +296,7 @@ def _divide(rows: pd.DataFrame, by: str, places: Integers, blocks: int) -> Measu
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
     """One window of each measurement: the last valid attempt, or else the last usable one."""
-    usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(-1.0))
+    usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(NO_DOSE))
     ordered = usable.sort_values(["valid", "attempt"], kind="stable")
     return ordered.drop_duplicates(MEASUREMENT, keep="last").reset_index(drop=True)
 

@@ -12,15 +12,14 @@ longer without them is fetching.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from msgspec import convert
-from numpy.typing import NDArray
 
 from scaling_study.analysis.experiment_runs import LoaderRun
-from scaling_study.diagnosis.case import or_none
+from scaling_study.diagnosis.case import NO_DOSE, blocks_of, divide, or_none
 from scaling_study.experiments import loader_model
 from scaling_study.records.experiment import Look, Use, Ways
 from scaling_study.records.verdict import (
@@ -37,8 +36,6 @@ from scaling_study.records.verdict import (
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
-
-Booleans = NDArray[np.bool_]
 
 COLD, WARM = 0.1, 0.9
 """Files of which more is in memory were not dropped; files of which less is do not fit there. Where
@@ -59,7 +56,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> DataLoader:
     if not measured:
         status = ends[0].status if ends else "failed"
         reason = next((end.reason for end in ends if end.reason), "no valid window")
-        windows = pd.DataFrame(columns=["variant", "replicate", "block"])
+        windows = pd.DataFrame(columns=["variant", "replicate", "block", "dose"])
     case = _Case(windows)
     fetching, preparing = case.stalls()
     return DataLoader(
@@ -121,23 +118,18 @@ class _Case:
     """Times per step by variant, in blocks that all of them share."""
 
     def __init__(self, windows: pd.DataFrame) -> None:
-        self._windows = windows
-        self._measured = set(windows["variant"])
-        self._blocks = pd.MultiIndex.from_frame(
-            windows[["replicate", "block"]].drop_duplicates().sort_values(["replicate", "block"])
-        )
-        replicates = self._blocks.get_level_values("replicate")
-        self._replicates = replicates.to_numpy(dtype=np.int64)
+        blocks = blocks_of(windows)
+        doses = windows["dose"].fillna(NO_DOSE)
+        self._windows = divide(windows.assign(name=windows["variant"], dose=doses), "dose", blocks)
+        self._measured = {variant for variant, _ in self._windows}
+        self._replicates = blocks.get_level_values("replicate").to_numpy(dtype=np.int64)
         enough = len(set(self._replicates)) >= ratios.ENOUGH_REPLICATES
         self._units: ratios.Units = "replicates" if enough else "blocks"
 
-    def column(self, variant: str, name: str = "step_s") -> Floats:
+    def column(self, variant: str, name: str = "step_s", dose: float = NO_DOSE) -> Floats:
         """One value per block, NaN where the variant has none."""
-        if variant not in self._measured:
-            return np.full(len(self._blocks), np.nan)
-        own = self._windows[self._windows["variant"] == variant]
-        means = own.groupby(["replicate", "block"])[name].mean().reindex(self._blocks)
-        return means.to_numpy(dtype=np.float64)
+        found = self._windows.get((variant, dose))
+        return np.full(len(self._replicates), np.nan) if found is None else found[name]
 
     def ratio(self, over: Floats, under: Floats) -> Interval | None:
         """Mean over mean, with its interval; None where one of them is not known."""
@@ -177,9 +169,10 @@ class _Case:
 
     def stalls(self) -> tuple[Interval | None, Interval | None]:
         """How long fetching and preparing take (s), of steps without files in memory, and with."""
-        cold = self._held("cold", "resident_before", lambda share: share <= COLD)
-        cold = np.where(self.column("cold", "resident_after") < WARM, cold, np.nan)
-        warm = self._held("warm", "resident_before", lambda share: share >= WARM)
+        before, after = (self.column("cold", f"resident_{when}") for when in ("before", "after"))
+        cold = np.where((before <= COLD) & (after < WARM), self.column("cold"), np.nan)
+        there = self.column("warm", "resident_before") >= WARM
+        warm = np.where(there, self.column("warm"), np.nan)
         ones = np.ones_like(warm)
         return self.ratio(cold - warm, ones), self.ratio(warm - self.column("cached"), ones)
 
@@ -224,22 +217,16 @@ class _Case:
         ]
 
     def _doses(self, kind: str) -> Iterator[Dose]:
-        own = self._windows[self._windows["variant"] == kind]
-        used = own["user_s_per_step"] + own["system_s_per_step"]
-        trainer = own["trainer_user_s_per_step"] + own["trainer_system_s_per_step"]
-        own = own.assign(cpus=(used - trainer) / own["step_s"])
-        means = own.groupby(["replicate", "block", "dose"])[["step_s", "cpus", "spread"]].mean()
-        alone = means.xs(0.0, level="dose")["step_s"]
-        for dose in sorted(own["dose"].unique()):
-            there = means.xs(dose, level="dose")
-            both = there.join(alone.rename("alone"), how="inner")
-            starts = both.index.get_level_values("replicate").to_numpy(dtype=np.int64)
-            steps, zero = both["step_s"].to_numpy(), both["alone"].to_numpy()
-            pairs = ratios.pair(steps, zero, starts, self._units)
+        alone = self.column(kind, dose=0.0)
+        for dose in sorted(dose for variant, dose in self._windows if variant == kind):
+            one = self._windows[kind, dose]
+            used = one["user_s_per_step"] + one["system_s_per_step"]
+            trainer = one["trainer_user_s_per_step"] + one["trainer_system_s_per_step"]
+            pairs = ratios.pair(one["step_s"], alone, self._replicates, self._units)
             yield Dose(
-                dose=float(dose),
-                cpus=float(there["cpus"].mean()),
-                spread=float(there["spread"].mean()),
+                dose=dose,
+                cpus=ratios.mean((used - trainer) / one["step_s"]),
+                spread=ratios.mean(one["spread"]),
                 ratio=ratios.ratio_of_means(pairs),
             )
 
@@ -268,7 +255,3 @@ class _Case:
         """Its mean CPU time."""
         parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
         return or_none(ratios.mean(np.sum(list(parts), axis=0)))
-
-    def _held(self, variant: str, name: str, holds: Callable[[Floats], Booleans]) -> Floats:
-        """A variant's steps, in blocks in which its files were where they should be."""
-        return np.where(holds(self.column(variant, name)), self.column(variant), np.nan)
