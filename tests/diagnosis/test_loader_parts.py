@@ -55,7 +55,7 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
             factor = MS * drift * (1 + noise * rng.standard_normal())
             rows.append(
                 {
-                    "variant": variant, "replicate": replicate, "block": block,
+                    "variant": variant, "replicate": replicate, "block": block, "dose": np.nan,
                     "step_s": step * factor,
                     "load_s_per_step": waiting * factor * (variant in {"as_is", "swapped"}),
                     "disk_bytes_per_s": 2e9 if variant == "cold" else 0.0,

@@ -20,7 +20,7 @@ from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
-from scaling_study.experiments.interventions import QUOTA_BURSTS
+from scaling_study.experiments.interventions import QUOTA_BURSTS, REFERENCE
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Why
 from scaling_study.records.machine import Machine
@@ -32,7 +32,6 @@ from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
-REFERENCE = "reference"
 DERIVED = 1024
 """Of so many values that were derived from cases, the latest are kept."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]

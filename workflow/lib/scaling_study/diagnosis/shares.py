@@ -62,6 +62,8 @@ class Counted:
             members hold each other up less when their threads do less.
         cohort: From which cohort it is taken, where that was measured; else from the reference.
         missing: Why there is no such time, where it was not counted.
+        uncounted: Says what the cause may cost besides, None for nothing. The count can then show
+            the cause, but not rule it out.
     """
 
     columns: tuple[str, ...]
@@ -70,6 +72,7 @@ class Counted:
     relieved: bool = False
     cohort: str = REFERENCE
     missing: str = "the kernel of this machine does not count it"
+    uncounted: Callable[[Query], str | None] = lambda _: None
 
     def __call__(self, query: Query) -> Measured | Untested:
         """Return the part of the time in these columns."""
@@ -92,7 +95,10 @@ class Counted:
         where = "" if name == REFERENCE else f" (with this change: {case.titles.get(name, name)})"
         processes = f" with 1 and {case.n} processes" if scope == "scaling_loss" else ""
         text = f"{{share}} of {whole(scope)} is {self.text}{where}: {times} a step{processes}."
-        return share_of(query, over, text)
+        found = share_of(query, over, text)
+        if isinstance(found, Untested):
+            return found
+        return dataclasses.replace(found, uncounted=self.uncounted(query))
 
 
 def quieter_cohort(query: Query) -> str:
@@ -108,23 +114,6 @@ def unexplained(query: Query) -> float:
     """Return what the named causes leave of the time, as part of T(1)."""
     used = sum(mean(each.over) for each in query.named.values())
     return max(0.0, mean(query.case.under(query.scope)) - used)
-
-
-def lower_bound(counted: Share, uncounted: Callable[[Query], str | None]) -> Share:
-    """Return a count of a part of what a cause costs: it can show the cause, not rule it out.
-
-    Args:
-        counted: That part.
-        uncounted: Says what the cause may cost besides; None where there is nothing of it.
-    """
-
-    def measure(query: Query) -> Measured | Untested:
-        found = counted(query)
-        if isinstance(found, Untested):
-            return found
-        return dataclasses.replace(found, uncounted=uncounted(query))
-
-    return measure
 
 
 def fallback(counted: Share, interventions: Sequence[str]) -> Share:

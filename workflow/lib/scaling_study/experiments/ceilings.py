@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from scaling_study.host import page_cache
@@ -28,6 +28,9 @@ TIME_S = 0.4
 IMAGE_PIXELS = 160
 """The width and height of the JPEG file that is decoded, as the workload's images have."""
 
+Rate = Callable[[Path], tuple[float, str]]
+"""Measures something of a file or of the machine; returns a rate, and how it was measured."""
+
 log = logging.getLogger("microbenchmarks")
 
 
@@ -39,16 +42,12 @@ def measure(folder: Path) -> list[Ceiling]:
     """
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".ceiling-") as file:
         path = Path(file.name)
-        try:
+        with suppress(OSError):  # the disk is full
             _fill(path)
-        except OSError as error:  # the disk is full
-            log.info("%s", error)
         return [_ceiling(path, *kind) for kind in KINDS]
 
 
-def _ceiling(
-    path: Path, name: str, title: str, unit: str, rate: Callable[[Path], tuple[float, str]]
-) -> Ceiling:
+def _ceiling(path: Path, name: str, title: str, unit: str, rate: Rate) -> Ceiling:
     log.info("%s", title)
     per_s: float | None
     try:
@@ -148,7 +147,7 @@ def _decodes(_: Path) -> tuple[float, str]:
     return _rate(decode), f"one core, {IMAGE_PIXELS} x {IMAGE_PIXELS} pixels, Pillow"
 
 
-KINDS: tuple[tuple[str, str, str, Callable[[Path], tuple[float, str]]], ...] = (
+KINDS: tuple[tuple[str, str, str, Rate], ...] = (
     ("page_cache", "files in the page cache", "B", _page_cache),
     ("disk_in_order", "the disk, in order", "B", _in_order),
     ("disk_at_random", "the disk, 4 KiB at random", "B", _at_random),

@@ -50,8 +50,6 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-"""What stands in the records where no launch is recommended."""
-
 KERNEL_AXES = {"blas", "isa"}
 """What decides which kernels the BLAS chooses: they are found out anew where it changes."""
 

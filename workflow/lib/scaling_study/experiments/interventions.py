@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from scaling_study.common.axis_values import Axes
-from scaling_study.common.topology import Topology, parse_cpu_list
+from scaling_study.common.topology import Domain, Topology, parse_cpu_list
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes
@@ -49,6 +49,9 @@ BURSTS = 8
 
 QUOTA_BURSTS = "quota_bursts"
 """The name of the intervention that lets the quota hold nobody back, in records."""
+
+REFERENCE = "reference"
+"""The name of the launch itself, in records."""
 
 Reason = str | None
 
@@ -88,10 +91,6 @@ class Reference:
         return max(share(member) for window in self.windows for member in window.members)
 
 
-def _nothing(_: Reference) -> Reason:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Intervention:
     """One change.
@@ -99,7 +98,7 @@ class Intervention:
     Attributes:
         name: Its name in records.
         title: For a person.
-        excluded: Says why it cannot matter for this reference; None when it may.
+        excluded: Each says why it cannot matter for a reference; None where it may.
         axes: The axes that it changes; it cannot matter where the reference has these values.
         change: The change inside the members that it makes (see ``changes``).
         quick: Whether a quick diagnosis tries it.
@@ -114,7 +113,7 @@ class Intervention:
 
     name: str
     title: str
-    excluded: Callable[[Reference], Reason] = _nothing
+    excluded: tuple[Callable[[Reference], Reason], ...] = ()
     axes: Axes = field(default_factory=dict)
     change: str | None = None
     quick: bool = True
@@ -124,6 +123,11 @@ class Intervention:
     of: str = ""
     restless: bool = False
     derived: Callable[[Reference], Axes] | None = None
+
+    @property
+    def members_of(self) -> str:
+        """The cohort whose members take its windows."""
+        return REFERENCE if self.bursts else self.of or self.name
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; n is the reference's."""
@@ -141,7 +145,8 @@ class Intervention:
         """Say why it is not tried; None where it is."""
         if self.axes and self.axes.items() <= dict(reference.axes).items():
             return " and ".join(f"{axis} is {value} already" for axis, value in self.axes.items())
-        if (reason := self.excluded(reference)) is not None:
+        reasons = (excluded(reference) for excluded in self.excluded)
+        if reason := next(filter(None, reasons), None):
             return reason
         return "tried with why: full only" if effort == "quick" and not self.quick else None
 
@@ -205,19 +210,12 @@ def _is(axis: str, value: str) -> Callable[[Reference], Reason]:
     return _where(lambda reference: reference.axes[axis] == value, f"{axis} is {value} already")
 
 
-def _any(*tests: Callable[[Reference], Reason]) -> Callable[[Reference], Reason]:
-    """Exclude what one of them excludes."""
-    return lambda reference: next(filter(None, (test(reference) for test in tests)), None)
-
-
-def _one_group(*domains: str) -> Callable[[Reference], Reason]:
+def _one_group(*domains: Domain) -> Callable[[Reference], Reason]:
     names = {"l3": "last-level cache", "node": "memory node", "socket": "socket"}
-
-    def only_one(reference: Reference) -> bool:
-        found = [reference.topology.domains(one) for one in domains]  # type: ignore[arg-type]
-        return all(len(each) == 1 for each in found)
-
-    return _where(only_one, "only one " + " and one ".join(names[domain] for domain in domains))
+    return _where(
+        lambda reference: all(len(reference.topology.domains(one)) == 1 for one in domains),
+        "only one " + " and one ".join(names[domain] for domain in domains),
+    )
 
 
 def _faults(reference: Reference) -> Reason:
@@ -231,17 +229,12 @@ def _faults(reference: Reference) -> Reason:
     )
 
 
-def _spent_s(member: Member, name: str) -> float:
-    """Return what its counted steps spent in a part that a hook may time."""
-    return getattr(member, name) or 0.0
-
-
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     """Exclude what a part of a step takes hardly any time for."""
 
     def part(member: Member) -> float:
         counted_s = sum(member.step_us) / 1e6
-        return _spent_s(member, name) / counted_s if counted_s else 0.0
+        return (getattr(member, name) or 0.0) / counted_s if counted_s else 0.0
 
     def excluded(reference: Reference) -> Reason:
         share = reference.most(part)
@@ -278,7 +271,7 @@ def _more_workers(reference: Reference) -> Axes:
     more = (_workers(reference) or 0) + 1
     member = reference.windows[0].members[0]
     training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
-    made_s = _spent_s(member, "loader_made_s")
+    made_s = member.loader_made_s or 0.0
     needed = math.ceil(made_s / training_s) if training_s > 0 else 0
     return {"loader_workers": max(more, min(needed, _loader_cpus(reference)))}
 
@@ -315,66 +308,66 @@ def _apart(reference: Reference) -> Axes:
 
 # In the order of what they cost when missed: a short budget takes the first.
 INTERVENTIONS: tuple[Intervention, ...] = (
-    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", _held_back, bursts=True),
-    Intervention("passive", "waiting threads sleep at once", _one_thread,
+    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", (_held_back,), bursts=True),
+    Intervention("passive", "waiting threads sleep at once", (_one_thread,),
                  {"wait_policy": "passive"}),
-    Intervention("one_thread", "one thread per operator", _one_thread, {"intra_op": 1}),
+    Intervention("one_thread", "one thread per operator", (_one_thread,), {"intra_op": 1}),
     Intervention("cleared", "nothing of what the shell sets", axes={"shell": "none"}),
     Intervention("pinned", "each member bound to its own core", axes={"placement": "cores"}),
     Intervention("unpinned", "members free to move", axes={"placement": "none"}),
     Intervention("spread", "members spread over caches and memory nodes",
-           _one_group("l3", "node", "socket"), {"placement": "spread"}),
-    Intervention("per_l3", "a whole last-level cache for each member", _one_group("l3"),
+           (_one_group("l3", "node", "socket"),), {"placement": "spread"}),
+    Intervention("per_l3", "a whole last-level cache for each member", (_one_group("l3"),),
            {"placement": "per_l3"}),
     Intervention("local_memory", "memory of the member's own node only",
-           _any(_is("membind", "local"), _one_group("node")),
+           (_is("membind", "local"), _one_group("node")),
            {"placement": "cores", "membind": "local"}),
     Intervention("exec", "a fresh interpreter for each member", axes={"launcher": "exec"}),
-    Intervention("large_thresholds", "glibc keeps large blocks", _faults,
+    Intervention("large_thresholds", "glibc keeps large blocks", (_faults,),
            {"allocator": "glibc-large-thresholds"}),
-    Intervention("glibc", "the system's malloc", _is("allocator", "glibc-large-thresholds"),
+    Intervention("glibc", "the system's malloc", (_is("allocator", "glibc-large-thresholds"),),
            {"allocator": "glibc"}),
-    Intervention("tcmalloc", "tcmalloc", _faults, {"allocator": "tcmalloc"}, quick=False),
-    Intervention("jemalloc", "jemalloc", _faults, {"allocator": "jemalloc"}, quick=False),
-    Intervention("mimalloc", "mimalloc", _faults, {"allocator": "mimalloc"}, quick=False),
+    Intervention("tcmalloc", "tcmalloc", (_faults,), {"allocator": "tcmalloc"}, quick=False),
+    Intervention("jemalloc", "jemalloc", (_faults,), {"allocator": "jemalloc"}, quick=False),
+    Intervention("mimalloc", "mimalloc", (_faults,), {"allocator": "mimalloc"}, quick=False),
     Intervention("cached_batches", "batches from memory instead of the loader",
-           _waits_for_none, change="loader_switched",
+           (_waits_for_none,), change="loader_switched",
            asked=Ask(loader_substitutes.FROM_MEMORY).code, restless=True),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
-           _no_workers, change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
+           (_no_workers,), change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
            of="cached_batches", restless=True),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
-           _without("no StatefulDataLoader with workers",
-                    lambda one: "StatefulDataLoader" in one.kinds and one.workers),
+           (_without("no StatefulDataLoader with workers",
+                     lambda one: "StatefulDataLoader" in one.kinds and one.workers),),
            change="no_snapshots"),
     Intervention("kept_workers", "loader workers that live on between epochs",
-           _short("loader_starts_s", "starting loader workers"), {"persistent_workers": "keep"}),
+           (_short("loader_starts_s", "starting loader workers"),), {"persistent_workers": "keep"}),
     Intervention("whole_batches", "all rows of a batch read at once",
-           _any(_loads, _without("no loader that makes its batches row by row",
+           (_loads, _without("no loader that makes its batches row by row",
                                  lambda one: one.by_row)),
            change="whole_batches", alone=True),
-    Intervention("no_copies", "loader workers that send no data", _no_processes, change="no_copies",
-           alone=True),
+    Intervention("no_copies", "loader workers that send no data", (_no_processes,),
+           change="no_copies", alone=True),
     Intervention("quick_switches", "threads that give the interpreter to others at once",
-           _without("no loader with threads in this process", lambda one: one.threads),
+           (_without("no loader with threads in this process", lambda one: one.threads),),
            change="quick_switches", alone=True),
     Intervention("pipeline_elsewhere", "SPDL's threads in a process of their own",
-           _without("no pipeline of SPDL's with threads in this process",
-                    lambda one: one.threads and "Pipeline" in one.kinds),
+           (_without("no pipeline of SPDL's with threads in this process",
+                     lambda one: one.threads and "Pipeline" in one.kinds),),
            change="pipeline_elsewhere", alone=True),
     Intervention("more_workers", "more loader workers",
-           _any(_loads, _where(lambda reference: _workers(reference) is None,
+           (_loads, _where(lambda reference: _workers(reference) is None,
                                "no loader whose workers could be more")),
            derived=_more_workers),
     Intervention("loader_apart", "loader workers on CPUs of their own",
-           _any(_is("loader_cpus", "rest"), _no_processes, _not_apart), derived=_apart),
+           (_is("loader_cpus", "rest"), _no_processes, _not_apart), derived=_apart),
     Intervention("one_element", "ranks that exchange one number instead of gradients",
-           _where(lambda reference: ranks.processes(reference.axes) == 1,
-                  "no ranks that exchange anything"),
+           (_where(lambda reference: ranks.processes(reference.axes) == 1,
+                   "no ranks that exchange anything"),),
            change="one_element"),
     Intervention("flush_denormals", "denormal numbers flushed to zero",
-           _where(lambda reference: (reference.readback.changes or {})["flush_denormals"],
-                  "denormals are flushed already"),
+           (_where(lambda reference: (reference.readback.changes or {})["flush_denormals"],
+                   "denormals are flushed already"),),
            change="flush_denormals", alone=True),
     Intervention("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
     Intervention("bundled_blas", "the BLAS inside torch", axes={"blas": "bundled"}),
@@ -384,7 +377,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("huge_pages", "huge pages asked for by malloc", axes={"huge_pages": "always"},
            quick=False),
     Intervention("no_gc", "Python's garbage collector off",
-           _short("collect_s", "the garbage collector"), change="no_gc", alone=True),
+           (_short("collect_s", "the garbage collector"),), change="no_gc", alone=True),
 )  # fmt: skip
 
 

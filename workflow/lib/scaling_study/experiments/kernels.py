@@ -12,14 +12,15 @@ are made of numpy and the standard library, whose loops are compiled, so that no
 """
 
 import hashlib
+import itertools
 import mmap
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +41,7 @@ GATHERS = 100_000
 WAKES = 100
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A kernel: what a person calls it, and which part of the machine bounds it."""
 
     title: str
@@ -76,8 +76,7 @@ def rest_s(busy_s: float, duty: float) -> float:
     return busy_s * (1 - duty) / max(duty, 1 / DUTIES)
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Working sets (bytes) that stay in L2, in a share of the last-level cache, and in neither."""
 
     l2: int
@@ -121,11 +120,10 @@ def _stream(working_set: int) -> Work:
     part = min(count, STREAM_BYTES // 16)
     parts = [slice(at, at + part) for at in range(0, count - part + 1, part)]
     passes = max(1, STREAM_BYTES // 16 // part)
-    state = [0]
+    turns = itertools.cycle(parts)
 
     def work() -> None:
-        here = parts[state[0] % len(parts)]
-        state[0] += 1
+        here = next(turns)
         for _ in range(passes):
             np.multiply(source[here], 1.5, out=target[here])
 
@@ -144,11 +142,10 @@ def _gather(working_set: int) -> Work:
     table = np.ones(working_set // 8)
     places = np.random.default_rng(0).integers(0, len(table), 16 * GATHERS).reshape(16, GATHERS)
     out = np.empty(GATHERS)
-    state = [0]
+    turns = itertools.cycle(places)
 
     def work() -> None:
-        state[0] = (state[0] + 1) % len(places)
-        np.take(table, places[state[0]], out=out, mode="clip")
+        np.take(table, next(turns), out=out, mode="clip")
 
     return work
 
@@ -186,7 +183,7 @@ def prepare(chosen: Sizes) -> dict[str, Work]:
 
 def command(chosen: Sizes) -> tuple[str, ...]:
     """Return the script and arguments with which members run these kernels."""
-    return str(Path(__file__).resolve()), *map(str, (chosen.l2, chosen.llc, chosen.memory))
+    return str(Path(__file__).resolve()), *map(str, chosen)
 
 
 def main(argv: list[str]) -> None:

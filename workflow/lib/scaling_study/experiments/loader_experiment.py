@@ -12,8 +12,8 @@ import glob
 import itertools
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,7 +40,9 @@ from scaling_study.member import changes, files, loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import (
     Heading,
+    Look,
     Record,
+    Use,
     VariantLeftOut,
     Way,
     Ways,
@@ -49,7 +51,7 @@ from scaling_study.records.experiment import (
 from scaling_study.records.experiment import LoaderExperiment as Head
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.records.window import Taken
-from scaling_study.runner import cohort, member_processes, resolve, windows
+from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.measure import Job
 
@@ -96,15 +98,10 @@ def _of(other: Variant, name: str, code: int | None = None, files: str = "stay")
     return Variant(name, TITLES[name], of=other.name, asked=code, files=files)
 
 
-NEW, FROM_MEMORY, SWAPPED, NOTHING = (
-    Ask(gives).code
-    for gives in (
-        loader_substitutes.NEW,
-        loader_substitutes.FROM_MEMORY,
-        loader_substitutes.SWAPPED,
-        loader_substitutes.NOTHING,
-    )
-)
+NEW = Ask(loader_substitutes.NEW).code
+FROM_MEMORY = Ask(loader_substitutes.FROM_MEMORY).code
+SWAPPED = Ask(loader_substitutes.SWAPPED).code
+NOTHING = Ask(loader_substitutes.NOTHING).code
 AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
 BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
 COLD = _of(AS_IS, "cold", files="dropped")
@@ -297,12 +294,18 @@ class LoaderExperiment(Experiment):
 
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
-        watcher = sampling.MachineUse(frozenset(self._topology.cpu_ids))
+        cpus = frozenset(self._topology.cpu_ids)
+        looks: list[Look] = []
+
+        def look(threads: Mapping[int, tuple[int, int]]) -> None:
+            with suppress(OSError):  # a member has just ended
+                looks.append(sampling.look_at_machine(cpus, threads))
+
         one.tell(NEW)
         one.thaw()
-        one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, watcher.look)
+        one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
         one.freeze()
-        self._write(watcher.record())
+        self._write(Use(cpus=len(cpus), shared_bytes=headroom.read_shared_bytes(), looks=looks))
 
     # ---- other ways to load
 

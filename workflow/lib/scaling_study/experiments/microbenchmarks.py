@@ -6,7 +6,6 @@ training does. What comes out belongs to the machine, so it is measured once and
 
 import logging
 import random
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,7 +70,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
         schema_version=1,
         machine=machine.hash,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        kernels=[Kernel(kernel=name, **asdict(each)) for name, each in kernels.KERNELS.items()],
+        kernels=[Kernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()],
         rows=rows,
         ceilings=ceilings.measure(folder),
     )

@@ -19,7 +19,6 @@ from scaling_study.records.experiment import (
     SampledLock,
     SampledMember,
     Samples,
-    Use,
     Wait,
 )
 from scaling_study.runner import headroom
@@ -164,13 +163,11 @@ class Sampler:
         """
         self.looks += 1
         pids = {pid for pid, _ in threads.values()}
-        waiting, holding = parse_locks((self.proc / "locks").read_text())
-        for pid, inode in waiting:
-            if pid in pids:
-                self.locks[_file_of(pid, inode, self.proc) or inode] += 1
-        held = [
-            (pid, _file_of(pid, inode, self.proc) or inode) for pid, inode in holding if pid in pids
-        ]
+        waiting, held = (
+            [(pid, _file_of(pid, inode, self.proc) or inode) for pid, inode in locks if pid in pids]
+            for locks in parse_locks((self.proc / "locks").read_text())
+        )
+        self.locks.update(path for _, path in waiting)
         for pid, path in held:
             self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
@@ -261,57 +258,40 @@ def _pauses_s(record: Samples) -> float:
     return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
-@dataclass(slots=True)
-class MachineUse:
-    """What the machine is used for while a launch trains.
+def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]) -> Look:
+    """Return what the machine has been used for so far.
 
     Counters are cumulative; whoever reads two looks takes the difference.
 
-    Attributes:
+    Args:
         cpus: that the study may use.
-        looks: so far; see ``record``.
+        threads: process and training thread of each member, by slot.
+
+    Raises:
+        OSError: a member has just ended.
     """
-
-    cpus: frozenset[int]
-    looks: list[Look] = field(default_factory=list)
-
-    def look(self, threads: Mapping[int, tuple[int, int]]) -> None:
-        """Look once.
-
-        Args:
-            threads: process and training thread of each member, by slot.
-        """
-        trainers_s = threads_s = workers_s = 0.0
-        for pid, tid in threads.values():
-            try:
-                tree = kernel_counters.read_tree(pid, tid)
-            except OSError:  # it has just ended
-                return
-            own = tree[pid]
-            trainer_s = (own.trainer_user_s or 0.0) + (own.trainer_system_s or 0.0)
-            trainers_s += trainer_s
-            threads_s += own.cpu_s - trainer_s
-            workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s
-        machine = machine_counters.read_machine(self.cpus)
-        look = Look(
-            at_s=time.perf_counter(),
-            trainers_s=trainers_s,
-            threads_s=threads_s,
-            workers_s=workers_s,
-            busy_s=machine.busy_cpu_s,
-            stalled_cpu_s=machine.psi_cpu_some_s,
-            stalled_io_s=machine.psi_io_some_s,
-            disk_bytes=1024 * read_vmstat().get("pgpgin", 0),
-            network_bytes=_network_bytes(Path("/proc/net/dev").read_text()),
-            memory_left_bytes=headroom.read_free_memory().free,
-            shared_left_bytes=headroom.read_free_shared().free,
-        )
-        self.looks.append(look)
-
-    def record(self) -> Use:
-        """Return what was seen."""
-        shared_bytes = headroom.read_shared_bytes()
-        return Use(cpus=len(self.cpus), shared_bytes=shared_bytes, looks=self.looks)
+    trainers_s = threads_s = workers_s = 0.0
+    for pid, tid in threads.values():
+        tree = kernel_counters.read_tree(pid, tid)
+        own = tree[pid]
+        trainer_s = (own.trainer_user_s or 0.0) + (own.trainer_system_s or 0.0)
+        trainers_s += trainer_s
+        threads_s += own.cpu_s - trainer_s
+        workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s
+    machine = machine_counters.read_machine(cpus)
+    return Look(
+        at_s=time.perf_counter(),
+        trainers_s=trainers_s,
+        threads_s=threads_s,
+        workers_s=workers_s,
+        busy_s=machine.busy_cpu_s,
+        stalled_cpu_s=machine.psi_cpu_some_s,
+        stalled_io_s=machine.psi_io_some_s,
+        disk_bytes=1024 * read_vmstat().get("pgpgin", 0),
+        network_bytes=_network_bytes(Path("/proc/net/dev").read_text()),
+        memory_left_bytes=headroom.read_free_memory().free,
+        shared_left_bytes=headroom.read_free_shared().free,
+    )
 
 
 def _network_bytes(text: str) -> int:

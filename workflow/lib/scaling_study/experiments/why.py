@@ -22,9 +22,9 @@ from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.blocks import Condition, irregular, window_of
 from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
-from scaling_study.experiments.interventions import Intervention
+from scaling_study.experiments.interventions import REFERENCE, Intervention
 from scaling_study.host import kernel_counters, limits
-from scaling_study.launch.axes import ranks
+from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records.experiment import (
     Change,
@@ -54,8 +54,6 @@ MEMORY_SHARE = 0.8
 # Members are looked at so often, at each of the two counts.
 LOOKS = 60
 LOOK_EVERY_S = 0.02
-
-REFERENCE = "reference"
 
 Tried = tuple[interventions.Intervention, Planned]
 
@@ -137,7 +135,7 @@ class Why(Experiment):
             self._begin()
         for wave in self._waves(one, [each for each in tried if not each[0].of]):
             self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads, folder)
-        self._stress(one, resolved, threads, folder)
+        self._stress(one, threads, folder)
         self._look(one, {record.n: record for record in before if isinstance(record, Samples)})
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
@@ -256,24 +254,17 @@ class Why(Experiment):
         rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
-            own = [
-                planned
-                for intervention, planned in tried
-                if not (intervention.bursts or intervention.of)
-            ]
-            restless = {intervention.name for intervention, _ in tried if intervention.restless}
+            made = [intervention for intervention, _ in tried]
+            stopped = {each.name for each in made if each.restless or not rests}
+            own = [planned for each, planned in tried if each.members_of == each.name]
             for planned, other in self._start(own, folder, stack, sum(each.size for each in own)):
                 if isinstance(other, str):
-                    shared = (
-                        intervention.name
-                        for intervention, _ in tried
-                        if intervention.of == planned.name
-                    )
-                    for name in (planned.name, *shared):
-                        self._give_up(name, other)
+                    for each in made:
+                        if each.members_of == planned.name:
+                            self._give_up(each.name, other)
                     continue
                 cohorts[planned.name] = other
-                if planned.name in restless or not rests:
+                if planned.name in stopped:
                     other.freeze()
             # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
             fit = len(self._topology.cpus) // threads
@@ -282,30 +273,27 @@ class Why(Experiment):
                 Condition("reference", REFERENCE, one, n, frozen=not rests, rotates=True)
                 for n in sorted(counts)
             ]
-            for intervention, _ in tried:
-                name = REFERENCE if intervention.bursts else intervention.of or intervention.name
-                if (members := cohorts.get(name)) is None:
-                    continue
-                conditions += [
-                    Condition(
-                        "intervention",
-                        intervention.name,
-                        members,
-                        n,
-                        asked=intervention.asked,
-                        timing=self._timings.get(intervention.name),
-                        frozen=intervention.restless or not rests,
-                        rotates=True,
-                        optional=members is not one,
-                    )
-                    for n in sorted({1, members.size})
-                ]
+            conditions += [
+                Condition(
+                    "intervention",
+                    each.name,
+                    members,
+                    n,
+                    asked=each.asked,
+                    timing=self._timings.get(each.name),
+                    frozen=each.name in stopped,
+                    rotates=True,
+                    optional=members is not one,
+                )
+                for each in made
+                if (members := cohorts.get(each.members_of)) is not None
+                for n in sorted({1, members.size})
+            ]
 
             def lost(gone: Condition) -> None:
                 self._write_events(gone.name, gone.cohort)
-                for name in dict.fromkeys(
-                    each.name for each in conditions if each.cohort is gone.cohort
-                ):
+                names = (each.name for each in conditions if each.cohort is gone.cohort)
+                for name in dict.fromkeys(names):
                     self._give_up(name, "a member ended")
 
             if not rests:
@@ -325,9 +313,7 @@ class Why(Experiment):
 
     # ---- stressors and looks
 
-    def _stress(
-        self, one: cohort.Cohort, resolved: resolve.Resolved, threads: int, folder: Path
-    ) -> None:
+    def _stress(self, one: cohort.Cohort, threads: int, folder: Path) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
         count = kernel_cohort.count(self._machine, self._n, threads)
         if not count:
@@ -338,12 +324,10 @@ class Why(Experiment):
         except UnavailableError as error:
             self._give_up("kernels", error.reason)
             return
-        slots = resolved.slots
-        if count >= len(slots):  # more than the reference has members
-            plan = self._job.plan
-            wider = resolve.resolve(plan, self._axes, self._machine, self._builds, [count + 1])
-            slots = wider.slots
-        where = [(slot.cpus, slot.policy) for slot in slots[1 : count + 1]]
+        # A reference of one member has no slot for another one.
+        placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
+        slots = [axis_table.recorded(slot) for slot in placed[1 : count + 1]]
+        where = [(slot.cpus, slot.policy) for slot in slots]
         host = resolve.host(self._machine)
         with (
             private.part(folder, "kernels") as own,

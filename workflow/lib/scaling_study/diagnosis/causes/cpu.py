@@ -23,7 +23,7 @@ from scaling_study.diagnosis.checks import (
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
 from scaling_study.diagnosis.runqueue import SCHEDSTAT
 from scaling_study.diagnosis.sampled import UNSEEN
-from scaling_study.diagnosis.shares import Counted, lower_bound, share_of, unexplained
+from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
 from scaling_study.stats.intervals import Floats
@@ -34,8 +34,6 @@ UNPILED = ("pinned", "unpinned", "spread", "per_l3")
 THREAD_INTERVENTIONS = ("one_thread", "passive")
 BUSY_CPUS = 0.1
 """A program that runs for less than a tenth of the time hardly slows others down by a tenth."""
-STOLEN = Counted(("stolen_s_per_step",), "time that the hypervisor took")
-BY_FOREIGN = Counted(("wait_foreign_s_per_step",), "waiting for a CPU that another program had")
 PROCESSES = Counted(
     ("wait_processes_s_per_step",), "waiting for a CPU that another member had", relieved=True
 )
@@ -222,14 +220,18 @@ CAUSES = {
         f"{SCHEDSTAT}; /proc/stat in proc(5)",
         "Stop the other programs, or measure when they do not run.",
         command="top -b -n 1",
-        share=lower_bound(BY_FOREIGN, _foreign_traffic),
+        counted=Counted(
+            ("wait_foreign_s_per_step",),
+            "waiting for a CPU that another program had",
+            uncounted=_foreign_traffic,
+        ),
         requires=(_foreign,),
     ),
     "steal": Cause(
         "CPU time taken by the hypervisor",
         "steal in /proc/stat, proc(5); Documentation/virt/kvm/x86/msr.rst",
         "Move to a host that is not overcommitted, or to dedicated CPUs.",
-        counted=STOLEN,
+        counted=Counted(("stolen_s_per_step",), "time that the hypervisor took"),
     ),
     "spinning": Cause(
         "OpenMP threads that spin while they wait",
