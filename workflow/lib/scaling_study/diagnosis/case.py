@@ -12,15 +12,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from msgspec import structs
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import runqueue
 from scaling_study.diagnosis.sampled import Sampled, sampled
-from scaling_study.experiments.interventions import QUOTA_BURSTS, REFERENCE
+from scaling_study.experiments import interventions
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Why
 from scaling_study.records.machine import Machine
@@ -32,6 +30,7 @@ from scaling_study.stats.ratios import Pairs, Units
 from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
+REFERENCE = interventions.REFERENCE
 DERIVED = 1024
 """Of so many values that were derived from cases, the latest are kept."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
@@ -57,7 +56,6 @@ class Case:
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
         alone: By name, how many of its members took turns in the windows of one process.
         read_back: First report of each cohort's first member.
-        placeable: How many of the reference's members can have a CPU of their own, by their masks.
         failed: Reason by intervention without a result.
         left_out: Reason by intervention that does not apply.
         shares_members_with: By intervention without members of its own: the one whose members it
@@ -75,7 +73,6 @@ class Case:
     start_sd: float
     alone: Mapping[str, int]
     read_back: Mapping[str, Readback]
-    placeable: int
     failed: Mapping[str, str]
     left_out: Mapping[str, str]
     titles: Mapping[str, str]
@@ -139,7 +136,7 @@ class Case:
 
     def measured(self, name: str, scope: Scope) -> bool:
         """Whether a cohort has what a comparison in this scope needs."""
-        if name == QUOTA_BURSTS and scope == "single_process_loss":
+        if name == interventions.QUOTA_BURSTS and scope == "single_process_loss":
             return False  # a burst costs a process something that training without rest does not
         counts = (1, self.n) if scope == "scaling_loss" else (1,)
         return all((name, n) in self.measurements for n in counts)
@@ -242,7 +239,6 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
         start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
         read_back=read_back,
-        placeable=_placeable(runs[0]),
         failed={name: reason for run in runs for name, reason in run.failed.items()},
         left_out={
             **{one.intervention: one.reason for run in runs for one in run.head.not_applicable},
@@ -364,19 +360,6 @@ def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
             ),
         }
     )
-
-
-def _placeable(run: WhyRun) -> int:
-    """How many members can have a CPU of their own: a largest matching of members and CPUs."""
-    read_back = run.readbacks.get(REFERENCE)
-    masks = [one.cpus or [] for one in read_back.members] if read_back else []
-    if not masks or not all(masks):
-        return run.head.n
-    size = 1 + max(max(mask) for mask in masks)
-    allowed = np.zeros((len(masks), size), dtype=bool)
-    for row, mask in zip(allowed, masks, strict=True):
-        row[mask] = True
-    return int((csgraph.maximum_bipartite_matching(sparse.csr_array(allowed)) >= 0).sum())
 
 
 def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:

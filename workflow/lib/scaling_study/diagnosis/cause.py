@@ -85,22 +85,19 @@ class Cause:
 
     def ways(self, scope: Scope) -> list[Way]:
         """Return the ways to show it in a scope; none where it cannot explain that."""
-        shares: list[tuple[Share, tuple[Check, ...]]] = []
+        common = self.needs, self.notes, self.scopes
         reacts = (sensitive(self.stressor),) if self.stressor else ()
+        ways = [*self.others]
         if own := self._share():
-            shares.append((own, reacts))
+            ways.append(Way(own, (*reacts, *self.requires), *common))
         if self.stressor:
-            stressed = stressor_share(self.stressor, self.minus)
-            shares.append((stressed, (*reacts, inflated(self.stressor))))
-        ways = [
-            Way(share, (*checks, *self.requires), self.needs, self.notes, self.scopes)
-            for share, checks in shares
-        ]
+            checks = (*reacts, inflated(self.stressor), *self.requires)
+            ways.append(Way(stressor_share(self.stressor, self.minus), checks, *common))
         if self.fallback:
             ways.append(
                 Way(fallback(self.fallback, self.interventions), scopes=SINGLE_PROCESS_LOSS)
             )
-        return [way for way in (*self.others, *ways) if scope in way.scopes]
+        return [way for way in ways if scope in way.scopes]
 
     def _share(self) -> Share | None:
         if self.share or not self.interventions:

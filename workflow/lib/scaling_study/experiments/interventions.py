@@ -229,12 +229,17 @@ def _faults(reference: Reference) -> Reason:
     )
 
 
+def _spent_s(member: Member, name: str) -> float:
+    """Return what its counted steps spent in a part that a hook may time."""
+    return getattr(member, name) or 0.0
+
+
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     """Exclude what a part of a step takes hardly any time for."""
 
     def part(member: Member) -> float:
         counted_s = sum(member.step_us) / 1e6
-        return (getattr(member, name) or 0.0) / counted_s if counted_s else 0.0
+        return _spent_s(member, name) / counted_s if counted_s else 0.0
 
     def excluded(reference: Reference) -> Reason:
         share = reference.most(part)
@@ -271,7 +276,7 @@ def _more_workers(reference: Reference) -> Axes:
     more = (_workers(reference) or 0) + 1
     member = reference.windows[0].members[0]
     training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
-    made_s = member.loader_made_s or 0.0
+    made_s = _spent_s(member, "loader_made_s")
     needed = math.ceil(made_s / training_s) if training_s > 0 else 0
     return {"loader_workers": max(more, min(needed, _loader_cpus(reference)))}
 

@@ -51,11 +51,13 @@ def _quota(query: Query) -> Evidence:
 def _crowded(query: Query) -> Evidence:
     """Check whether masks leave a thread without a CPU of its own, though there are enough."""
     case, cpus, members = query.case, len(query.case.machine.cpus), query.n
-    demands = [(case.mean("members_cpus", members), members * case.demand, "thread")]
-    if query.scope == "scaling_loss":
-        trainers = min(case.mean("trainers_cpus", members), case.placeable)
-        demands.insert(0, (trainers, members, "training thread"))
-    if not all(known(have) for have, *_ in demands):  # a file of an older version
+    demands = [
+        (case.mean("trainers_cpus", members), members, "training thread"),
+        (case.mean("members_cpus", members), members * case.demand, "thread"),
+    ]
+    if query.scope == "single_process_loss":
+        del demands[0]
+    if not all(known(have) for have, *_ in demands):
         return Evidence(None, "fact", "Which CPUs the members may use was not read.")
     crowded = [one for one in demands if one[0] < min(one[1], cpus)]
     have, wanted, who = (crowded or demands)[0]
