@@ -153,14 +153,13 @@ class Experiment:
         raise NotImplementedError
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
     ) -> Outcome:
         """Do all of it.
 
         Args:
             resolved: the launch.
             before: the records of an interrupted run.
-            folder: private.
             stack: ends cohorts.
 
         Raises:
@@ -204,7 +203,7 @@ class Experiment:
         """Do all of it, anew from where a member has ended; None where it was done before."""
         for _ in range(MEMBER_RESTARTS + 1):
             try:
-                with private.folder() as folder, ExitStack() as stack:
+                with private.folder() as self._folder, ExitStack() as stack:
                     self._cohorts.clear()
                     self._blocks = Blocks(self._write, window_of(self._effort))
                     self._head = self._first(self._heading(resolved), resolved)
@@ -215,7 +214,7 @@ class Experiment:
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
                     self._blocks.done = {key(one) for one in before if isinstance(one, Window)}
-                    return self._measure(resolved, before, folder, stack)
+                    return self._measure(resolved, before, stack)
             except FailedError as error:
                 return "failed", str(error)
             except member_processes.MemberEndedError:
@@ -233,21 +232,20 @@ class Experiment:
     # ---- cohorts
 
     def _start(
-        self, planned: Sequence[Planned], folder: Path, stack: ExitStack, beside: int
+        self, planned: Sequence[Planned], stack: ExitStack
     ) -> Iterator[tuple[Planned, cohort.Cohort | str]]:
         """Start cohorts: as many at the same time as there is a CPU for each member.
 
         Args:
             planned: what to start.
-            folder: private; each gets a part of it.
             stack: ends the cohorts.
-            beside: how many members may start while these live.
 
         Yields:
             Each with its cohort or, where it is not what it should be, the reason.
         """
+        beside = sum(each.size for each in planned)
         for group in groups(planned, len(self._topology.cpus)):
-            started = [(each, self._launch(each, folder, stack, beside)) for each in group]
+            started = [(each, self._launch(each, stack, beside)) for each in group]
             for each, one in started:
                 shown = self._prove(each, one)
                 if isinstance(shown, str):
@@ -259,22 +257,22 @@ class Experiment:
                     yield each, one
 
     def _reference(
-        self, name: str, resolved: resolve.Resolved, folder: Path, stack: ExitStack
+        self, name: str, resolved: resolve.Resolved, stack: ExitStack
     ) -> tuple[cohort.Cohort, Readback]:
         """Start the launch itself; return its cohort and what its first member reports.
 
         Raises:
             FailedError: it is not what it should be.
         """
-        # As many members may come later: every other cohort of the same size fits beside it.
-        ((_, one),) = self._start([Planned(name, {}, resolved)], folder, stack, self._n)
+        ((_, one),) = self._start([Planned(name, {}, resolved)], stack)
         if isinstance(one, str):
             raise FailedError(one)
         return one, self._reports[name]
 
-    def _launch(self, each: Planned, folder: Path, stack: ExitStack, beside: int) -> cohort.Cohort:
+    def _launch(self, each: Planned, stack: ExitStack, beside: int) -> cohort.Cohort:
+        """Begin to start a cohort; as many members may come later as live beside it."""
         self._log.info("starting %s", each.name)
-        part = stack.enter_context(private.part(folder, each.name))
+        part = stack.enter_context(private.part(self._folder, each.name))
         running = replace(each.resolved.launch, folder=part)
         host = resolve.host(self._machine)
         one = cohort.Cohort(running, each.resolved.members, host, beside=beside)

@@ -160,12 +160,12 @@ class LoaderExperiment(Experiment):
             self._windows.append(record)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
     ) -> Outcome:
         self._left.clear()
         self._begin()
         self._windows = [record for record in before if isinstance(record, Window)]
-        one, report = self._reference(AS_IS.name, resolved, folder, stack)
+        one, report = self._reference(AS_IS.name, resolved, stack)
         seen = report.loaders
         if not seen:
             return "skipped", (
@@ -183,10 +183,10 @@ class LoaderExperiment(Experiment):
             self._leave_variant(
                 BESIDE, "the loader has no workers or threads that could go on beside"
             )
-        elif (other := self._started(BESIDE, folder, stack)) is not None:
+        elif (other := self._started(BESIDE, stack)) is not None:
             self._settle(other, SETTLE_S, beside.asked or 0)
             cohorts[BESIDE.name] = other
-        files = self._files(folder)
+        files = self._files()
         known = {BESIDE.name: beside, COLD.name: replace(COLD, timing=self._cold(seen, step_s))}
         conditions = []
         for variant in (known.get(each.name, each) for each in VARIANTS):
@@ -197,8 +197,8 @@ class LoaderExperiment(Experiment):
                 conditions.append(_condition(variant, members, files))
         self._take_all(conditions, self._effort.blocks)
         if len(seen) == 1 and not self._in_ranks:
-            self._sweep(one, report, resolved, folder)
-        self._load_beside(folder)
+            self._sweep(one, report, resolved)
+        self._load_beside()
         return "complete", None
 
     def _take_all(self, conditions: Sequence[Condition], blocks: int) -> None:
@@ -257,30 +257,30 @@ class LoaderExperiment(Experiment):
         one.freeze()
         return record
 
-    def _started(self, variant: Variant, folder: Path, stack: ExitStack) -> cohort.Cohort | None:
+    def _started(self, variant: Variant, stack: ExitStack) -> cohort.Cohort | None:
         """Start a variant and stop it; None where it cannot be."""
         try:
             resolved = self._resolve({}, *variant.changes)
         except UnavailableError as error:
             self._leave_variant(variant, error.reason)
             return None
-        ((_, one),) = self._start([Planned(variant.name, {}, resolved)], folder, stack, self._n)
+        ((_, one),) = self._start([Planned(variant.name, {}, resolved)], stack)
         if isinstance(one, str):
             self._leave_variant(variant, one)
             return None
         one.freeze()
         return one
 
-    def _files(self, folder: Path) -> list[Path]:
+    def _files(self) -> list[Path]:
         """Return the loader's files: those that the config names, and those it is seen to open.
 
         Beside a file that was opened lie others like it, which are read later.
         """
         with ExitStack() as own:  # a start of the script, for what it opens
-            self._started(NOTED, folder, own)
+            self._started(NOTED, own)
             lines = [
                 line
-                for noted in folder.rglob(f"{files.OPENED}*")
+                for noted in self._folder.rglob(f"{files.OPENED}*")
                 for line in noted.read_text(errors="surrogateescape").splitlines()
             ]
         opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
@@ -309,9 +309,7 @@ class LoaderExperiment(Experiment):
 
     # ---- other ways to load
 
-    def _sweep(
-        self, one: cohort.Cohort, report: Readback, resolved: resolve.Resolved, folder: Path
-    ) -> None:
+    def _sweep(self, one: cohort.Cohort, report: Readback, resolved: resolve.Resolved) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
         bound = resolved.slots[0].cpus
         usable = len(self._topology.cpus) / self._n  # a process's part of the machine
@@ -319,7 +317,7 @@ class LoaderExperiment(Experiment):
         loader = (report.loaders or [])[0]
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
         with ExitStack() as own:
-            tried = {way.name: self._can(way, one, report, folder, own) for way in others}
+            tried = {way.name: self._can(way, one, report, own) for way in others}
             there = {name: other for name, other in tried.items() if other is not None}
             if not there:
                 return
@@ -343,19 +341,14 @@ class LoaderExperiment(Experiment):
                 self._take_all(pair, self._effort.blocks)
 
     def _can(
-        self,
-        way: Way,
-        one: cohort.Cohort,
-        report: Readback,
-        folder: Path,
-        stack: ExitStack,
+        self, way: Way, one: cohort.Cohort, report: Readback, stack: ExitStack
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
         reason = (report.impossible or {}).get(way.change or "")
         if way.name in self._ended:
             reason = "a member ended when it was asked to load so"
         elif loader_model.elsewhere(way):
-            return self._started(alone(way), folder, stack)
+            return self._started(alone(way), stack)
         else:
             try:
                 self._resolve(way.axes, *AS_IS.changes)
@@ -377,12 +370,12 @@ class LoaderExperiment(Experiment):
             self._ended.add(way.name)
             raise
 
-    def _load_beside(self, folder: Path) -> None:
+    def _load_beside(self) -> None:
         """Let the script train from memory beside synthetic load, at every dose."""
         for kind, title in loader_model.NEIGHBOURS.items() if self._effort.neighbours else ():
             variant = Variant(kind, title, ("cached_batches", kind))
             with ExitStack() as own:
-                if (one := self._started(variant, folder, own)) is None:
+                if (one := self._started(variant, own)) is None:
                     continue
                 self._settle(one, SETTLE_S, 0)
                 conditions = [

@@ -116,10 +116,10 @@ class Why(Experiment):
         super()._close(status, reason, remedy, wall_s)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], folder: Path, stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
-        one, report = self._reference(REFERENCE, resolved, folder, stack)
+        one, report = self._reference(REFERENCE, resolved, stack)
         threads = report.intra_op * ranks.processes(self._axes)
         if before and isinstance(before[0], Head):
             tried = self._chosen_before(before[0])
@@ -134,8 +134,8 @@ class Why(Experiment):
             )
             self._begin()
         for wave in self._waves(one, [each for each in tried if not each[0].of]):
-            self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads, folder)
-        self._stress(one, threads, folder)
+            self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads)
+        self._stress(one, threads)
         self._look(one, {record.n: record for record in before if isinstance(record, Samples)})
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
@@ -242,14 +242,13 @@ class Why(Experiment):
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(self, one: cohort.Cohort, tried: Sequence[Tried], threads: int, folder: Path) -> None:
+    def _wave(self, one: cohort.Cohort, tried: Sequence[Tried], threads: int) -> None:
         """Take all blocks of the reference and a group of interventions.
 
         Args:
             one: the reference.
             tried: the group, and all that have no members of their own.
             threads: of a member.
-            folder: gets a part for each.
         """
         rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
@@ -257,7 +256,7 @@ class Why(Experiment):
             made = [intervention for intervention, _ in tried]
             stopped = {each.name for each in made if each.restless or not rests}
             own = [planned for each, planned in tried if each.members_of == each.name]
-            for planned, other in self._start(own, folder, stack, sum(each.size for each in own)):
+            for planned, other in self._start(own, stack):
                 if isinstance(other, str):
                     for each in made:
                         if each.members_of == planned.name:
@@ -313,7 +312,7 @@ class Why(Experiment):
 
     # ---- stressors and looks
 
-    def _stress(self, one: cohort.Cohort, threads: int, folder: Path) -> None:
+    def _stress(self, one: cohort.Cohort, threads: int) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
         count = kernel_cohort.count(self._machine, self._n, threads)
         if not count:
@@ -330,7 +329,7 @@ class Why(Experiment):
         where = [(slot.cpus, slot.policy) for slot in slots]
         host = resolve.host(self._machine)
         with (
-            private.part(folder, "kernels") as own,
+            private.part(self._folder, "kernels") as own,
             kernel_cohort.make(own, where, self._machine, host) as beside,
         ):
             if kernel_cohort.start(beside):
