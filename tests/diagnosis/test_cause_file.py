@@ -12,7 +12,7 @@ from scaling_study import stages
 from scaling_study.common.storage import read_table
 from scaling_study.diagnosis import cause_file
 from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
-from scaling_study.experiments.intervention_table import updated
+from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file, write_file
@@ -25,7 +25,6 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "why.md"
 def test_every_cause_has_its_texts_and_its_line_of_the_documentation():
     text = DOCUMENTATION.read_text(encoding="utf-8")
     assert sorted(ORDER) == sorted(OWN)
-    assert text == updated(text), "run python -m scaling_study.experiments.intervention_table"
     lines = text.partition("\n## The causes\n")[2].partition("\n## ")[0].strip().splitlines()
     for cause in CAUSES:
         assert cause.ways("scaling_loss") or cause.ways("single_process_loss")
@@ -34,9 +33,14 @@ def test_every_cause_has_its_texts_and_its_line_of_the_documentation():
             assert part in line
 
 
-def test_a_file_without_a_place_is_refused():
-    with pytest.raises(ValueError, match="no place for the table"):
-        updated("# Why\n")
+def test_every_intervention_has_its_row_of_the_documentation():
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
+    for one in INTERVENTIONS:
+        row = rows[one.name]
+        changes = [f"`{axis}: {value}`" for axis, value in one.axes.items()]
+        assert row.startswith(f"| `{one.name}` | {one.title} | {', '.join(changes)}")
+        assert row.endswith("| yes |" if one.quick else "| no, `full` only |")
 
 
 @pytest.fixture

@@ -17,22 +17,11 @@ from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import reactions
 from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
 from scaling_study.host.perf_events import EVENTS
+from scaling_study.records import verdict
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks
-from scaling_study.records.verdict import (
-    AccountTime,
-    Cause,
-    Causes,
-    CountPerStep,
-    Evidence,
-    Intervention,
-    Judged,
-    Knee,
-    Target,
-    TrainerWait,
-)
 from scaling_study.records.window import KERNEL_COUNTS
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
@@ -70,7 +59,7 @@ MOST_WAITS = 8
 
 def gather(
     paths: Sequence[Path], study_folder: Path, microbenchmarks: Path | None
-) -> tuple[pd.DataFrame, Machines[Causes]]:
+) -> tuple[pd.DataFrame, Machines[verdict.Causes]]:
     """Read and judge all experiments of a study.
 
     Args:
@@ -97,26 +86,28 @@ def gather(
     known = None
     if microbenchmarks is not None and microbenchmarks.exists():
         known = read_file(microbenchmarks, Microbenchmarks)
-    machines: dict[str, list[Target]] = {}
+    machines: dict[str, list[verdict.Target]] = {}
     for (machine, _), runs in by_target.items():
         own = known if known and known.machine == machine else None
         knee = _knee(study_folder, runs[0])
         machines.setdefault(machine, []).append(judge(runs, own, knee))
     content = Machines(
-        tuple(Causes(machine=machine, targets=tuple(own)) for machine, own in machines.items())
+        tuple(
+            verdict.Causes(machine=machine, targets=tuple(own)) for machine, own in machines.items()
+        )
     )
     return experiment_runs.frame(run for runs in by_target.values() for run in runs), content
 
 
-def read_causes(results: Path) -> dict[str, tuple[Target, ...]]:
+def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
     """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
     path = results / "analysis/causes.json"
     if not path.exists():
         return {}
-    return {one.machine: one.targets for one in read_file(path, Machines[Causes]).machines}
+    return {one.machine: one.targets for one in read_file(path, Machines[verdict.Causes]).machines}
 
 
-def _knee(study_folder: Path, run: WhyRun) -> Knee | None:
+def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
     """Where the throughput of a run's launch bends, and the boundary that this coincides with."""
     launch, machine = run.head.launch, run.head.machine_hash
     knee = read_knee(study_folder, machine, launch)
@@ -126,7 +117,7 @@ def _knee(study_folder: Path, run: WhyRun) -> Knee | None:
     own = points[(points["launch"] == launch) & (points["machine"] == machine)]
     read_back = run.readbacks.get(REFERENCE)
     threads = read_back.members[0].intra_op if read_back else None
-    return Knee(
+    return verdict.Knee(
         value=knee.at.value,
         low=knee.at.low,
         high=knee.at.high,
@@ -135,8 +126,8 @@ def _knee(study_folder: Path, run: WhyRun) -> Knee | None:
 
 
 def judge(
-    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: Knee | None
-) -> Target:
+    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: verdict.Knee | None
+) -> verdict.Target:
     """Say why one target is as slow as it is.
 
     Args:
@@ -152,7 +143,7 @@ def judge(
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
     head = runs[0].head
-    target = Target(
+    target = verdict.Target(
         target=head.target,
         launch=head.launch,
         label=head.label,
@@ -167,7 +158,7 @@ def judge(
     return _unusable(target, runs) if case is None else _judged(target, case, runs)
 
 
-def _unusable(target: Target, runs: Sequence[WhyRun]) -> Target:
+def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
     """A target without a verdict, and why it has none."""
     same = next((run.head.same_as for run in runs if run.head.same_as), None)
     ends = [run.end for run in runs if run.end is not None]
@@ -183,7 +174,7 @@ def _unusable(target: Target, runs: Sequence[WhyRun]) -> Target:
     )
 
 
-def _judged(target: Target, case: Case, runs: Sequence[WhyRun]) -> Target:
+def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdict.Target:
     """Everything that is known of a target with windows."""
     pairs = case.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
@@ -231,23 +222,25 @@ def _mean_step(case: Case, n: int) -> Interval | None:
     return ratios.geometric_ratio(case.pair(step, step / step))
 
 
-def _side(case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None) -> Judged:
+def _side(
+    case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
+) -> verdict.Judged:
     """One scope: its causes by status, largest first, and what they explain together."""
 
     def having(status: Status) -> list[Outcome]:
         return sorted((one for one in outcomes if one.status == status), key=lambda one: -one.share)
 
-    def found(status: Status) -> tuple[Cause, ...]:
+    def found(status: Status) -> tuple[verdict.Cause, ...]:
         return tuple(_finding(case, one) for one in having(status))
 
     shares = [one.measured.estimate for one in having("named") if one.measured]
     explained = ratios.together(shares) or (nothing_named if outcomes else None)
-    return Judged(
+    return verdict.Judged(
         named=found("named"),
         ruled_out=found("ruled_out"),
         inconclusive=found("inconclusive"),
         not_tested=tuple(
-            Cause(cause=one.cause.id, title=one.cause.title, reason=one.reason)
+            verdict.Cause(cause=one.cause.id, title=one.cause.title, reason=one.reason)
             for one in having("not_tested")
         ),
         explained_share=explained,
@@ -255,15 +248,15 @@ def _side(case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | Non
     )
 
 
-def _finding(case: Case, outcome: Outcome) -> Cause:
+def _finding(case: Case, outcome: Outcome) -> verdict.Cause:
     """A cause that was tested."""
     measured = outcome.measured
 
-    def evidence(agrees: bool | None) -> tuple[Evidence, ...]:
+    def evidence(agrees: bool | None) -> tuple[verdict.Evidence, ...]:
         found = [one for one in outcome.all_evidence if one.agrees is agrees]
-        return tuple(Evidence(kind=one.kind, text=one.text) for one in found)
+        return tuple(verdict.Evidence(kind=one.kind, text=one.text) for one in found)
 
-    return Cause(
+    return verdict.Cause(
         cause=outcome.cause.id,
         title=outcome.cause.title,
         share=measured.estimate if measured else None,
@@ -276,7 +269,7 @@ def _finding(case: Case, outcome: Outcome) -> Cause:
     )
 
 
-def _accounts(case: Case) -> Iterator[AccountTime]:
+def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
     """Where the training thread's time goes with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
     for name, title in ACCOUNTS.items():
@@ -284,7 +277,7 @@ def _accounts(case: Case) -> Iterator[AccountTime]:
         if low is None and high is None:
             continue  # the machine does not count it
         difference = (high or 0.0) - (low or 0.0)
-        yield AccountTime(
+        yield verdict.AccountTime(
             account=name,
             title=title,
             low_s=low or 0.0,
@@ -294,15 +287,15 @@ def _accounts(case: Case) -> Iterator[AccountTime]:
         )
 
 
-def _counts(case: Case) -> Iterator[CountPerStep]:
+def _counts(case: Case) -> Iterator[verdict.CountPerStep]:
     """What the kernel counts per step or on average, where it counts."""
     for name, (column, title) in COUNTS.items():
         low, high = (or_none(case.mean(column, n)) for n in (1, case.n))
         if low is not None or high is not None:
-            yield CountPerStep(name=name, title=title, low=low, high=high)
+            yield verdict.CountPerStep(name=name, title=title, low=low, high=high)
 
 
-def _intervention(case: Case, name: str, *, slower: bool) -> Intervention:
+def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Intervention:
     """What an intervention recovered, or why it has no result.
 
     Args:
@@ -312,7 +305,9 @@ def _intervention(case: Case, name: str, *, slower: bool) -> Intervention:
     """
     alone = case.measured(name, "single_process_loss")
     together = case.measured(name, "scaling_loss")
-    known = Intervention(intervention=name, title=case.titles[name], status="measured", units=0)
+    known = verdict.Intervention(
+        intervention=name, title=case.titles[name], status="measured", units=0
+    )
     if name in case.left_out and not (alone or together):
         return structs.replace(known, status="not_applicable", reason=case.left_out[name])
     if not (alone or together):
@@ -345,10 +340,10 @@ def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
     return tuple(sorted(rows, key=lambda row: -row.share))
 
 
-def _waits(case: Case) -> tuple[TrainerWait, ...]:
+def _waits(case: Case) -> tuple[verdict.TrainerWait, ...]:
     """In which system calls the training threads were found, as share of all looks."""
     rows = [
-        TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
+        verdict.TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
         for n, one in case.sampled.items()
         for (syscall, on), count in one.calls.items()
         if one.samples

@@ -21,18 +21,8 @@ from msgspec import convert
 from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.diagnosis.case import NO_DOSE, blocks_of, divide, or_none
 from scaling_study.experiments import loader_model
+from scaling_study.records import verdict
 from scaling_study.records.experiment import Look, Use, Ways
-from scaling_study.records.verdict import (
-    Cached,
-    DataLoader,
-    Dose,
-    LoaderPart,
-    LoaderVariant,
-    LoaderWay,
-    MachineUse,
-    Sensitivity,
-    Span,
-)
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
@@ -42,7 +32,7 @@ COLD, WARM = 0.1, 0.9
 that much is back at its end, a window without them was not one for long."""
 
 
-def data_loader(runs: Sequence[LoaderRun]) -> DataLoader:
+def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
     """Say what a launch's loader costs.
 
     Args:
@@ -59,7 +49,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> DataLoader:
         windows = pd.DataFrame(columns=["variant", "replicate", "block", "dose"])
     case = _Case(windows)
     fetching, preparing = case.stalls()
-    return DataLoader(
+    return verdict.DataLoader(
         machine=head.machine_hash,
         status=status,
         reason=reason,
@@ -68,7 +58,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> DataLoader:
         n=head.n,
         effort=head.effort,
         replicates=len(runs),
-        cached=next((convert(one, Cached) for one in reports if one), None),
+        cached=next((convert(one, verdict.Cached) for one in reports if one), None),
         invalid=sum(run.invalid for run in runs),
         left_out=tuple(runs[0].end.left_out) if runs[0].end else (),
         use=next((use(run.use) for run in runs if run.use), None) if measured else None,
@@ -83,15 +73,15 @@ def data_loader(runs: Sequence[LoaderRun]) -> DataLoader:
     )
 
 
-def use(seen: Use) -> MachineUse | None:
+def use(seen: Use) -> verdict.MachineUse | None:
     """CPU time, disks, network and memory while the script trained; None without two looks."""
     spans = [_span(*pair, seen.looks[0].at_s) for pair in itertools.pairwise(seen.looks)]
     if not spans:
         return None
-    return MachineUse(cpus=seen.cpus, shared_bytes=seen.shared_bytes, spans=tuple(spans))
+    return verdict.MachineUse(cpus=seen.cpus, shared_bytes=seen.shared_bytes, spans=tuple(spans))
 
 
-def _span(one: Look, other: Look, began_s: float) -> Span:
+def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
     """The use between two looks, at the middle of both."""
     took_s = other.at_s - one.at_s
 
@@ -101,7 +91,7 @@ def _span(one: Look, other: Look, began_s: float) -> Span:
 
     used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
     busy = rate("busy_s") or 0.0
-    return Span(
+    return verdict.Span(
         at_s=(one.at_s + other.at_s) / 2 - began_s,
         **used,
         others=max(0.0, busy - sum(used.values())),
@@ -136,13 +126,13 @@ class _Case:
         found = ratios.ratio_of_means(ratios.pair(over, under, self._replicates, self._units))
         return None if found is None or np.isnan(found.value) else found
 
-    def variants(self, n: int) -> Iterator[LoaderVariant]:
+    def variants(self, n: int) -> Iterator[verdict.LoaderVariant]:
         """Step, CPU time and rate of each variant."""
         step = self.column("as_is")
         for name in loader_model.TITLES:
             if name in self._measured:
                 own = self.column(name)
-                yield LoaderVariant(
+                yield verdict.LoaderVariant(
                     variant=name,
                     step_s=self.ratio(own, np.ones_like(step)) or Interval(),
                     against=self.ratio(own, step),
@@ -150,7 +140,7 @@ class _Case:
                     per_s=n / ratios.mean(own),
                 )
 
-    def parts(self) -> list[LoaderPart]:
+    def parts(self) -> list[verdict.LoaderPart]:
         """Waiting, training, interference and the rest of a step, as far as they are known."""
         if "as_is" not in self._measured:
             return []
@@ -163,7 +153,9 @@ class _Case:
                 found["interference"] = swapped - found["training"]
             found["rest"] = step - np.sum(list(found.values()), axis=0)
         return [
-            LoaderPart(part=name, s=ratios.mean(part), share=self.ratio(part, step) or Interval())
+            verdict.LoaderPart(
+                part=name, s=ratios.mean(part), share=self.ratio(part, step) or Interval()
+            )
             for name, part in found.items()
         ]
 
@@ -184,12 +176,12 @@ class _Case:
             if variant in self._measured
         }
 
-    def other_ways(self, known: Ways | None) -> list[LoaderWay]:
+    def other_ways(self, known: Ways | None) -> list[verdict.LoaderWay]:
         """What a step should take with other ways to load, and what it took; as it is, first."""
         if known is None:
             return []
         return [
-            LoaderWay(
+            verdict.LoaderWay(
                 name=way.name,
                 title=way.title,
                 axes=way.axes,
@@ -208,22 +200,22 @@ class _Case:
         }
         return {name: read for name, read in found.items() if not np.isnan(read)}
 
-    def neighbours(self) -> list[Sensitivity]:
+    def neighbours(self) -> list[verdict.Sensitivity]:
         """What each kind of work beside training from memory does to it."""
         return [
-            Sensitivity(kind=kind, title=title, doses=tuple(self._doses(kind)))
+            verdict.Sensitivity(kind=kind, title=title, doses=tuple(self._doses(kind)))
             for kind, title in loader_model.NEIGHBOURS.items()
             if kind in self._measured
         ]
 
-    def _doses(self, kind: str) -> Iterator[Dose]:
+    def _doses(self, kind: str) -> Iterator[verdict.Dose]:
         alone = self.column(kind, dose=0.0)
         for dose in sorted(dose for variant, dose in self._windows if variant == kind):
             one = self._windows[kind, dose]
             used = one["user_s_per_step"] + one["system_s_per_step"]
             trainer = one["trainer_user_s_per_step"] + one["trainer_system_s_per_step"]
             pairs = ratios.pair(one["step_s"], alone, self._replicates, self._units)
-            yield Dose(
+            yield verdict.Dose(
                 dose=dose,
                 cpus=ratios.mean((used - trainer) / one["step_s"]),
                 spread=ratios.mean(one["spread"]),

@@ -21,19 +21,7 @@ from scaling_study.config.efforts import Effort, LoaderEffort
 from scaling_study.experiments.blocks import Blocks, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
-from scaling_study.records.experiment import (
-    DECODER,
-    EffortName,
-    End,
-    Event,
-    Heading,
-    LoaderExperiment,
-    Readbacks,
-    Record,
-    VariantLeftOut,
-    Why,
-    Window,
-)
+from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Status
 from scaling_study.runner import cohort, headroom, member_processes, resolve
@@ -57,7 +45,7 @@ Outcome = tuple["Status", str | None]
 """A status and its reason."""
 
 
-Head = Why | LoaderExperiment
+Head = records.Why | records.LoaderExperiment
 
 
 class Impossible(str):
@@ -134,26 +122,26 @@ class Experiment:
         self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
-        self._journal = Journal(path, DECODER, kind, SAME)
+        self._journal = Journal(path, records.DECODER, kind, SAME)
         self._machine = probe.read_machine()
         self._topology = self._machine.usable
         text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
         self._begun = False
-        self._before_head: list[Record] = []
-        self._left: list[VariantLeftOut] = []
+        self._before_head: list[records.Record] = []
+        self._left: list[records.VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
         self._reports: dict[str, Readback] = {}  # of each cohort's first member
 
     # ---- what a kind of experiment says of itself
 
-    def _first(self, heading: Heading, resolved: resolve.Resolved | None) -> Head:
+    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> Head:
         """Return the first record; ``resolved`` is None where the launch cannot be."""
         raise NotImplementedError
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         """Do all of it.
 
@@ -208,12 +196,14 @@ class Experiment:
                     self._blocks = Blocks(self._write, window_of(self._effort))
                     self._head = self._first(self._heading(resolved), resolved)
                     before = self._journal.resume(self._head)
-                    if before and isinstance(before[-1], End):
+                    if before and isinstance(before[-1], records.End):
                         return None
                     self._begun = bool(before)
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
-                    self._blocks.done = {key(one) for one in before if isinstance(one, Window)}
+                    self._blocks.done = {
+                        key(one) for one in before if isinstance(one, records.Window)
+                    }
                     return self._measure(resolved, before, stack)
             except FailedError as error:
                 return "failed", str(error)
@@ -280,7 +270,7 @@ class Experiment:
         one.launch([member.slot for member in each.resolved.members])
         return one
 
-    def _prove(self, each: Planned, one: cohort.Cohort) -> Readbacks | str:
+    def _prove(self, each: Planned, one: cohort.Cohort) -> records.Readbacks | str:
         """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
@@ -293,22 +283,24 @@ class Experiment:
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings.warmup_steps)
-        return Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
+        return records.Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
 
     # ---- records
 
-    def _heading(self, resolved: resolve.Resolved | None) -> Heading:
+    def _heading(self, resolved: resolve.Resolved | None) -> records.Heading:
         """Return what the first record of every kind holds."""
         plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
-        return Heading(
+        return records.Heading(
             study=plan.study,
             launch=launch.id,
             label=launch.label,
             role=launch.role,
             axes=dict(self._axes),
             replicate=self._job.replicate,
-            effort=cast("EffortName", self._effort_name),  # an experiment that is off has no job
+            effort=cast(
+                "records.EffortName", self._effort_name
+            ),  # an experiment that is off has no job
             n=self._n,
             seed=self._seed,
             machine_hash=self._machine.hash,
@@ -326,7 +318,7 @@ class Experiment:
                 self._journal.write(record)
             self._before_head.clear()
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: records.Record) -> None:
         """Append a record, in any case after the first one."""
         if self._begun:
             self._journal.write(record)
@@ -337,7 +329,7 @@ class Experiment:
         """Write down what happened to a cohort's members."""
         for event in one.events:
             self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
-            self._write(Event(cohort=name, **event._asdict()))
+            self._write(records.Event(cohort=name, **event._asdict()))
         one.events.clear()
 
     def _close(
@@ -347,7 +339,9 @@ class Experiment:
         self._begin()
         level = logging.WARNING if reason else logging.INFO
         self._log.log(level, "%s%s", status, f": {reason}" if reason else "")
-        end = End(status=status, reason=reason, remedy=remedy, wall_s=wall_s, left_out=self._left)
+        end = records.End(
+            status=status, reason=reason, remedy=remedy, wall_s=wall_s, left_out=self._left
+        )
         self._journal.write(end)
         self._journal.finish()
 

@@ -38,17 +38,7 @@ from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
 from scaling_study.member import changes, files, loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
-from scaling_study.records.experiment import (
-    Heading,
-    Look,
-    Record,
-    Use,
-    VariantLeftOut,
-    Way,
-    Ways,
-    Window,
-)
-from scaling_study.records.experiment import LoaderExperiment as Head
+from scaling_study.records import experiment as records
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
@@ -118,7 +108,7 @@ VARIANTS = (
 NOTED = Variant("noted", "the files that it opens", ("files_noted",))
 
 
-def alone(way: Way) -> Variant:
+def alone(way: records.Way) -> Variant:
     """Return the variant in which the loader is alone, and loads in another way."""
     ask = loader_model.asked(way)._replace(gives=loader_substitutes.NOTHING)
     title = f"the loader alone, {way.title}"
@@ -127,7 +117,7 @@ def alone(way: Way) -> Variant:
     return Variant(way.alone, title, of=AS_IS.name, asked=ask.code)
 
 
-def trains(way: Way) -> Variant:
+def trains(way: records.Way) -> Variant:
     """Return the variant in which the script trains, and loads in another way."""
     title, code = f"as it is, {way.title}", loader_model.asked(way).code
     return replace(alone(way), name=way.trains, title=title, asked=code)
@@ -143,7 +133,7 @@ class LoaderExperiment(Experiment):
         effort = name, LOADER_EFFORTS[name]
         super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
-        self._windows: list[Window] = []
+        self._windows: list[records.Window] = []
         self._ended: set[str] = set()
 
     def run(self, n: int) -> None:
@@ -151,20 +141,24 @@ class LoaderExperiment(Experiment):
         self._n = n
         self._run(*AS_IS.changes, beside=LIVING)
 
-    def _first(self, heading: Heading, _: resolve.Resolved | None) -> Head:
-        return Head(**structs.asdict(heading), schema_version=3, blocks=self._effort.blocks)
+    def _first(
+        self, heading: records.Heading, _: resolve.Resolved | None
+    ) -> records.LoaderExperiment:
+        return records.LoaderExperiment(
+            **structs.asdict(heading), schema_version=3, blocks=self._effort.blocks
+        )
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: records.Record) -> None:
         super()._write(record)
-        if isinstance(record, Window):
+        if isinstance(record, records.Window):
             self._windows.append(record)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._left.clear()
         self._begin()
-        self._windows = [record for record in before if isinstance(record, Window)]
+        self._windows = [record for record in before if isinstance(record, records.Window)]
         one, report = self._reference(AS_IS.name, resolved, stack)
         seen = report.loaders
         if not seen:
@@ -217,7 +211,9 @@ class LoaderExperiment(Experiment):
 
     def _leave_variant(self, variant: Variant, reason: str) -> None:
         self._log.info("%s is left out: %s", variant.title, reason)
-        self._left.append(VariantLeftOut(variant=variant.name, title=variant.title, reason=reason))
+        self._left.append(
+            records.VariantLeftOut(variant=variant.name, title=variant.title, reason=reason)
+        )
 
     def _cold(self, seen: Sequence[Loader], step_s: float) -> WindowSettings | None:
         """Return a window that ends before files come back; None where a pass is too short for one.
@@ -295,7 +291,7 @@ class LoaderExperiment(Experiment):
     def _watch(self, one: cohort.Cohort) -> None:
         """Look at what the machine is used for while the script trains as it is."""
         cpus = frozenset(self._topology.cpu_ids)
-        looks: list[Look] = []
+        looks: list[records.Look] = []
 
         def look(threads: Mapping[int, tuple[int, int]]) -> None:
             with suppress(OSError):  # a member has just ended
@@ -305,7 +301,9 @@ class LoaderExperiment(Experiment):
         one.thaw()
         one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
         one.freeze()
-        self._write(Use(cpus=len(cpus), shared_bytes=headroom.read_shared_bytes(), looks=looks))
+        self._write(
+            records.Use(cpus=len(cpus), shared_bytes=headroom.read_shared_bytes(), looks=looks)
+        )
 
     # ---- other ways to load
 
@@ -327,21 +325,21 @@ class LoaderExperiment(Experiment):
             conditions = [_condition(alone(way), there[way.name]) for way in apart]
             self._take_all(conditions, ALONE_BLOCKS)
             steps_s = {
-                way.name: (way, step_s)
+                way.name: loader_model.predicted_s(way, now, cpus, self._seen)
                 for way in (now, *others)
-                if (step_s := loader_model.predicted_s(way, now, cpus, self._seen)) is not None
             }
-            self._write(Ways(cpus=cpus, ways=[way for way, _ in steps_s.values()]))
-            best = [steps_s[name] for name in there if name in steps_s]
-            best.sort(key=lambda each: each[1])
-            for way, _ in best[: self._effort.ways]:  # in turns with the script as it is
+            known = [way for way in (now, *others) if steps_s[way.name] is not None]
+            self._write(records.Ways(cpus=cpus, ways=known))
+            best = [way for way in known if way.name in there]
+            best.sort(key=lambda way: steps_s[way.name] or 0.0)
+            for way in best[: self._effort.ways]:  # in turns with the script as it is
                 other, variant = there[way.name], trains(way)
                 self._begin_way(way, other, BEGIN_S if other is one else SETTLE_S, variant)
                 pair = [_condition(AS_IS, one), _condition(variant, other)]
                 self._take_all(pair, self._effort.blocks)
 
     def _can(
-        self, way: Way, one: cohort.Cohort, report: Readback, stack: ExitStack
+        self, way: records.Way, one: cohort.Cohort, report: Readback, stack: ExitStack
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
         reason = (report.impossible or {}).get(way.change or "")
@@ -358,7 +356,9 @@ class LoaderExperiment(Experiment):
             self._leave_variant(alone(way), reason)
         return one if reason is None else None
 
-    def _begin_way(self, way: Way, one: cohort.Cohort, for_s: float, variant: Variant) -> None:
+    def _begin_way(
+        self, way: records.Way, one: cohort.Cohort, for_s: float, variant: Variant
+    ) -> None:
         """Let members begin to load in another way; note where they end of it.
 
         Raises:

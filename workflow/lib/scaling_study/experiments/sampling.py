@@ -14,13 +14,7 @@ from pathlib import Path
 
 from scaling_study.experiments.blocks import read_vmstat
 from scaling_study.host import kernel_counters, machine_counters
-from scaling_study.records.experiment import (
-    Look,
-    SampledLock,
-    SampledMember,
-    Samples,
-    Wait,
-)
+from scaling_study.records import experiment as records
 from scaling_study.runner import headroom
 
 PROC = Path("/proc")
@@ -220,8 +214,8 @@ class Sampler:
         return +waits
 
     def record(
-        self, n: int, interval_s: float, step_s: float, alone: Samples | None = None
-    ) -> Samples:
+        self, n: int, interval_s: float, step_s: float, alone: records.Samples | None = None
+    ) -> records.Samples:
         """Return what was counted, as a record.
 
         Args:
@@ -233,32 +227,34 @@ class Sampler:
         """
         own_share = _pauses_s(alone) / step_s if alone else 0.0
         members = [
-            SampledMember(
+            records.SampledMember(
                 slot=slot,
                 samples=states.total(),
                 states=dict(states),
                 waits=[
-                    Wait(syscall=name, on=on, count=count)
+                    records.Wait(syscall=name, on=on, count=count)
                     for (name, on), count in self._waits(slot, own_share).most_common()
                 ],
             )
             for slot, states in self.states.items()
         ]
         locks = [
-            SampledLock(path=path, waiters_mean=count / self.looks, samples=self.looks)
+            records.SampledLock(path=path, waiters_mean=count / self.looks, samples=self.looks)
             for path, count in self.locks.most_common()
         ]
-        return Samples(n=n, interval_s=interval_s, step_s=step_s, members=members, locks=locks)
+        return records.Samples(
+            n=n, interval_s=interval_s, step_s=step_s, members=members, locks=locks
+        )
 
 
-def _pauses_s(record: Samples) -> float:
+def _pauses_s(record: records.Samples) -> float:
     """Return how long a member pauses in a step."""
     waits = [wait for one in record.members for wait in one.waits if wait.syscall in PAUSES]
     samples = sum(one.samples for one in record.members)
     return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
-def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]) -> Look:
+def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]) -> records.Look:
     """Return what the machine has been used for so far.
 
     Counters are cumulative; whoever reads two looks takes the difference.
@@ -279,7 +275,7 @@ def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
         threads_s += own.cpu_s - trainer_s
         workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s
     machine = machine_counters.read_machine(cpus)
-    return Look(
+    return records.Look(
         at_s=time.perf_counter(),
         trainers_s=trainers_s,
         threads_s=threads_s,

@@ -26,16 +26,7 @@ from scaling_study.experiments.interventions import REFERENCE, Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.records.experiment import (
-    Change,
-    ChangeFailed,
-    ChangeLeftOut,
-    Heading,
-    LeftOut,
-    Record,
-    Samples,
-)
-from scaling_study.records.experiment import Why as Head
+from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
@@ -68,7 +59,7 @@ class Why(Experiment):
     """The experiments on one target."""
 
     _effort: Effort
-    _head: Head
+    _head: records.Why
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
         name = job.plan.why.effort
@@ -94,9 +85,9 @@ class Why(Experiment):
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         self._run()
 
-    def _first(self, heading: Heading, resolved: resolve.Resolved | None) -> Head:
+    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> records.Why:
         """Return the first record, without the interventions, chosen later."""
-        return Head(
+        return records.Why(
             **structs.asdict(heading),
             schema_version=2,
             target=self._target,
@@ -116,12 +107,12 @@ class Why(Experiment):
         super()._close(status, reason, remedy, wall_s)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[Record], stack: ExitStack
+        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
         one, report = self._reference(REFERENCE, resolved, stack)
         threads = report.intra_op * ranks.processes(self._axes)
-        if before and isinstance(before[0], Head):
+        if before and isinstance(before[0], records.Why):
             tried = self._chosen_before(before[0])
         else:
             tried, left = self._choose(one, report)
@@ -136,7 +127,9 @@ class Why(Experiment):
         for wave in self._waves(one, [each for each in tried if not each[0].of]):
             self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads)
         self._stress(one, threads)
-        self._look(one, {record.n: record for record in before if isinstance(record, Samples)})
+        self._look(
+            one, {record.n: record for record in before if isinstance(record, records.Samples)}
+        )
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None
@@ -148,7 +141,7 @@ class Why(Experiment):
         self._effort = effort
         self._blocks.timing = window_of(effort)
 
-    def _entry(self, intervention: Intervention) -> Change:
+    def _entry(self, intervention: Intervention) -> records.Change:
         """Return an intervention as the first record holds it."""
         timing = self._timings.get(intervention.name)
         options: dict[str, object] = {**intervention.options()}
@@ -156,14 +149,14 @@ class Why(Experiment):
             options["timing"] = asdict(timing)
         if intervention.of:
             options["of"] = intervention.of
-        return Change(
+        return records.Change(
             intervention=intervention.name,
             title=intervention.title,
             axes=dict(intervention.axes),
             options=options,
         )
 
-    def _chosen_before(self, head: Head) -> list[Tried]:
+    def _chosen_before(self, head: records.Why) -> list[Tried]:
         """Return what an interrupted run has chosen; go on with windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
@@ -178,7 +171,9 @@ class Why(Experiment):
         ]
         return self._plan(chosen)[0]
 
-    def _choose(self, one: cohort.Cohort, report: Readback) -> tuple[list[Tried], list[LeftOut]]:
+    def _choose(
+        self, one: cohort.Cohort, report: Readback
+    ) -> tuple[list[Tried], list[records.LeftOut]]:
         """Choose interventions, and windows' length and number, by one window at each count.
 
         Returns:
@@ -210,7 +205,7 @@ class Why(Experiment):
     def _counts(self, intervention: Intervention) -> list[int]:
         return intervention.counts(self._n, self._effort_name)
 
-    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[LeftOut]]:
+    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[records.LeftOut]]:
         """Return the cohorts of interventions, and those that this machine cannot do."""
         tried, impossible = [], []
         for intervention in chosen:
@@ -304,11 +299,11 @@ class Why(Experiment):
         """Write down that a condition has no result: it failed, or cannot be made here."""
         if isinstance(reason, Impossible):
             self._log.info("%s is left out: %s", name, reason)
-            self._write(ChangeLeftOut(intervention=name, reason=str(reason)))
+            self._write(records.ChangeLeftOut(intervention=name, reason=str(reason)))
         else:
             self._failed.append(name)
             self._log.warning("%s failed: %s", name, reason)
-            self._write(ChangeFailed(intervention=name, reason=reason))
+            self._write(records.ChangeFailed(intervention=name, reason=reason))
 
     # ---- stressors and looks
 
@@ -339,7 +334,7 @@ class Why(Experiment):
                 self._write_events("kernels", beside)
                 self._give_up("kernels", "the kernels did not start")
 
-    def _look(self, one: cohort.Cohort, done: dict[int, Samples]) -> None:
+    def _look(self, one: cohort.Cohort, done: dict[int, records.Samples]) -> None:
         """Look at what the reference's training threads do, with one member and with all.
 
         Args:
