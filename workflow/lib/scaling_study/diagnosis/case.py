@@ -108,7 +108,7 @@ class Case:
 
     @property
     def loaders(self) -> Sequence[Loader]:
-        """What the reference reports of its loaders."""
+        """The loaders that the reference reports."""
         report = self.read_back.get(REFERENCE)
         return report.loaders or () if report else ()
 
@@ -118,54 +118,54 @@ class Case:
         return self.threads * ranks.processes(self.head.axes)
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
-        """A column of a cohort at a process count, by block."""
+        """Return a column of a cohort at a process count, by block."""
         found = self.measurements.get((name, n))
         return np.full(len(self.replicates), np.nan) if found is None else found[column]
 
     def time(self, column: str, n: int, name: str = REFERENCE) -> Floats:
-        """A time per step; what the machine does not count is no time."""
+        """Return a time per step; 0 where the machine does not count it."""
         times = self.column(column, n, name)
         return np.where(np.isnan(times) & ~np.isnan(self.step(n, name)), 0.0, times)
 
     def step(self, n: int, name: str = REFERENCE) -> Floats:
-        """Mean time of a member's step (s); of swapped batches without waiting for new ones."""
+        """Return a member's mean step (s); with replaced batches, without waiting for new ones."""
         step_s = self.column("step_s", n, name)
         if name != BESIDE:
             return step_s
         return step_s - np.nan_to_num(self.column("load_s_per_step", n, name))
 
     def measured(self, name: str, scope: Scope) -> bool:
-        """Whether a cohort has what a comparison in this scope needs."""
+        """Return whether a cohort has the windows that a comparison in this scope needs."""
         if name == interventions.QUOTA_BURSTS and scope == "single_process_loss":
             return False  # a burst costs a process something that training without rest does not
         counts = (1, self.n) if scope == "scaling_loss" else (1,)
         return all((name, n) in self.measurements for n in counts)
 
     def under(self, scope: Scope) -> Floats:
-        """What shares are of: added time over T(1) in growth, 1 at the level of one process."""
+        """Return what shares are parts of, over T(1): the added time, or one process's step."""
         one = self.step(1)
         return self.step(self.n) / one - 1 if scope == "scaling_loss" else one / one
 
     def account(self, column: str, scope: Scope, name: str = REFERENCE) -> Floats:
-        """A time per step as part of T(1): what it adds from 1 to n, or what it is at 1."""
+        """Return a time per step as part of T(1): its growth from 1 to n, or its value at 1."""
         alone = self.time(column, 1, name)
         if scope == "scaling_loss":
             return (self.time(column, self.n, name) - alone) / self.step(1, name)
         return alone / self.step(1, name)
 
     def mean(self, column: str, n: int, name: str = REFERENCE) -> float:
-        """Mean of a column over blocks; NaN where it was never counted."""
+        """Return the mean of a column over blocks; NaN where it was never counted."""
         return ratios.mean(self.column(column, n, name))
 
     def pair(self, over: Floats, under: Floats) -> Pairs:
-        """Numerators and denominators by this case's units."""
+        """Return numerators and denominators by this case's units."""
         return ratios.pair(over, under, self.replicates, self.units)
 
     def shares(self, over: Floats, under: Floats) -> Pairs:
-        """Numerators and denominators of a share, both as part of the block's own T(n).
+        """Return numerators and denominators of a share, both as part of the block's own T(n).
 
-        A launch with two modes takes twenty times as long in one block as in another. Weighed by
-        its time such a block would decide alone; as part of itself each block counts alike.
+        A launch with two modes may take twenty times as long in one block as in another. Weighted
+        by time, such a block would decide alone. This way all blocks have the same weight.
 
         Args:
             over: What is explained, by block, as part of T(1).
@@ -183,7 +183,7 @@ class Case:
         prior: Prior = NO_PRIOR,
         tests: int = 1,
     ) -> Interval | None:
-        """A share with its interval over this case's units.
+        """Return a share with its interval over this case's units.
 
         Args:
             over: As for `shares`.
@@ -261,7 +261,7 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
 
 
 def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
-    """Members by name that had windows to themselves; of replicates the fewest."""
+    """Return how many members of each cohort had windows alone: the fewest of all replicates."""
     counts = [run.members[run.members["n"] == 1].groupby("name")["slot"].nunique() for run in runs]
     return {
         str(name): int(count) for name, count in pd.concat(counts).groupby(level=0).min().items()
@@ -269,13 +269,13 @@ def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
 
 
 def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
-    """Replicate and block of some windows, in order."""
+    """Return replicate and block of some windows, in order."""
     blocks = rows[["replicate", "block"]].drop_duplicates()
     return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
 
 
 def divide(rows: pd.DataFrame, by: str, blocks: pd.MultiIndex) -> Measurements:
-    """The numbers of rows by name and one more column, each in the place of its block."""
+    """Return the numbers of rows by name and one more column, each in the place of its block."""
     places = blocks.get_indexer(pd.MultiIndex.from_frame(rows[["replicate", "block"]]))
     numbers = rows.select_dtypes("number")
     table = numbers.to_numpy(dtype=np.float64)
@@ -290,7 +290,7 @@ def divide(rows: pd.DataFrame, by: str, blocks: pd.MultiIndex) -> Measurements:
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
-    """One window of each measurement: the last valid attempt, or else the last usable one."""
+    """Return one window of each measurement: the last valid attempt, or the last usable one."""
     usable = rows[rows["usable"]].assign(dose=rows["dose"].fillna(NO_DOSE))
     ordered = usable.sort_values(["valid", "attempt"], kind="stable")
     return ordered.drop_duplicates(MEASUREMENT, keep="last").reset_index(drop=True)
@@ -301,9 +301,9 @@ def _blocked(
     waits: Mapping[int, Sampled],
     read_back: Mapping[str, Readback],
 ) -> pd.DataFrame:
-    """Blocked time by what the thread was found waiting for at that process count.
+    """Return blocked time by what the thread waited for at that process count.
 
-    A thread whose CPU the hypervisor has taken looks blocked from inside; it waits for nothing.
+    A thread whose CPU the hypervisor has taken looks blocked, but waits for nothing.
     """
     kinds = {
         kind: {n: one.shares.get(kind, 0.0) if one.enough else np.nan for n, one in waits.items()}
@@ -326,9 +326,9 @@ def _blocked(
 def _in_loader(
     rows: pd.DataFrame, blocked: "pd.Series[float]", read_back: Mapping[str, Readback]
 ) -> "pd.Series[float]":
-    """The part of blocked time in which the training thread itself makes a batch.
+    """Return the part of blocked time in which the training thread itself makes a batch.
 
-    What it waits for meanwhile is the loader's storage, which has a cause of its own.
+    It then waits for the loader's storage, which has a cause of its own.
     """
     here = {
         name
@@ -342,11 +342,11 @@ def _in_loader(
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 CACHED, BESIDE = "cached_batches", "loader_beside"
-"""Interventions in which waiting for the loader is no part of a step: none, or not counted."""
+"""Interventions without waiting for the loader: nobody waits, or it does not count."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
-    """Time per step that the hypervisor took from a training thread, as part of the CPUs in use."""
+    """Return time per step that the hypervisor took, or that a thread stalled for memory."""
     busy = (rows["cpu_use"] + rows["foreign_cpus"].fillna(0.0)).clip(lower=1.0)
     per_cpu = (rows["steal_cpus"].fillna(0.0) / busy).clip(upper=1.0)
     ran = rows["trainer_user_s_per_step"] + rows["trainer_system_s_per_step"]
@@ -363,7 +363,7 @@ def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:
-    """First member's report of each cohort; its speed of a multiply is the best of all runs."""
+    """Return the first member's report of each cohort, with the fastest multiply of all runs."""
     reports: dict[str, list[Readback]] = {}
     for run in runs:
         for name, one in run.readbacks.items():

@@ -1,4 +1,4 @@
-"""What a cause is. A file outside the package that has a ``CAUSE`` adds one, by the file's name."""
+"""The form of a cause. A file outside the package with a ``CAUSE`` adds one, by the file's name."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class Cause:
         requires: What must agree with the share.
         needs: Without these the cause cannot occur, or cannot be told from another one: where one
             of them does not hold, or is not known, the cause is not tested.
-        notes: What may be told beside.
+        notes: Further facts, shown where they are known.
         scopes: The losses that it can explain: `scaling_loss`, `single_process_loss`.
         fallback: A count that stands for the share of one process where no intervention has a
             result.

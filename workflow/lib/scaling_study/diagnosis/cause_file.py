@@ -53,7 +53,7 @@ COUNTS: Mapping[str, tuple[str, str]] = {
     "clock": ("clock_mhz", "clock while computing in MHz"),
     **{name: row for name, row in KERNEL.items() if name in HARDWARE},
 }
-"""What is counted: column and title, in the order of the report."""
+"""Counts: column and title, in the order of the report."""
 MOST_WAITS = 8
 
 
@@ -100,7 +100,7 @@ def gather(
 
 
 def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
-    """Targets of analysis/causes.json by machine; none in a study without experiments on causes."""
+    """Return targets of analysis/causes.json by machine; none in a study without the file."""
     path = results / "analysis/causes.json"
     if not path.exists():
         return {}
@@ -108,7 +108,7 @@ def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
 
 
 def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
-    """Where the throughput of a run's launch bends, and the boundary that this coincides with."""
+    """Return the knee of a run's launch, and the boundary of the machine that it coincides with."""
     launch, machine = run.head.launch, run.head.machine_hash
     knee = read_knee(study_folder, machine, launch)
     if knee is None:
@@ -128,7 +128,7 @@ def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
 def judge(
     runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: verdict.Knee | None
 ) -> verdict.Target:
-    """Say why one target is as slow as it is.
+    """Return the verdict on one target.
 
     Args:
         runs: Its replicates, at least one.
@@ -159,7 +159,7 @@ def judge(
 
 
 def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
-    """A target without a verdict, and why it has none."""
+    """Return a target without a verdict, with the reason."""
     same = next((run.head.same_as for run in runs if run.head.same_as), None)
     ends = [run.end for run in runs if run.end is not None]
     reason = next((end.reason for end in ends if end.reason), None)
@@ -175,7 +175,7 @@ def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
 
 
 def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdict.Target:
-    """Everything that is known of a target with windows."""
+    """Return the verdict on a target with windows."""
     pairs = case.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
     slower = case.n > 1 and ratio is not None and grows(ratio.value, ratio.low)
@@ -208,7 +208,7 @@ def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdi
 
 
 def _incomplete(runs: Sequence[WhyRun]) -> str | None:
-    """Why a run is not complete, if one is not."""
+    """Return why a run is not complete; None where all are."""
     if any(run.end is None for run in runs):
         return "a job was cut off; what it had measured is used"
     ends = [run.end for run in runs if run.end and run.end.status != "complete"]
@@ -216,7 +216,7 @@ def _incomplete(runs: Sequence[WhyRun]) -> str | None:
 
 
 def _mean_step(case: Case, n: int) -> Interval | None:
-    """A step's mean over the blocks that hold both counts: the two divide to the growth."""
+    """Return a mean step over blocks that have both counts: the ratio of two is the growth."""
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
     return ratios.geometric_ratio(case.pair(step, step / step))
@@ -225,7 +225,7 @@ def _mean_step(case: Case, n: int) -> Interval | None:
 def _side(
     case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
 ) -> verdict.Judged:
-    """One scope: its causes by status, largest first, and what they explain together."""
+    """Return one scope's causes by status, largest first, and the share that they explain."""
 
     def having(status: Status) -> list[Outcome]:
         return sorted((one for one in outcomes if one.status == status), key=lambda one: -one.share)
@@ -249,7 +249,7 @@ def _side(
 
 
 def _finding(case: Case, outcome: Outcome) -> verdict.Cause:
-    """A cause that was tested."""
+    """Return a cause that was tested."""
     measured = outcome.measured
 
     def evidence(agrees: bool | None) -> tuple[verdict.Evidence, ...]:
@@ -270,7 +270,7 @@ def _finding(case: Case, outcome: Outcome) -> verdict.Cause:
 
 
 def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
-    """Where the training thread's time goes with one process and with n."""
+    """Yield the training thread's time accounts with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
     for name, title in ACCOUNTS.items():
         low, high = (or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
@@ -288,7 +288,7 @@ def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
 
 
 def _counts(case: Case) -> Iterator[verdict.CountPerStep]:
-    """What the kernel counts per step or on average, where it counts."""
+    """Yield counts per step or on average, where the kernel counts them."""
     for name, (column, title) in COUNTS.items():
         low, high = (or_none(case.mean(column, n)) for n in (1, case.n))
         if low is not None or high is not None:
@@ -296,7 +296,7 @@ def _counts(case: Case) -> Iterator[verdict.CountPerStep]:
 
 
 def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Intervention:
-    """What an intervention recovered, or why it has no result.
+    """Return what an intervention recovered, or why it has no result.
 
     Args:
         case: The target.
@@ -324,7 +324,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
 
 
 def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
-    """Programs beside the study; over several jobs, their CPU time together and mean share."""
+    """Return programs beside the study, with their CPU time in all jobs and their mean share."""
     found: dict[tuple[str, int], list[ForeignProcess]] = {}
     for run in runs:
         for one in run.foreign:
@@ -341,7 +341,7 @@ def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
 
 
 def _waits(case: Case) -> tuple[verdict.TrainerWait, ...]:
-    """In which system calls the training threads were found, as share of all looks."""
+    """Return the system calls in which training threads were found, as share of all looks."""
     rows = [
         verdict.TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
         for n, one in case.sampled.items()

@@ -1,4 +1,4 @@
-"""Checks that a share must pass: what is counted, read_back, sampled, or seen elsewhere."""
+"""Checks that a share must pass: of counts, of readbacks, of samples and of other experiments."""
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
 
 FEWEST_LOOKS = 3
-"""What was seen less often may be chance. A thread that waits for a tenth of its time is found so
-six times in sixty looks."""
+"""Fewer looks may be chance. A thread that waits for a tenth of its time is found so in six of
+sixty looks."""
 FASTER = 1.2
 """A multiply that is faster by less than this is the same kernel on a noisy machine."""
 

@@ -1,13 +1,12 @@
-"""What the loader costs: waiting for it, and its getting in the way of training.
+"""The cost of a data loader: training waits for it, and its work interferes with training.
 
-A step as it is consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training*
-is the step with batches from memory. *Interference* is what that takes longer while the loader does
-all that it does, where each of its batches is taken and swapped for one from memory. The rest is
-shown: that batches are new ones, and what else these do not account for. Shares are ratios of means
-over the same blocks (`ratios`).
+A step consists of four parts. *Waiting* is the time in the loader's `__next__`. *Training* is the
+step with batches from memory. *Interference* is the time that replaced batches add to that: the
+loader makes each batch, and training uses one from memory instead. The remainder is shown, too.
+Shares are ratios of means over the same blocks (`ratios`).
 
-The comparison of fetching and preparing is that of Mohan et al. 2021 (Analyzing and Mitigating Data
-Stalls in DNN Training, VLDB 14(5)): a script whose files are in memory prepares only; what it takes
+Fetching and preparing are compared as in Mohan et al. 2021 (Analyzing and Mitigating Data Stalls in
+DNN Training, VLDB 14(5)): a script whose files are in memory only prepares; the time that it takes
 longer without them is fetching.
 """
 
@@ -28,12 +27,12 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 
 COLD, WARM = 0.1, 0.9
-"""Files of which more is in memory were not dropped; files of which less is do not fit there. Where
-that much is back at its end, a window without them was not one for long."""
+"""Files of which more than `COLD` is in memory were not dropped; with less than `WARM`, they do not
+fit there. If `WARM` is back at its end, a window did not run without files for long."""
 
 
 def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
-    """Say what a launch's loader costs.
+    """Return the cost of a launch's loader.
 
     Args:
         runs: Of one machine, at least one.
@@ -74,7 +73,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
 
 
 def use(seen: Use) -> verdict.MachineUse | None:
-    """CPU time, disks, network and memory while the script trained; None without two looks."""
+    """Return the use of CPUs, disks, network and memory in training; None without two looks."""
     spans = [_span(*pair, seen.looks[0].at_s) for pair in itertools.pairwise(seen.looks)]
     if not spans:
         return None
@@ -82,7 +81,7 @@ def use(seen: Use) -> verdict.MachineUse | None:
 
 
 def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
-    """The use between two looks, at the middle of both."""
+    """Return the use between two looks, at the middle of both."""
     took_s = other.at_s - one.at_s
 
     def rate(name: str) -> float | None:
@@ -117,17 +116,17 @@ class _Case:
         self._units: ratios.Units = "replicates" if enough else "blocks"
 
     def column(self, variant: str, name: str = "step_s", dose: float = NO_DOSE) -> Floats:
-        """One value per block, NaN where the variant has none."""
+        """Return one value per block, NaN where the variant has none."""
         found = self._windows.get((variant, dose))
         return np.full(len(self._replicates), np.nan) if found is None else found[name]
 
     def ratio(self, over: Floats, under: Floats) -> Interval | None:
-        """Mean over mean, with its interval; None where one of them is not known."""
+        """Return mean over mean, with its interval; None where one of them is not known."""
         found = ratios.ratio_of_means(ratios.pair(over, under, self._replicates, self._units))
         return None if found is None or np.isnan(found.value) else found
 
     def variants(self, n: int) -> Iterator[verdict.LoaderVariant]:
-        """Step, CPU time and rate of each variant."""
+        """Yield step, CPU time and rate of each variant."""
         step = self.column("as_is")
         for name in loader_model.TITLES:
             if name in self._measured:
@@ -141,7 +140,7 @@ class _Case:
                 )
 
     def parts(self) -> list[verdict.LoaderPart]:
-        """Waiting, training, interference and the rest of a step, as far as they are known."""
+        """Return the known parts of a step: waiting, training, interference and the rest."""
         if "as_is" not in self._measured:
             return []
         step = self.column("as_is")
@@ -160,7 +159,7 @@ class _Case:
         ]
 
     def stalls(self) -> tuple[Interval | None, Interval | None]:
-        """How long fetching and preparing take (s), of steps without files in memory, and with."""
+        """Return how long a step fetches and prepares (s)."""
         before, after = (self.column("cold", f"resident_{when}") for when in ("before", "after"))
         cold = np.where((before <= COLD) & (after < WARM), self.column("cold"), np.nan)
         there = self.column("warm", "resident_before") >= WARM
@@ -169,7 +168,7 @@ class _Case:
         return self.ratio(cold - warm, ones), self.ratio(warm - self.column("cached"), ones)
 
     def most(self, n: int) -> dict[str, float]:
-        """What the loader and training could give, each alone (1/s)."""
+        """Return the rates of the loader alone and of training alone (1/s)."""
         return {
             name: n / ratios.mean(self.column(variant))
             for name, variant in (("loader", "only"), ("training", "cached"))
@@ -177,7 +176,7 @@ class _Case:
         }
 
     def other_ways(self, known: Ways | None) -> list[verdict.LoaderWay]:
-        """What a step should take with other ways to load, and what it took; as it is, first."""
+        """Return predicted and measured steps of ways to load; the script as it is comes first."""
         if known is None:
             return []
         return [
@@ -194,14 +193,14 @@ class _Case:
         ]
 
     def disk_reads(self) -> dict[str, float]:
-        """What the machine read from disks (bytes/s), by variant: as it is, and with files cold."""
+        """Return reads from disks (bytes/s) by variant: as it is, and with files not in memory."""
         found = {
             name: ratios.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
         }
         return {name: read for name, read in found.items() if not np.isnan(read)}
 
     def neighbours(self) -> list[verdict.Sensitivity]:
-        """What each kind of work beside training from memory does to it."""
+        """Return the effect of each kind of synthetic load on training from memory."""
         return [
             verdict.Sensitivity(kind=kind, title=title, doses=tuple(self._doses(kind)))
             for kind, title in loader_model.NEIGHBOURS.items()
@@ -223,7 +222,7 @@ class _Case:
             )
 
     def seen(self, variant: str) -> loader_model.Seen | None:
-        """What a step of a variant takes; None where it was not measured."""
+        """Return the parts of a variant's step; None where it was not measured."""
         if (step_s := self.step_s(variant)) is None:
             return None
 
@@ -240,10 +239,10 @@ class _Case:
         )
 
     def step_s(self, variant: str) -> float | None:
-        """Mean step of a variant; None where it was not measured."""
+        """Return the mean step of a variant; None where it was not measured."""
         return or_none(ratios.mean(self.column(variant)))
 
     def cpu_s(self, variant: str) -> float | None:
-        """Its mean CPU time."""
+        """Return the mean CPU time of a variant's step."""
         parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
         return or_none(ratios.mean(np.sum(list(parts), axis=0)))

@@ -1,4 +1,4 @@
-"""What to do about a cause: in words, as a piece of a config, as a command, in the script."""
+"""Remedies of causes: words, a piece of a config, a command, or a line of the script."""
 
 import shlex
 from collections.abc import Iterable, Mapping

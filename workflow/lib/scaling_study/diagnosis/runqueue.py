@@ -1,8 +1,7 @@
-"""Who a training thread waited for: the run-queue wait of a window divided among competitors.
+"""The run-queue wait of a training thread, divided among those that had the CPU meanwhile.
 
-The wait is counted by the kernel (run_delay). Who had the CPU meanwhile follows from what else is
-counted, in CPUs (CPU seconds per second of the window; a thread that always waits is one CPU of
-demand that is not served):
+The kernel counts the wait (run_delay). Its division follows from other counts, in CPUs: CPU seconds
+per second of the window. A thread that always waits is one CPU of demand that is not served.
 
 1. What training threads demand beyond the CPUs that their masks allow, and not beyond those that
    all members may use, is a pile-up. So is wait while allowed CPUs were idle: it cannot come from a
@@ -71,7 +70,7 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
 
 
 def _demand(windows: pd.DataFrame) -> pd.DataFrame:
-    """What members and others run or want to run, in CPUs; `cpus` turns s per step into that."""
+    """Return the demand of members and others, in CPUs; `cpus` turns s per step into that."""
     accounts = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0)
     step_s = accounts.sum(axis=1)
     cpus = windows["n"] / step_s.where(step_s > 0)
@@ -95,5 +94,5 @@ def _demand(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beyond(demand: "pd.Series[float]", cpus: "pd.Series[float] | int") -> "pd.Series[float]":
-    """Demand (CPUs) that so many CPUs cannot serve."""
+    """Return the demand (CPUs) that so many CPUs cannot serve."""
     return (demand - cpus).clip(lower=0.0)

@@ -1,4 +1,4 @@
-"""What sleeping training threads were found waiting for, by kind."""
+"""Samples of training threads: how often they waited for what kind of thing."""
 
 import dataclasses
 from collections import Counter, defaultdict
@@ -24,12 +24,12 @@ FEWEST_SAMPLES = 30
 """In fewer looks a thread that waits for a tenth of the time is hardly ever found waiting."""
 UNSEEN = "the training threads were looked at too seldom, or not at all"
 PEERS = frozenset({"pipe", "socket"})
-"""What a read waits for here is another process, not a device."""
+"""A read of these waits for another process, not for a device."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the training threads of n members were found doing.
+    """Samples of the training threads of n members.
 
     Attributes:
         samples: How many looks at a thread.
@@ -47,7 +47,7 @@ class Sampled:
 
     @property
     def enough(self) -> bool:
-        """Whether there are looks enough to say that something was not found."""
+        """Whether there are enough looks to say that something did not happen."""
         return self.samples >= FEWEST_SAMPLES
 
 
@@ -84,10 +84,10 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
 
 
 def kind_of(syscall: str, on: str) -> str:
-    """What a thread waits for in a system call.
+    """Return the kind of thing that a thread waits for in a system call.
 
-    A futex in shared memory is a lock between processes, and so is what a thread that pauses waits
-    for where that is known.
+    A futex in shared memory is a lock between processes. So is a pause, if the lock that the thread
+    waits for is known.
     """
     kind = KIND_OF.get(syscall, "other")
     if kind in {"futex", "sleep"} and on:

@@ -1,4 +1,4 @@
-"""How much a stressor slows a training member down, and what each part of a machine loses with n.
+"""Sensitivity of a training member to stressors, and of each part of a machine to n processes.
 
 Both are compared with a control, a loop in registers. Like any stressor it takes a CPU, but no
 other part of the machine, so what a kernel does beyond it is due to the part that bounds the
@@ -37,7 +37,7 @@ a CPU finds its caches cold."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reaction:
-    """How a training member reacts to stressors of one kind.
+    """The reaction of a training member to stressors of one kind.
 
     Attributes:
         shown: Its steps at every dose, as the report shows them.
@@ -97,7 +97,7 @@ def _pair(case: Case, over: Floats, under: Floats) -> Pairs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inflation:
-    """How much slower a kernel's member gets with n of them.
+    """The slowdown of a kernel's member with n of them.
 
     Attributes:
         n: How many ran.

@@ -1,7 +1,7 @@
-"""Which causes a case shows: each is named, ruled out, undecided or not tested.
+"""The verdict on each cause of a case: named, ruled out, inconclusive or not tested.
 
-Nothing is decided here that is special to a cause: entries of `causes` give a share and what must
-agree with it, and the rules below say what follows.
+The rules are the same for all causes: entries of `causes` give a share and the checks that must
+agree with it.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ Status = Literal["named", "ruled_out", "inconclusive", "not_tested"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out for one cause in one scope."""
+    """The result for one cause in one scope."""
 
     cause: Cause
     status: Status
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def confidence(self) -> Literal["high", "medium", "low"]:
-        """How sure: by how many kinds of evidence agree, and how well the share is known."""
+        """Confidence, by how many kinds of evidence agree and how well the share is known."""
         if self.status == "ruled_out":
             return "high"
         share = self.measured.estimate if self.measured else None
@@ -112,6 +112,6 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
 
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome that says most: of several ways, one that shows the cause is enough."""
+    """Return the most telling outcome: one way that shows the cause is enough."""
     order: tuple[Status, ...] = ("named", "inconclusive", "ruled_out", "not_tested")
     return min(outcomes, key=lambda one: (order.index(one.status), -one.share))

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a window is taken under.
+    """The condition of a window.
 
     Attributes:
         experiment: what it belongs to, in records.
@@ -179,12 +179,12 @@ def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
 
 
 def key(window: Window) -> Key:
-    """Return what tells a window of a job from all others, but for its attempts."""
+    """Return what identifies a window of a job, whatever its attempt."""
     return window.experiment, window.name, window.dose, window.n, window.block
 
 
 def irregular(window: Taken) -> bool:
-    """Whether few steps hold much of a window, so that it depends on chance how many it has."""
+    """Return whether a few long steps take much of a window: their number is then up to chance."""
     for member in window.members:
         median_us = statistics.median(member.step_us) if member.step_us else 0.0
         long_us = sum(one for one in member.step_us if one > LONG_STEP * median_us)
@@ -200,7 +200,7 @@ def mean_step_s(windows: Iterable[Taken]) -> float | None:
 
 
 def read_vmstat(proc: Path = Path("/proc")) -> dict[str, int]:
-    """Return those counters of /proc/vmstat that tell of memory pages and disks."""
+    """Return the counters of /proc/vmstat on memory pages and disks."""
     rows = (line.split() for line in (proc / "vmstat").read_text().splitlines())
     counts = {name: int(value) for name, value in rows}
     return {name: counts[name] for name in VMSTAT if name in counts}

@@ -1,7 +1,7 @@
-"""What this machine could give to a loader: disk, page cache, loopback network, JPEG files.
+"""Ceilings of this machine for a data loader: disk, page cache, loopback network, JPEG files.
 
-Each is what one process gets in a short time with nothing else running, so no more than that should
-be expected, and a fast device that wants many requests at once gives more to many processes. The
+One process measures each in a short time, with nothing else running. A loader should expect no
+more; but a fast device that wants many requests at once gives more to many processes. The
 memory's and the cache's rates are those of the microbenchmarks' kernels.
 """
 
@@ -60,7 +60,7 @@ def _ceiling(path: Path, name: str, title: str, unit: str, rate: Rate) -> Ceilin
 
 
 def _rate(work: Callable[[], int]) -> float:
-    """How much a function does in a second, which returns how much it has done."""
+    """Return the rate of work that reports how much it has done (1/s)."""
     done, began = 0, time.perf_counter()
     while (taken_s := time.perf_counter() - began) < TIME_S:
         done += work()

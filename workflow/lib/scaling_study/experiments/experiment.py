@@ -1,7 +1,7 @@
-"""An experiment on one launch: its cohorts, its record file, and going on where it was stopped.
+"""An experiment on one launch: its cohorts, its record file, and how it resumes.
 
-What is measured is a list of conditions (``blocks``); a kind of experiment says which, and what its
-first record holds.
+It measures a list of conditions (``blocks``). A kind of experiment gives that list and the first
+record.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import Job, harness_digest, measured_digest
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
-"""What decides, beside the harness, what experiments measure; with what they import."""
+"""Modules that decide, with their imports and the harness, what experiments measure."""
 
 # What must be equal for windows of an interrupted run to stand beside new ones.
 SAME = (
@@ -39,7 +39,7 @@ SAME = (
 )
 
 KERNEL_AXES = {"blas", "isa"}
-"""What decides which kernels the BLAS chooses: they are found out anew where it changes."""
+"""Axes that decide which kernels the BLAS chooses: members read these back again."""
 
 Outcome = tuple["Status", str | None]
 """A status and its reason."""
@@ -74,7 +74,7 @@ class Planned:
 
     @property
     def size(self) -> int:
-        """How many members it starts."""
+        """The number of members that it starts."""
         return len(self.resolved.members)
 
     @property

@@ -1,8 +1,8 @@
 """Interventions: launches that differ from a reference by one change, which takes one cause away.
 
-Each is an entry: what it changes, and where it cannot apply. What cannot matter here is not tried:
-the machine's layout, the members' readback and the reference's own counters say so, and their
-reason stands in the report.
+An entry says what changes, and where the change cannot matter. Such a change is not tried: the
+machine's layout, the members' readback and the reference's own counters decide, and the report
+gives the reason.
 
 One of them is the reference without its quota: bursts so short that the quota holds nobody back. A
 quota gives a cgroup so much CPU time for every period, and holds it back when that is used up
@@ -58,7 +58,7 @@ Reason = str | None
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is known of the reference when interventions are chosen.
+    """The reference, as known when interventions are chosen.
 
     Attributes:
         axes: of its launch.
@@ -83,7 +83,7 @@ class Reference:
 
     @property
     def loaders(self) -> Sequence[Loader]:
-        """What its first member reported of the script's loaders."""
+        """The script's loaders, as its first member reported them."""
         return self.readback.loaders or ()
 
     def most(self, share: Callable[[Member], float]) -> float:
@@ -269,9 +269,9 @@ def _workers(reference: Reference) -> int | None:
 
 
 def _more_workers(reference: Reference) -> Axes:
-    """Return as many workers as keep up with training, as far as there are CPUs; one more at least.
+    """Return as many workers as keep up with training and have CPUs; one more than now at least.
 
-    What it takes to make a batch, and to train on it, is that of the first window's first member.
+    The first window's first member shows how long making a batch and training on it take.
     """
     more = (_workers(reference) or 0) + 1
     member = reference.windows[0].members[0]
@@ -302,7 +302,7 @@ def _not_apart(reference: Reference) -> Reason:
 
 
 def _apart(reference: Reference) -> Axes:
-    """Return what gives loader workers CPUs of their own: those of members have to be known."""
+    """Return axes that give loader workers CPUs of their own; members must be bound for that."""
     bound = reference.axes["placement"] != "none"
     return {
         "intra_op": reference.readback.intra_op,

@@ -1,10 +1,10 @@
-"""What the loader costs a launch: by waiting, and by getting in the way.
+"""Experiments on a launch's data loader: waiting for batches, and interference with training.
 
-In every block each variant of one script takes a window: as it is, with batches from memory, with
-nobody who trains, with other ways to load. Most are what one cohort of processes is asked for in
-turn, since two starts of one launch may differ by more than what is looked for. What cannot be
-asked of running processes has a cohort of its own. All cohorts are stopped between their windows: a
-loader's threads never rest. Where the loader's files are known, the script also takes a window with
+In every block each variant of the script takes a window: as it is, with batches from memory, with
+the loader alone, with other ways to load. One cohort of processes switches between most of them,
+because two starts of one launch may differ by more than the effect. Variants that running processes
+cannot switch to have a cohort of their own. All cohorts are stopped between their windows, because
+a loader's threads never rest. If the loader's files are known, the script also takes a window with
 all of them in memory, and one with none.
 """
 
@@ -48,11 +48,11 @@ from scaling_study.runner.measure import Job
 MOSTLY = 0.5
 """Files of which this part was in memory are put back there."""
 MOST_FILES = 100_000
-"""More files than this are not looked at one by one."""
+"""At most so many files are looked at one by one."""
 COLD_PART = 0.5
-"""Of a pass over the data, without its files in memory: what is read later may be there again."""
+"""A window without files in memory lasts this part of a pass: later reads may find them there."""
 FEWEST_COLD = 8
-"""Steps of such a window, after those on batches that were made before."""
+"""Fewest steps of such a window, after those on batches that were made before."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 
@@ -238,7 +238,7 @@ class LoaderExperiment(Experiment):
         )
 
     def _settle(self, one: cohort.Cohort, for_s: float, *codes: int) -> None:
-        """Let stopped members go on, in turn on what is asked, before they are measured."""
+        """Let stopped members train in each of these modes in turn, before they are measured."""
         until = time.monotonic() + for_s
         for code in itertools.cycle(codes):
             if time.monotonic() >= until:
@@ -246,7 +246,7 @@ class LoaderExperiment(Experiment):
             self._untold(one, code)
 
     def _untold(self, one: cohort.Cohort, code: int) -> Taken:
-        """Take a window of stopped members of which no record is left."""
+        """Take a window of stopped members, without a record."""
         one.tell(code)
         one.thaw()
         record = one.take(windows.Window(0, 0, self._n), self._blocks.timing)
@@ -268,9 +268,9 @@ class LoaderExperiment(Experiment):
         return one
 
     def _files(self) -> list[Path]:
-        """Return the loader's files: those that the config names, and those it is seen to open.
+        """Return the loader's files: those that the config names, and those that it opens.
 
-        Beside a file that was opened lie others like it, which are read later.
+        Files of the same kind beside an opened one count, too: they are read later.
         """
         with ExitStack() as own:  # a start of the script, for what it opens
             self._started(NOTED, own)
@@ -359,7 +359,7 @@ class LoaderExperiment(Experiment):
     def _begin_way(
         self, way: records.Way, one: cohort.Cohort, for_s: float, variant: Variant
     ) -> None:
-        """Let members begin to load in another way; note where they end of it.
+        """Switch members to another loading mode; record the mode if one dies.
 
         Raises:
             MemberEndedError: a member died or hung.

@@ -1,10 +1,10 @@
-"""How long a step would take with another loader, from parts that were measured.
+"""The predicted step with another loader, from parts that were measured.
 
-Without workers the training thread makes each batch itself, before it trains on it. With some, a
-step takes what the slower of two takes: the loader, as alone; or training, with the taking over of
-a batch. For as long as the faster one works both are slower than alone: where they want more CPUs
-than there are, each gets its part of these (processor sharing: Kleinrock 1967, JACM 14(2)), and
-CPUs share cores and caches, which was measured too.
+Without workers the training thread makes each batch itself, before it trains on it. With workers, a
+step takes as long as the slower of two: the loader alone, or training plus taking over a batch.
+While the faster one works, both are slower than alone. If they want more CPUs than there are, each
+gets its part (processor sharing: Kleinrock 1967, JACM 14(2)); and CPUs share cores and caches,
+which is measured, too.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ FURTHER_AHEAD = 4
 
 
 def asked(way: Way) -> Ask:
-    """Return what members are asked for, to load in a way."""
+    """Return what to ask members for, so that they load in a way."""
     return Ask(
         workers=way.axes.get("loader_workers"),
         ahead=way.axes.get("prefetch"),
@@ -52,7 +52,7 @@ def asked(way: Way) -> Ask:
 
 
 def elsewhere(way: Way) -> bool:
-    """Return whether members load so from their start on, or not at all."""
+    """Return whether members cannot switch to this way, and need a start of their own."""
     return way.change not in {None, WHOLE}
 
 
@@ -102,7 +102,7 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a step of a variant takes (s).
+    """The step of a variant and its parts (s).
 
     Attributes:
         step_s: in all.
@@ -166,10 +166,10 @@ def _of_parts_s(
 
 
 def _takes_s(alone: Seen, workers: int | None) -> float:
-    """How long the training thread takes (s) to receive a batch that is ready.
+    """Return how long the training thread takes (s) to receive a batch that is ready.
 
-    It takes its CPU time at least. Besides, a thread of the worker hands each tensor over, and has
-    to be woken for that: a step without training is that much longer than the making of a batch.
+    It takes its CPU time at least. A thread of the worker also hands each tensor over, and must be
+    woken for that: a step of the loader alone is that much longer than the making of a batch.
     """
     if not workers or not alone.made_s:
         return alone.trainer_s
@@ -177,7 +177,7 @@ def _takes_s(alone: Seen, workers: int | None) -> float:
 
 
 def _slower(workers: int | None, training_s: float, seen: Callable[[str], Seen | None]) -> float:
-    """By what part computing takes longer while somebody else computes too; 0 where unknown."""
+    """Return by what part computing slows down beside other computing; 0 where unknown."""
     if workers:
         alone, together = seen("only"), seen("as_is")
         overlap = 0.0 if together is None else min(1.0, training_s / together.step_s)

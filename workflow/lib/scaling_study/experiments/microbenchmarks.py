@@ -1,7 +1,7 @@
 """Micro-benchmarks: how much each part of the machine slows down when more members use it.
 
 Kernels that are each bound by one part run through the same cohorts, placements and windows as
-training does. What comes out belongs to the machine, so it is measured once and kept with it.
+training does. The result belongs to the machine, so it is measured once and kept.
 """
 
 import logging
@@ -35,7 +35,7 @@ MOST_COUNTS = 12
 QUIET_SHARE = 0.5
 
 MODULES = ("experiments/microbenchmarks",)
-"""What decides, beside the harness, what it measures; with what it imports."""
+"""Modules that decide, with their imports and the harness, what it measures."""
 
 log = logging.getLogger("microbenchmarks")
 

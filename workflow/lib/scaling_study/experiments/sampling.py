@@ -1,6 +1,6 @@
-"""What threads are doing, and what the machine is used for, looked at now and then.
+"""Samples of threads and of the machine's use, outside of all windows.
 
-Looking disturbs what is looked at, so this is done beside the measuring, never inside a window.
+Sampling disturbs the training, so none of it happens inside a window.
 Parsers are pure; functions that read take the root of proc(5).
 """
 
@@ -55,10 +55,10 @@ ON_FILE = frozenset(
 PAUSES = frozenset({"nanosleep", "clock_nanosleep"})
 
 FUTEX_PRIVATE = 128
-"""In a futex's operation: all who use it are threads of one process (futex(2))."""
+"""In a futex's operation: only threads of one process use it (futex(2))."""
 
 IN_MEMORY = "shared memory"
-"""What a futex between processes is on where its mapping has no name."""
+"""The name of a futex between processes whose mapping has none."""
 
 
 def parse_syscall(text: str, machine: str) -> tuple[str, int, int] | None:

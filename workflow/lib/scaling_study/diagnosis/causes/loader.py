@@ -1,9 +1,9 @@
-"""What the loader costs: waiting for it, and its getting in the way of training.
+"""The data loader: training waits for it, or its work interferes with training.
 
-The time that training waits for its loader is divided by what making a batch takes. Where torch's
-loaders make the batches, each one's making is timed, and how much of that it computed or was ready
-to. The rest it waited, for a disk or whatever else it reads from. If its makers are not busy all
-the time, something between them and the training thread takes the remainder, which stays apart.
+The waiting is divided by what the makers of batches do. torch's loaders time each batch, and how
+much of that time they compute or are ready to. For the rest they wait for a disk or another source.
+If the makers are not busy all the time, something between them and the training thread takes the
+remainder, which stays apart.
 """
 
 import dataclasses

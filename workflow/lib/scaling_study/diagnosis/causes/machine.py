@@ -1,4 +1,4 @@
-"""What members share of the machine: clock, cores, caches, memory bandwidth."""
+"""Parts of the machine that members share: clock, cores, caches, memory bandwidth."""
 
 from scaling_study.common.quantities import format_bytes, format_number
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause

@@ -1,4 +1,4 @@
-"""What the script and the libraries do themselves: wait, exchange, collect, compile, compute."""
+"""The script and its libraries: they wait, exchange, collect, compile, compute."""
 
 import numpy as np
 
