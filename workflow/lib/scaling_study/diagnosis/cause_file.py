@@ -15,7 +15,7 @@ from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
 from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import reactions
-from scaling_study.diagnosis.verdict import Outcome, Status, judge_scope
+from scaling_study.diagnosis.verdict import STATUSES, Outcome, Status, judge_scope
 from scaling_study.host.perf_events import EVENTS
 from scaling_study.records import verdict
 from scaling_study.records.analysis import Machines
@@ -226,46 +226,39 @@ def _side(
     case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
 ) -> verdict.Judged:
     """Return one scope's causes by status, largest first, and the share that they explain."""
-
-    def having(status: Status) -> list[Outcome]:
-        return sorted((one for one in outcomes if one.status == status), key=lambda one: -one.share)
-
-    def found(status: Status) -> tuple[verdict.Cause, ...]:
-        return tuple(_finding(case, one) for one in having(status))
-
-    shares = [one.measured.estimate for one in having("named") if one.measured]
+    causes: dict[Status, list[verdict.Cause]] = {status: [] for status in STATUSES}
+    for outcome in sorted(outcomes, key=lambda one: -one.share):
+        causes[outcome.status].append(_cause(case, outcome))
+    shares = [one.share for one in causes["named"] if one.share]
     explained = ratios.together(shares) or (nothing_named if outcomes else None)
     return verdict.Judged(
-        named=found("named"),
-        ruled_out=found("ruled_out"),
-        inconclusive=found("inconclusive"),
-        not_tested=tuple(
-            verdict.Cause(cause=one.cause.id, title=one.cause.title, reason=one.reason)
-            for one in having("not_tested")
-        ),
+        named=tuple(causes["named"]),
+        ruled_out=tuple(causes["ruled_out"]),
+        inconclusive=tuple(causes["inconclusive"]),
+        not_tested=tuple(causes["not_tested"]),
         explained_share=explained,
         unexplained_share=explained.times(-1.0, 1.0) if explained else None,
     )
 
 
-def _finding(case: Case, outcome: Outcome) -> verdict.Cause:
-    """Return a cause that was tested."""
-    measured = outcome.measured
-
-    def evidence(agrees: bool | None) -> tuple[verdict.Evidence, ...]:
-        found = [one for one in outcome.all_evidence if one.agrees is agrees]
-        return tuple(verdict.Evidence(kind=one.kind, text=one.text) for one in found)
-
+def _cause(case: Case, outcome: Outcome) -> verdict.Cause:
+    """Return a cause with what speaks for and against it, or why it was not tested."""
+    cause, measured = outcome.cause, outcome.measured
+    if measured is None:
+        return verdict.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
+    evidence: dict[bool | None, list[verdict.Evidence]] = {True: [], False: [], None: []}
+    for one in outcome.all_evidence:
+        evidence[one.agrees].append(verdict.Evidence(kind=one.kind, text=one.text))
     return verdict.Cause(
-        cause=outcome.cause.id,
-        title=outcome.cause.title,
-        share=measured.estimate if measured else None,
+        cause=cause.id,
+        title=cause.title,
+        share=measured.estimate,
         confidence=outcome.confidence,
-        speaks_for=evidence(True),
-        against=evidence(False),
-        open=evidence(None),
-        source=outcome.cause.source,
-        remedy=remedy(case, outcome.cause, measured.intervention if measured else None),
+        speaks_for=tuple(evidence[True]),
+        against=tuple(evidence[False]),
+        open=tuple(evidence[None]),
+        source=cause.source,
+        remedy=remedy(case, cause, measured.intervention),
     )
 
 

@@ -6,7 +6,7 @@ agree with it.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
 from scaling_study.diagnosis.cause import Cause, Way
@@ -17,7 +17,9 @@ from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST
 SURELY = 0.5
 """An interval whose lower end is above this part of the share leaves no doubt of its size."""
 
-Status = Literal["named", "ruled_out", "inconclusive", "not_tested"]
+Status = Literal["named", "inconclusive", "ruled_out", "not_tested"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""The most telling one first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,5 +115,4 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the most telling outcome: one way that shows the cause is enough."""
-    order: tuple[Status, ...] = ("named", "inconclusive", "ruled_out", "not_tested")
-    return min(outcomes, key=lambda one: (order.index(one.status), -one.share))
+    return min(outcomes, key=lambda one: (STATUSES.index(one.status), -one.share))
