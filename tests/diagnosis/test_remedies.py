@@ -31,7 +31,3 @@ def test_a_pasted_command_starts_the_script_with_these_variables(sets, tmp_path)
     got = json.loads(done.stdout)
     assert {name: got[name] for name in sets} == sets
     assert got["HOME"] == "/root"
-
-
-def test_it_is_what_one_would_type():
-    assert start_command({"OMP_NUM_THREADS": "1"}) == "OMP_NUM_THREADS=1 python train.py"

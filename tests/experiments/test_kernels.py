@@ -25,11 +25,6 @@ def test_what_is_asked_for_is_understood():
     assert kernels.decode(0) == ("register", 0.0)
 
 
-@pytest.mark.parametrize(("duty", "rest_s"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0), (0.0, 200.0)])
-def test_rest_makes_work_the_share_of_time_asked_for(duty, rest_s):
-    assert kernels.rest_s(2.0, duty) == pytest.approx(rest_s)
-
-
 @pytest.mark.parametrize(
     ("l2", "l3", "spare", "expected"),
     [

@@ -199,8 +199,8 @@ def mean_step_s(windows: Iterable[Taken]) -> float | None:
     return statistics.fmean(steps) / 1e6 if steps else None
 
 
-def read_vmstat(proc: Path = Path("/proc")) -> dict[str, int]:
+def read_vmstat() -> dict[str, int]:
     """Return the counters of /proc/vmstat on memory pages and disks."""
-    rows = (line.split() for line in (proc / "vmstat").read_text().splitlines())
+    rows = (line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     counts = {name: int(value) for name, value in rows}
     return {name: counts[name] for name in VMSTAT if name in counts}

@@ -71,11 +71,6 @@ def decode(asked: int) -> tuple[str, float]:
     return list(KERNELS)[index], duty / DUTIES
 
 
-def rest_s(busy_s: float, duty: float) -> float:
-    """Return how long to sleep after so much work, for it to be this share of the time."""
-    return busy_s * (1 - duty) / max(duty, 1 / DUTIES)
-
-
 class Sizes(NamedTuple):
     """Working sets (bytes) that stay in L2, in a share of the last-level cache, and in neither."""
 
@@ -195,7 +190,8 @@ def main(argv: list[str]) -> None:
         kernel, duty = decode(scaling_study.asked())
         began = time.perf_counter()
         work[kernel]()
-        time.sleep(rest_s(time.perf_counter() - began, duty))
+        busy_s = time.perf_counter() - began
+        time.sleep(busy_s * (1 - duty) / max(duty, 1 / DUTIES))
         scaling_study.mark()
 
 

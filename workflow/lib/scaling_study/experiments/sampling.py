@@ -1,7 +1,7 @@
 """Samples of threads and of the machine's use, outside of all windows.
 
 Sampling disturbs the training, so none of it happens inside a window.
-Parsers are pure; functions that read take the root of proc(5).
+Parsers are pure.
 """
 
 import os
@@ -108,30 +108,30 @@ def _inode(path: Path) -> str | None:
     return f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
 
 
-def _name_of_file(pid: int, descriptor: int, proc: Path) -> str:
+def _name_of_file(pid: int, descriptor: int) -> str:
     """Return what a descriptor is open on: a path, ``pipe``, ``socket`` or the like."""
     try:
-        target = str((proc / str(pid) / "fd" / str(descriptor)).readlink())
+        target = str((PROC / str(pid) / "fd" / str(descriptor)).readlink())
     except OSError:
         return ""
     kind, colon, _ = target.partition(":")
     return kind if colon and not target.startswith("/") else target
 
 
-def _between_processes(pid: int, address: int, operation: int, proc: Path) -> str:
+def _between_processes(pid: int, address: int, operation: int) -> str:
     """Return the shared memory that a futex lies in; empty for one of a single process."""
     if operation & FUTEX_PRIVATE:
         return ""
     try:
-        return shared_mapping(address, (proc / str(pid) / "maps").read_text())
+        return shared_mapping(address, (PROC / str(pid) / "maps").read_text())
     except OSError:
         return ""
 
 
-def _file_of(pid: int, inode: str, proc: Path) -> str:
+def _file_of(pid: int, inode: str) -> str:
     """Return the path of the file with this inode among a process's open ones."""
     try:
-        links = list((proc / str(pid) / "fd").iterdir())
+        links = list((PROC / str(pid) / "fd").iterdir())
     except OSError:
         return ""
     return next((str(link.readlink()) for link in links if _inode(link) == inode), "")
@@ -141,8 +141,6 @@ def _file_of(pid: int, inode: str, proc: Path) -> str:
 class Sampler:
     """Looks at the training threads of members and counts what they do."""
 
-    proc: Path = PROC
-    machine: str = field(default_factory=platform.machine)
     looks: int = 0
     states: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     waits: dict[int, Counter[tuple[str, str]]] = field(default_factory=lambda: defaultdict(Counter))
@@ -158,17 +156,17 @@ class Sampler:
         self.looks += 1
         pids = {pid for pid, _ in threads.values()}
         waiting, held = (
-            [(pid, _file_of(pid, inode, self.proc) or inode) for pid, inode in locks if pid in pids]
-            for locks in parse_locks((self.proc / "locks").read_text())
+            [(pid, _file_of(pid, inode) or inode) for pid, inode in locks if pid in pids]
+            for locks in parse_locks((PROC / "locks").read_text())
         )
         self.locks.update(path for _, path in waiting)
         for pid, path in held:
             self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
-            folder = self.proc / str(pid) / "task" / str(tid)
+            folder = PROC / str(pid) / "task" / str(tid)
             try:
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                call = parse_syscall((folder / "syscall").read_text(), self.machine)
+                call = parse_syscall((folder / "syscall").read_text(), platform.machine())
             except OSError:  # it has just ended, or this kernel does not tell
                 continue
             self.states[slot][state] += 1
@@ -180,9 +178,9 @@ class Sampler:
     ) -> str:
         """Return what a thread waits for in a system call, as far as that can be told."""
         if name in ON_FILE:
-            return _name_of_file(pid, first, self.proc)
+            return _name_of_file(pid, first)
         if name == "futex":
-            return _between_processes(pid, first, second, self.proc)
+            return _between_processes(pid, first, second)
         if name in PAUSES:  # perhaps until a lock is free that somebody else holds now
             return next((path for holder, path in held if holder != pid), "")
         return ""
