@@ -207,12 +207,6 @@ class Semaphore(Lock):
     looks = seen({"R": 30, "S": 30}, ("futex", "/dev/shm/sem.mp-x1 (deleted)", 28))  # noqa: S108 (a name only)
 
 
-class PolledLock(Semaphore):
-    """A file lock that is tried again after a pause."""
-
-    looks = seen({"R": 30, "S": 30}, ("clock_nanosleep", "/data/cache.lock", 28))
-
-
 class Server(Semaphore):
     """A service that answers one member after the other, as fast as it can."""
 
@@ -416,12 +410,6 @@ class StartedWorkers(World):
         "kept_workers": Step(load=0.2 * MS),
         "reference": Step(blocked=7 * MS, load=7.2 * MS, loader_starts=7 * MS),
     }
-
-
-class UntriedWorkers(StartedWorkers):
-    """The same, where no intervention of it has a result."""
-
-    interventions = ("pinned", "openblas")
 
 
 class Snapshots(World):

@@ -90,10 +90,3 @@ def test_a_script_whose_loader_is_not_known_is_told_how_to_name_it(tmp_path):
     entry = parts.data_loader([found])
     assert entry.status == "skipped"
     assert entry.reason == found.end.reason
-
-
-def test_a_loader_that_the_config_names_is_known(tmp_path):
-    found, _ = run(tmp_path, "own", loader="__main__:Own")
-    assert found.end.status == "complete"
-    assert {"as_is", "cached", "swapped", "only"} == set(found.windows["variant"])
-    assert found.ways is None
