@@ -98,7 +98,7 @@ def sensitive(kernel: str) -> Check:
             return Evidence(None, "aggravation", "The loads did not reach their rate.")
         beyond = "" if kernel == CONTROL else " beyond the control"
         text = f"Beside such a load a step takes {percent(one.effect)} longer{beyond}"
-        return _above(one.effect, NOTICEABLE, "aggravation", text)
+        return _above(one.effect, "aggravation", text)
 
     return check
 
@@ -115,16 +115,16 @@ def inflated(kernel: str) -> Check:
             f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
             f"long with {one.n} processes as with one"
         )
-        return _above(one.effect, NOTICEABLE, "microbenchmarks", text)
+        return _above(one.effect, "microbenchmarks", text)
 
     return check
 
 
-def _above(effect: Interval, limit: float, kind: Kind, text: str) -> Evidence:
+def _above(effect: Interval, kind: Kind, text: str) -> Evidence:
     """Say whether an effect is there (surely above 0) and large enough, or surely too small."""
-    if effect.value >= limit and effect.low is not None and effect.low > 0:
+    if effect.value >= NOTICEABLE and effect.low is not None and effect.low > 0:
         return Evidence(True, kind, f"{text}.")
-    if effect.high is not None and effect.high < limit:
+    if effect.high is not None and effect.high < NOTICEABLE:
         return Evidence(False, kind, f"{text}.")
     return Evidence(None, kind, f"{text}: its interval is too wide to tell.")
 

@@ -127,23 +127,23 @@ def fallback(counted: Share, interventions: Sequence[str]) -> Share:
     return measure
 
 
-def residual(share: Share, *causes: str) -> Share:
-    """Return what a share has beyond those of more special causes, where they are named."""
+def residual(share: Share, special: str) -> Share:
+    """Return what a share has beyond that of a more special cause, where that is named."""
 
     def measure(query: Query) -> Measured | Untested:
-        found = share(query)
-        named = [query.named[one] for one in causes if one in query.named]
-        if isinstance(found, Untested) or not named:
+        found, named = share(query), query.named.get(special)
+        if isinstance(found, Untested) or named is None:
             return found
-        theirs = sum(one.estimate.value for one in named)
+        theirs = named.estimate.value
         estimate = found.estimate.plus(-theirs)
-        over = found.over - np.sum([one.over for one in named], axis=0)
         text = (
             f"{found.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
             f" cause, which leaves {percent(estimate)}."
         )
         evidence = dataclasses.replace(found.evidence, text=text)
-        return dataclasses.replace(found, estimate=estimate, over=over, evidence=evidence)
+        return dataclasses.replace(
+            found, estimate=estimate, over=found.over - named.over, evidence=evidence
+        )
 
     return measure
 

@@ -48,12 +48,13 @@ class Outcome:
         """Confidence, by how many kinds of evidence agree and how well the share is known."""
         if self.status == "ruled_out":
             return "high"
-        share = self.measured.estimate if self.measured else None
-        if self.status != "named" or not self.measured or share is None or share.low is None:
+        if self.status != "named" or not self.measured:
             return "low"
+        share = self.measured.estimate
         kinds = {one.kind for one in self.all_evidence if one.agrees}
         against = any(one.agrees is False for one in self.all_evidence)
-        sure = share.low >= SURELY * share.value and not against
+        known_well = share.low is not None and share.low >= SURELY * share.value
+        sure = known_well and not against
         if sure and (len(kinds) > 1 or self.measured.exact):
             return "high"
         return "medium" if sure or len(kinds) > 1 else "low"
