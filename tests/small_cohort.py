@@ -38,7 +38,7 @@ def train(members, slots, steps=5):
         ),
         f"{steps} steps of each of {slots}",
     )
-    closed_ns = members.close_gates(slots)
+    closed_ns = members.tell(slots, channel.CLOSED)
     assert members.wait_resting(slots, until()) == set()
     assert members.resting.issuperset(slots)
     return release_ns, closed_ns

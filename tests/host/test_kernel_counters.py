@@ -33,13 +33,9 @@ STATUS_NAMED_LIKE_A_FIELD = STATUS.replace("python", "voluntary_ctxt_switches: 7
 @pytest.mark.parametrize(
     "status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD, STATUS.rstrip("\n")]
 )
-def test_switches(status):
-    assert kernel_counters._switches(status) == (1234, 56)
-
-
-@pytest.mark.parametrize("status", [STATUS, STATUS_WITH_SHADOW_STACK, STATUS_NAMED_LIKE_A_FIELD])
-def test_allowed_cpus_of_a_thread(status):
-    assert kernel_counters._cpus_allowed(status) == "0-1"
+def test_fields_of_a_threads_status(status):
+    names = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches", "Cpus_allowed_list")
+    assert [kernel_counters._field(status, name) for name in names] == ["1234", "56", "0-1"]
 
 
 @pytest.mark.parametrize("name", ["python", "a b", "x) R 1 2 (y", ")", "(", "tab\tand) S 3"])
@@ -52,21 +48,22 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
     names = (
-        *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "THREADS", "RSS"),
+        *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "RSS"),
         "PROCESSOR",
     )
     found = {name: int(stat[getattr(kernel_counters, f"_{name}")]) for name in names}
     assert found == {
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
-        "THREADS": 20, "RSS": 24, "PROCESSOR": 39,
+        "RSS": 24, "PROCESSOR": 39,
     }  # fmt: skip
 
 
 # ---- the arithmetic of two readings
 
 
-def thread(run_s, runqueue_s=0.0, *switches_and_migrations, cpus="0-1", last_cpu=0):
-    return Thread(run_s, runqueue_s, *(switches_and_migrations or (0, 0, 0)), cpus, last_cpu)
+def thread(run_s, runqueue_s=0.0, *switches_and_migrations, ticks=(0, 0), cpus="0-1", last_cpu=0):
+    counted = switches_and_migrations or (0, 0, 0)
+    return Thread(run_s, runqueue_s, *ticks, *counted, cpus, last_cpu)
 
 
 def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):
@@ -103,22 +100,16 @@ def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
 
 def test_the_trainers_time_divides_as_its_own_ticks_do():
     """The other thread spins in user mode, the trainer is in the kernel."""
-    then = {1: thread(0.0), 2: thread(0.0)}
-    now = {1: thread(1.0), 2: thread(1.0)}
-    before = {1: process(0.0, user_s=0, threads=then, trainer_user_s=0.5, trainer_system_s=0.5)}
-    after = {
-        1: process(
-            *(2.0,), user_s=1.1, system_s=0.9, threads=now,
-            trainer_user_s=0.6, trainer_system_s=1.4,
-        )
-    }  # fmt: skip
+    then = {1: thread(0.0, ticks=(0.5, 0.5)), 2: thread(0.0)}
+    now = {1: thread(1.0, ticks=(0.6, 1.4)), 2: thread(1.0)}
+    before = {1: process(0.0, user_s=0, threads=then)}
+    after = {1: process(2.0, user_s=1.1, system_s=0.9, threads=now)}
     used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.1, 0.9))
     assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx((1.1, 0.9))
     # Below a tick it divides as its process does.
-    known = {"trainer_user_s": 0.5, "trainer_system_s": 0.5}
-    before = {1: process(0.0, user_s=0, threads={1: thread(0.0)}, **known)}
-    after = {1: process(0.04, user_s=0.03, system_s=0.01, threads={1: thread(0.008)}, **known)}
+    before = {1: process(0.0, user_s=0, threads={1: thread(0.0)})}
+    after = {1: process(0.04, user_s=0.03, system_s=0.01, threads={1: thread(0.008)})}
     used = kernel_counters.usage(before, after, trainer_tid=1)
     assert (used.trainer_user_s, used.trainer_system_s) == pytest.approx((0.006, 0.002))
 
@@ -225,12 +216,12 @@ class Told:
         wait_state(self.pid, "S")  # it waits for the next line, and uses nothing more
         return account
 
-    def usage(self, work, trainer_tid=None):
+    def usage(self, work):
         """Counters of the work, and the child's own account: seconds of its own, of children."""
-        before = kernel_counters.read_tree(self.pid, trainer_tid or self.pid)
+        before = kernel_counters.read_tree(self.pid)
         account = self.tell(work)
-        after = kernel_counters.read_tree(self.pid, trainer_tid or self.pid)
-        return kernel_counters.usage(before, after, trainer_tid or self.pid), account
+        after = kernel_counters.read_tree(self.pid)
+        return kernel_counters.usage(before, after, self.pid), account
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_all_ranks_rest_after_the_same_step_again_and_again(groups):
         train(groups.members, [0, 1])
         for slot in (0, 1):
             own = groups.members.steps(slot)
-            (other,) = groups.members.others(slot)
+            _, other = (page.steps() for page in groups.members.pages(slot))
             assert len(own) == len(other) >= 5
             assert groups.members.words(slot)[channel.REOPENED] == 0
 
@@ -117,7 +117,7 @@ def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
     assert groups.read_back(0).changes["one_element"] is bool(change)
     for _ in range(3):
         train(groups.members, [0])
-        (other,) = groups.members.others(0)
+        _, other = (page.steps() for page in groups.members.pages(0))
         assert len(groups.members.steps(0)) == len(other)
 
 

@@ -233,7 +233,7 @@ def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):
     words = one.members.words(0)
     wait_until(lambda: words[channel.RELEASED_NS], "the release")
     assert words[channel.STEPS] == 0  # of this window, though it made one before
-    one.members.close_gates([0])
+    one.members.tell([0], channel.CLOSED)
     late_ns = time.perf_counter_ns() + 30_000_000
     assert one.members.wait_resting([0, 1], late_ns) == set()
     assert one.members.resting == {1}
@@ -297,7 +297,7 @@ for slot, code in enumerate(codes):
     members.add(slot, subprocess.Popen(command, stdout=log, stderr=log).pid)
 members.wait_resting(members.pids, time.perf_counter_ns() + 120 * 10**9)
 members.order([1], channel.RUN)
-members.close_gates([1])
+members.tell([1], channel.CLOSED)
 print(*members.pids.values(), flush=True)
 time.sleep(600)
 """

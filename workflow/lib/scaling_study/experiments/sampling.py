@@ -266,9 +266,10 @@ def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
     """
     trainers_s = threads_s = workers_s = 0.0
     for pid, tid in threads.values():
-        tree = kernel_counters.read_tree(pid, tid)
+        tree = kernel_counters.read_tree(pid)
         own = tree[pid]
-        trainer_s = (own.trainer_user_s or 0.0) + (own.trainer_system_s or 0.0)
+        trainer = own.threads.get(tid)
+        trainer_s = trainer.user_s + trainer.system_s if trainer else 0.0
         trainers_s += trainer_s
         threads_s += own.cpu_s - trainer_s
         workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s

@@ -6,9 +6,8 @@ takes the root of the file system.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -96,7 +95,7 @@ def read_cgroup_version(root: Path = ROOT) -> int | None:
 
 def read_quota(root: Path = ROOT) -> Quota | None:
     """The tightest CPU quota on the way up the hierarchy; None without one."""
-    return _tightest(read_hierarchy("cpu", root), {1: _quota_v1, 2: _quota_v2})
+    return _tightest(read_hierarchy("cpu", root), _quota_v1, _quota_v2)
 
 
 def read_quota_cpus(root: Path = ROOT) -> float | None:
@@ -107,9 +106,11 @@ def read_quota_cpus(root: Path = ROOT) -> float | None:
 
 def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit on the way up the hierarchy; None without one."""
-    names = {1: "memory.limit_in_bytes", 2: "memory.max"}
-    readers = {version: partial(read_limit, name=name) for version, name in names.items()}
-    return _tightest(read_hierarchy("memory", root), readers)
+    return _tightest(
+        read_hierarchy("memory", root),
+        lambda folder: read_limit(folder, "memory.limit_in_bytes"),
+        lambda folder: read_limit(folder, "memory.max"),
+    )
 
 
 def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
@@ -153,28 +154,26 @@ def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -
     return None
 
 
-def _tightest(
-    hierarchy: Hierarchy | None, readers: Mapping[int, Callable[[Path], Limit | None]]
-) -> Limit | None:
+def _tightest(hierarchy: Hierarchy | None, *read: Callable[[Path], Limit | None]) -> Limit | None:
+    """Return the smallest limit; there is a reader for each version of cgroups."""
     if hierarchy is None:
         return None
-    limits = map(readers[hierarchy.version], hierarchy.folders)
+    limits = map(read[hierarchy.version - 1], hierarchy.folders)
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _quota_v1(folder: Path) -> Quota | None:
     quota_us = int(read_text(folder / "cpu.cfs_quota_us") or -1)
     period_us = int(read_text(folder / "cpu.cfs_period_us") or 0)
-    return _quota(quota_us, period_us) if quota_us > 0 and period_us > 0 else None
+    known = quota_us > 0 and period_us > 0
+    return Quota(quota_us / period_us, period_us / 1e6) if known else None
 
 
 def _quota_v2(folder: Path) -> Quota | None:
     quota_us, _, period_us = (read_text(folder / "cpu.max") or "max").partition(" ")
-    return None if quota_us == "max" else _quota(int(quota_us), int(period_us))
-
-
-def _quota(quota_us: int, period_us: int) -> Quota:
-    return Quota(quota_us / period_us, period_us / 1e6)
+    if quota_us == "max":
+        return None
+    return Quota(int(quota_us) / int(period_us), int(period_us) / 1e6)
 
 
 def read_limit(folder: Path, name: str) -> int | None:
@@ -215,15 +214,12 @@ def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
 
 def _own_folders(mount: _Mount, path: str, root: Path) -> tuple[Path, ...]:
     top = root / mount.point.lstrip("/")
-    inside = path.removeprefix(mount.root) if _is_below(path, mount.root) else path
+    below = f"{path}/".startswith(mount.root.rstrip("/") + "/")
+    inside = path.removeprefix(mount.root) if below else path
     own = top / inside.lstrip("/")
     if ".." in own.parts or not own.is_dir():
         return (top,)
     return (*takewhile(lambda folder: folder != top, (own, *own.parents)), top)
-
-
-def _is_below(path: str, parent: str) -> bool:
-    return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
 def _unescaped(field: str) -> str:

@@ -15,9 +15,8 @@ Throttled time
     counts twice, and what an upper group's other programs lost is in it, too.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from scaling_study.host import kernel_counters
 from scaling_study.host.limits import hierarchy
 from scaling_study.host.system import ROOT
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 
 # Kinds of time in a cpu line of /proc/stat that some program on this machine used: user, nice,
@@ -54,7 +52,7 @@ def parse_stat(text: str, cpus: frozenset[int]) -> tuple[float, float]:
             ticks = [int(value) for value in values]
             busy += sum(ticks[kind] for kind in _BUSY)
             steal += ticks[_STEAL]
-    return busy / TICKS_PER_S, steal / TICKS_PER_S
+    return busy / kernel_counters.TICKS_PER_S, steal / kernel_counters.TICKS_PER_S
 
 
 def parse_pressure(text: str) -> float:
@@ -69,32 +67,17 @@ def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
         cpus: the CPUs that this study may use; others do not count as busy.
         proc: where proc(5) is mounted.
     """
-    busy_s, steal_s = parse_stat((proc / "stat").read_text(), cpus)
-    pressure = {name: _read_optional(proc / "pressure" / name) for name in ("cpu", "memory", "io")}
-    stalled = {name: parse_pressure(text) if text else None for name, text in pressure.items()}
-    return Machine(
-        busy_cpu_s=busy_s,
-        steal_s=steal_s,
-        psi_cpu_some_s=stalled["cpu"],
-        psi_memory_some_s=stalled["memory"],
-        psi_io_some_s=stalled["io"],
-    )
+    texts = [_read_optional(proc / "pressure" / name) for name in ("cpu", "memory", "io")]
+    stalled_s = [parse_pressure(text) if text else None for text in texts]
+    return Machine(*parse_stat((proc / "stat").read_text(), cpus), *stalled_s)
 
 
 def machine_usage(before: Machine, after: Machine) -> Machine:
     """Return what happened on the machine between two readings."""
-
-    def stalled_s(name: str) -> float | None:
-        then, now = getattr(before, name), getattr(after, name)
-        return None if then is None or now is None else now - then
-
-    return Machine(
-        busy_cpu_s=after.busy_cpu_s - before.busy_cpu_s,
-        steal_s=after.steal_s - before.steal_s,
-        psi_cpu_some_s=stalled_s("psi_cpu_some_s"),
-        psi_memory_some_s=stalled_s("psi_memory_some_s"),
-        psi_io_some_s=stalled_s("psi_io_some_s"),
-    )
+    busy_s, steal_s = after.busy_cpu_s - before.busy_cpu_s, after.steal_s - before.steal_s
+    pressures = zip(astuple(before)[2:], astuple(after)[2:], strict=True)
+    stalled_s = [None if None in (then, now) else now - then for then, now in pressures]
+    return Machine(busy_s, steal_s, *stalled_s)
 
 
 def parse_throttled(text: str) -> float | None:
@@ -107,10 +90,9 @@ def parse_throttled(text: str) -> float | None:
         Seconds, summed over CPUs; None if the kernel counts none for this group.
     """
     counts = dict(line.split() for line in text.splitlines())
-    if "throttled_usec" in counts:
-        return int(counts["throttled_usec"]) / 1e6
-    if "throttled_time" in counts:
-        return int(counts["throttled_time"]) / 1e9
+    for name, per_s in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
+        if name in counts:
+            return int(counts[name]) / per_s
     return None
 
 

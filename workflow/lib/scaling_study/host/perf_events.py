@@ -57,7 +57,6 @@ class Event:
     name: str
     kind: int
     config: int
-    user_only: bool = True
 
 
 EVENTS = (
@@ -122,23 +121,18 @@ class PerfEvents:
         """
         self._open: dict[int, dict[str, int]] = {}
         known = [event for event in events if _countable(event)]
-        self._events = known[: _affordable(members, beside)]
-        if len(self._events) < len(known):
+        self.events = known[: _affordable(members, beside)]
+        if len(self.events) < len(known):
             log.info(
                 "%d of %d hardware counters are read: the limit of open files (ulimit -n) is %d",
-                len(self._events), len(known), resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                len(self.events), len(known), resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             )  # fmt: skip
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The events that are counted."""
-        return tuple(event.name for event in self._events)
 
     def add(self, slot: int, pid: int) -> None:
         """Begin to count a member that has just been started; None is counted if it is gone."""
         self.drop(slot)
         opened = self._open[slot] = {}
-        for event in self._events:
+        for event in self.events:
             try:
                 opened[event.name] = _open(event, pid)
             except OSError:
@@ -195,9 +189,7 @@ def _open(event: Event, pid: int) -> int:
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         raise OSError(f"the number of perf_event_open on {platform.machine()} is not known")
-    flags = _INHERIT
-    if event.user_only:
-        flags |= _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
+    flags = _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
     # type, size, config, no sample period, no sample type, read format, flags; the rest is 0.
     fields = struct.pack(
         "=IIQQQQQ",

@@ -102,7 +102,7 @@ def read_commit(project: Path) -> str | None:
     git = shutil.which("git")
     if git is None or not (project / ".git").exists():
         return None
-    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     command = [git, "--no-optional-locks", "-C", str(project), *describe]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None

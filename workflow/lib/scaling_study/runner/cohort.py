@@ -66,7 +66,7 @@ class Cohort(MemberProcesses):
             return
         release_ns = self.members.order(slots, channel.RUN)
         self._run(slots, release_ns, WindowSettings(steps, 0.0, WARM_UP_LONGEST_S, 0.0))
-        self.members.close_gates(slots)
+        self.members.tell(slots, channel.CLOSED)
         self._rest(slots)
         for slot in self.alive:
             compiling_ns = sum(step.ns("compile") for step in self.members.steps(slot))
@@ -87,7 +87,18 @@ class Cohort(MemberProcesses):
         slots = sorted((self.alive[at:] + self.alive[:at])[: window.n])
         try:
             with self._quiet(slots):
-                return self._take(window, slots, settings)
+                before = self._snapshot(slots)
+                stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
+                time.sleep(QUIET_S)
+                after = self._snapshot(slots)
+            return counter_snapshots.taken(
+                window,
+                stretches,
+                before,
+                after,
+                usable_cpus=len(self._host.cpus),
+                asked_steps=settings.steps,
+            )
         except (FileNotFoundError, ProcessLookupError) as error:
             # A member's /proc folder is gone: it ended outside the watched part of the window.
             ended = self._bury_dying()
@@ -172,27 +183,11 @@ class Cohort(MemberProcesses):
     def _all_rest(self, slots: Sequence[int], ended: set[int]) -> tuple[windows.Activity, ...]:
         """Close the members' gates, wait until they rest, and return what they did."""
         self._bury(ended)
-        self.members.close_gates(slots)
+        self.members.tell(slots, channel.CLOSED)
         ended = ended | self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
         return tuple(self._activity(slot, 0) for slot in slots)
-
-    def _take(
-        self, window: windows.Window, slots: Sequence[int], settings: WindowSettings
-    ) -> Taken:
-        before = self._snapshot(slots)
-        stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
-        time.sleep(QUIET_S)
-        after = self._snapshot(slots)
-        return counter_snapshots.taken(
-            window,
-            stretches,
-            before,
-            after,
-            usable_cpus=len(self._host.cpus),
-            asked_steps=settings.steps,
-        )
 
     def _snapshot(self, slots: Sequence[int]) -> counter_snapshots.CounterSnapshot:
         trainers = {slot: self.members.words(slot)[channel.TRAINER_TID] for slot in slots}
@@ -212,10 +207,10 @@ class Cohort(MemberProcesses):
         # In bursts there are so few steps that all of them count: nobody trains on.
         closed_ns = time.perf_counter_ns()
         if not bursts and not ended:
-            closed_ns = self.members.close_window(slots)
+            closed_ns = self.members.tell(slots, channel.CLOSING)
             ended = self._wait(slots, self.members.passed)
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self._host.frequency)
-        self.members.close_gates(slots)
+        self.members.tell(slots, channel.CLOSED)
         ended |= self._rest(slots)
         if ended:
             raise MemberEndedError(sorted(ended))
@@ -276,19 +271,20 @@ class Cohort(MemberProcesses):
                 until_ns = now_ns + max(_MOMENT_NS, (now_ns - opened_ns) // LATE_LOOKS)
 
     def _activity(self, slot: int, restarts: int) -> windows.Activity:
-        words = self.members.words(slot)
+        first, *others = self.members.pages(slot)
+        words = first.words
         found = windows.Activity(
             slot=slot,
             released_ns=words[channel.RELEASED_NS],
             parked_ns=words[channel.PARKED_NS],
             steps_active=words[channel.STEPS],
             restarts=words[channel.RESTARTS] - restarts,
-            steps=self.members.steps(slot),
+            steps=first.steps(),
             earlier=words[channel.EARLIER],
-            others=self.members.others(slot),
+            others=[page.steps() for page in others],
             apart=words[channel.REOPENED],
-            samples=self.members.samples(slot),
+            samples=sum(page.words[channel.SAMPLES] for page in (first, *others)),
         )
         words[channel.REOPENED] = 0
-        self._longest_step_s = max(self._longest_step_s, found.longest_step_ns / 1e9)
+        self._longest_step_s = max(self._longest_step_s, *(ns / 1e9 for ns in found.durations_ns))
         return found

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from scaling_study.records.window import Record, Slot, Status, Taken
     from scaling_study.runner.journal import Journal
     from scaling_study.runner.measure import Job
-    from scaling_study.runner.member_processes import MemberEnd
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again this often in a cohort; then its points are given up."""
@@ -62,25 +61,24 @@ class CohortLog:
         number: the cohort's, in the record file.
         journal: of the record file.
         lookout: for other programs.
+        first_decides: of its members, as ``Cohort.wait_started`` has it.
         began_s: when the cohort's time began (of the performance counter).
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
         paused_s: time between windows in which others had the machine.
         member: what each member takes of the memory, once all have started.
-        script_ended: the end of a first member whose script came to no step, where the first
-            decides.
     """
 
     job: Job
     number: int
     journal: Journal[Record]
     lookout: foreign.Lookout
+    first_decides: bool = False
     began_s: float = field(default_factory=time.perf_counter)
     started_s: float | None = None
     in_windows_s: float = 0.0
     paused_s: float = 0.0
     member: headroom.Footprint | None = None
-    script_ended: MemberEnd | None = None
 
     def starts(self) -> None:
         """Note that the first window is about to be taken."""
@@ -143,8 +141,6 @@ class CohortWindows:
         slots: Sequence[Slot],
         todo: Sequence[windows.Window],
         unsettled: float | None = None,
-        *,
-        first_decides: bool = False,
     ) -> Generator[None, None, tuple[Status, str | None]]:
         """Start the cohort and take its windows; return its status and the reason.
 
@@ -155,15 +151,18 @@ class CohortWindows:
             todo: windows that are left to take.
             unsettled: how all windows changed that an interrupted run has taken; they are taken
                 anew. None where they had settled, or some are left to take.
-            first_decides: of all members, as ``Cohort.wait_started`` has it.
+
+        Raises:
+            ScriptEndedError: the first member's script ended without a step, and that decides.
         """
         timeout_s = self._settings.start_timeout_s
         memory = headroom.Meter()
         started = [spec.slot for spec in slots[: self._cohort.size]]
-        self._cohort.start(started, timeout_s, first_decides=first_decides)
-        reports = self._cohort.read_back(timeout_s)
-        self._kept.script_ended = self._cohort.script_ended
-        self._write_events()
+        try:
+            self._cohort.start(started, timeout_s, first_decides=self._kept.first_decides)
+            reports = self._cohort.read_back(timeout_s)
+        finally:
+            self._write_events()
         if not reports:
             return "failed", f"no member came as far as its first step{self._because()}"
         wrong = self._readbacks("before", slots, reports)
@@ -178,21 +177,21 @@ class CohortWindows:
         self._write_events()
         if wrong:
             return "failed", f"{wrong}, after the last window"
-        return self._status(set(self._counts))
-
-    def _status(self, wanted: set[int]) -> tuple[Status, str | None]:
         if not self._lost:
             return "complete", None
         text = ", ".join(map(str, sorted(self._lost)))
         reason = f"members ended, so that windows of {text} processes could not be taken"
-        return "partial" if self._lost < wanted else "failed", f"{reason}{self._because()}"
+        status: Status = "partial" if self._lost < set(self._counts) else "failed"
+        return status, f"{reason}{self._because()}"
 
-    def _take_all(self, todo: Sequence[windows.Window]) -> Iterator[None]:
+    def _take_all(
+        self, todo: Sequence[windows.Window], *, pause_first: bool = False
+    ) -> Iterator[None]:
         counts = len({window.n for window in todo})
         for at, window in enumerate(todo):
             if at % counts == 0:
                 log.info("window %d of %d", at + 1, len(todo))
-            if at:
+            if at or pause_first:
                 yield from self._kept.pause()
             if not self._take(window):
                 self._lost.add(window.n)
@@ -247,17 +246,12 @@ class CohortWindows:
             room_s = max(0.0, until_s - self._kept.now_s())
             block_s = max(0.01, self._kept.in_windows_s / len(blocks))
             again = min(again, int(room_s / block_s))
+        log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
         if len(left) + again < min(planned, FEWEST_BLOCKS):
-            log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
             return None
-        log.info(
-            "the script has not settled (%+.0f%% of all time): windows are taken anew", 100 * change
-        )
         self._steps = [one for one in self._steps if one[0] >= first]
-        for window in self._further(self._counts, again):
-            yield from self._kept.pause()
-            if not self._take(window):
-                self._lost.add(window.n)
+        log.info("windows are taken anew")
+        yield from self._take_all(self._further(self._counts, again), pause_first=True)
         still = self._change()
         self._kept.journal.write(
             Settled(cohort=self._kept.number, block=first, change=change, left=still)
@@ -278,10 +272,7 @@ class CohortWindows:
         return [steps for own, steps in self._steps if own >= block]
 
     def _readbacks(
-        self,
-        when: Literal["before", "after"],
-        slots: Sequence[Slot],
-        reports: Sequence[Readback],
+        self, when: Literal["before", "after"], slots: Sequence[Slot], reports: Sequence[Readback]
     ) -> str:
         """Write what members have; say what of the launch does not hold."""
         checks = axis_table.checks(self._kept.job.launch.axes, slots, reports)

@@ -69,7 +69,7 @@ def read(
         cpus: the CPUs that the study may use.
         hardware: the members' hardware counters.
     """
-    trees = {slot: kernel_counters.read_tree(pids[slot], tid) for slot, tid in trainers.items()}
+    trees = {slot: kernel_counters.read_tree(pids[slot]) for slot in trainers}
     active_s = sum(kernel_counters.known_cpu_s(tree) for tree in trees.values())
     sleeping_s = sum(kernel_counters.tree_cpu_s(pids[slot]) for slot in pids.keys() - trainers)
     # Whatever else belongs to this study: the launcher's host, cohorts of other launches.

@@ -20,7 +20,7 @@ from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.runner import windows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
 PROC = Path("/proc")
 
@@ -94,18 +94,13 @@ def cpu_times(proc: Path = PROC) -> Times:
             text = (folder / "stat").read_text(errors="replace")
         except OSError:  # it has just ended
             continue
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        fields = rest.split()
-        ticks = int(fields[11]) + int(fields[12])
-        found[int(folder.name)] = name, ticks / machine_counters.TICKS_PER_S
+        name, _, fields = text.partition("(")[2].rpartition(")")
+        found[int(folder.name)] = name, sum(kernel_counters.user_and_system_s(fields.split()))
     return found
 
 
 def largest(
-    before: Mapping[int, tuple[str, float]],
-    after: Mapping[int, tuple[str, float]],
-    span_s: float,
-    own: Collection[int],
+    before: Times, after: Times, span_s: float, own: Collection[int]
 ) -> list[tuple[float, int, str]]:
     """Return CPU time (s), process and name of who took a share of a CPU between two readings.
 
@@ -141,29 +136,24 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     Whoever calls is the study, with all processes below it, and should do nothing meanwhile.
     """
     pid = os.getpid()
-    own_s, machine, times = (
-        kernel_counters.tree_cpu_s(pid),
-        machine_counters.read_machine(cpus),
-        cpu_times(),
-    )
-    began_s = time.perf_counter()
+    own_s, machine = kernel_counters.tree_cpu_s(pid), machine_counters.read_machine(cpus)
+    times, began_s = cpu_times(), time.perf_counter()
     time.sleep(span_s)
-    took_s = time.perf_counter() - began_s
-    after = cpu_times()
+    took_s, after = time.perf_counter() - began_s, cpu_times()
     used = machine_counters.machine_usage(machine, machine_counters.read_machine(cpus))
     own_s = kernel_counters.tree_cpu_s(pid) - own_s
     own = set(kernel_counters.descendants(pid))
+
+    def busy_cpus(cpu_s: float) -> float:
+        # Whole ticks may make it a little less or more than there is.
+        return min(float(len(cpus)), max(0.0, cpu_s) / took_s)
+
     return Look(
         usable_cpus=len(cpus),
-        foreign_cpus=_cpus(used.busy_cpu_s - own_s, took_s, len(cpus)),
-        stolen_cpus=_cpus(used.steal_s, took_s, len(cpus)),
+        foreign_cpus=busy_cpus(used.busy_cpu_s - own_s),
+        stolen_cpus=busy_cpus(used.steal_s),
         programs=_by_name(largest(times, after, took_s, own), took_s),
     )
-
-
-def _cpus(cpu_s: float, span_s: float, most: int) -> float:
-    """CPU time as a number of CPUs; whole ticks may make it a little less or more than there is."""
-    return min(float(most), max(0.0, cpu_s) / span_s)
 
 
 def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Program, ...]:

@@ -6,7 +6,7 @@ Pool mode and confirmation run them. There is no gate and no window.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scaling_study.common import last_words
@@ -77,24 +77,18 @@ class Program:
         ]
 
 
-@dataclass(slots=True)
 class FreeRun:
     """Processes of a program in the slots of a launch.
 
-    Attributes:
+    Args:
         launch: its folder is private to this run.
         members: one for each slot.
         program: what runs in the slots.
     """
 
-    launch: Launch
-    members: Sequence[Member]
-    program: Program
-    slots: model_queue.Slots = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make the slots, all of them free."""
-        self.slots = model_queue.Slots(len(self.members))
+    def __init__(self, launch: Launch, members: Sequence[Member], program: Program) -> None:
+        self.launch, self.members, self.program = launch, members, program
+        self.slots = model_queue.Slots(len(members))
 
     def start(
         self,

@@ -48,8 +48,7 @@ class Room:
     limit: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
+class _Files(NamedTuple):
     """Names of a controller's files: the limit, what is used, and what of that is only a cache.
 
     The kernel gives inactive page cache back when memory is asked for (cgroup-v2, memory.stat).
@@ -76,11 +75,10 @@ def read_free_memory(root: Path = ROOT) -> Room:
     Raises:
         ValueError: The kernel does not tell.
     """
-    meminfo = read_text(root / "proc/meminfo") or ""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo)
-    if found is None:
+    kib = _number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo"))
+    if kib is None:
         raise ValueError(f"{root / 'proc/meminfo'} has no MemAvailable (Linux before 3.14?)")
-    machine = Room(int(found[1]) * 1024, "the machine's memory")
+    machine = Room(kib * 1024, "the machine's memory")
     return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
 
 
@@ -108,8 +106,7 @@ def read_shared_bytes(root: Path = ROOT) -> int | None:
 def read_free_tasks(root: Path = ROOT) -> Room:
     """How many processes and threads can still be started."""
     rooms = [*_rooms(read_hierarchy("pids", root), _TASKS), *_kernel_tasks(root)]
-    per_user = _tasks_of_user(root)
-    return min(rooms if per_user is None else [*rooms, per_user])
+    return min([*rooms, *_tasks_of_user(root)])
 
 
 def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Room]:
@@ -123,9 +120,7 @@ def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Ro
             continue
         free = limit - int(used)
         if names.cache is not None:
-            stat = read_text(folder / "memory.stat") or ""
-            cache = re.search(rf"^{names.cache} (\d+)$", stat, flags=re.MULTILINE)
-            free += int(cache[1]) if cache else 0
+            free += _number(rf"^{names.cache} (\d+)$", read_text(folder / "memory.stat")) or 0
         yield Room(max(0, free), f"{names.limit} of {folder}, {limit}")
 
 
@@ -139,21 +134,25 @@ def _kernel_tasks(root: Path) -> Iterator[Room]:
             yield Room(max(0, int(limit) - running), f"kernel.{name}, {limit}")
 
 
-def _tasks_of_user(root: Path) -> Room | None:
-    """What RLIMIT_NPROC leaves this user; None where it does not bind."""
-    limits = read_text(root / "proc/self/limits") or ""
-    found = re.search(r"^Max processes\s+(\d+)", limits, flags=re.MULTILINE)
-    if found is None or int(read_status("CapEff", root), 16) & _UNBOUND:
-        return None
-    user = read_status("Uid", root).split()[0]
-    used = 0
-    for folder in (root / "proc").glob("[0-9]*"):
-        status = read_text(folder / "status") or ""
-        its = re.search(r"^Uid:\s+(\d+)", status, flags=re.MULTILINE)
-        threads = re.search(r"^Threads:\s+(\d+)", status, flags=re.MULTILINE)
-        if its and threads and its[1] == user:
-            used += int(threads[1])
-    return Room(max(0, int(found[1]) - used), f"ulimit -u, {found[1]}")
+def _tasks_of_user(root: Path) -> Iterator[Room]:
+    """What RLIMIT_NPROC leaves this user, where it binds."""
+    limit = _number(r"^Max processes\s+(\d+)", read_text(root / "proc/self/limits"))
+    if limit is None or int(read_status("CapEff", root), 16) & _UNBOUND:
+        return
+    user = int(read_status("Uid", root).split()[0])
+    statuses = [read_text(folder / "status") for folder in (root / "proc").glob("[0-9]*")]
+    used = sum(
+        _number(r"^Threads:\s+(\d+)", status) or 0
+        for status in statuses
+        if _number(r"^Uid:\s+(\d+)", status) == user
+    )
+    yield Room(max(0, limit - used), f"ulimit -u, {limit}")
+
+
+def _number(pattern: str, text: str | None) -> int | None:
+    """Return a number from the lines of a file; None where it does not have it."""
+    found = re.search(pattern, text or "", flags=re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 # ---- what a member takes

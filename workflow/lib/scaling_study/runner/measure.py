@@ -169,15 +169,10 @@ def workload_digest(workload: Workload) -> str:
     """
     folder = Path(work.folder(workload))
     script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
-    files = [
-        file
-        for path in (folder / name for name in workload.inputs)
-        for file in ([path, *path.rglob("*")] if path.is_dir() else [path])
-    ]
-    states = {str(file): file.stat() for file in files}
-    return digest(
-        script, sorted((name, state.st_size, state.st_mtime_ns) for name, state in states.items())
-    )
+    inputs = [folder / name for name in workload.inputs]
+    files = {file for path in inputs for file in (path, *path.rglob("*"))}
+    states = sorted((str(file), file.stat()) for file in files)
+    return digest(script, [(name, one.st_size, one.st_mtime_ns) for name, one in states])
 
 
 def _program(workload: Workload, folder: Path) -> list[Path]:
@@ -238,7 +233,6 @@ class Measurement:
         self._process_counts = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
         self._cohort = 0
-        self._left = SKIPPED
         self._lookout = foreign.Lookout(frozenset(self._machine.cpus))
 
     def run(self) -> None:
@@ -261,9 +255,11 @@ class Measurement:
             head = self._head(resolved)
         except UnavailableError as error:
             self._skip(error)
+            left = SKIPPED
         else:
             yield from self._measure_all(resolved, head, folder)
-        self._journal.finish(self._left)
+            left = FAILED if self._lacks(resolved.counts) else ""
+        self._journal.finish(left)
 
     def _lacks(self, counts: Sequence[int]) -> bool:
         """Whether a count has no result. A race asks again for single ones: whether none has."""
@@ -297,7 +293,6 @@ class Measurement:
             log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
         for counts in self._cohorts(resolved.counts):
             yield from self._measure(resolved, head, counts, records, folder)
-        self._left = FAILED if self._lacks(resolved.counts) else ""
 
     def _head(self, resolved: resolve.Resolved | None) -> Cohort:
         """Return a cohort's first record; of a launch that this machine cannot do, None.
@@ -362,48 +357,42 @@ class Measurement:
             if interrupted is not None:  # the last window was taken, the end not yet written
                 self._journal.write(_end(interrupted, "complete"))
             return
-        kept = CohortLog(self._job, self._cohort, self._journal, self._lookout)
+        first_decides = is_first(self._job.launch, self._job.replicate) and not any(
+            isinstance(record, Window) for record in before
+        )
+        kept = CohortLog(self._job, self._cohort, self._journal, self._lookout, first_decides)
         self._journal.write(structs.replace(head, cohort=self._cohort))
+        workload, host = self._job.plan.workload, resolve.host(self._machine)
+        ended: member_processes.ScriptEndedError | None = None
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
             own = self._compiling_anew(folder)
             running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            host = resolve.host(self._machine)
-            first_decides = is_first(self._job.launch, self._job.replicate) and not any(
-                isinstance(record, Window) for record in before
-            )
-            workload = self._job.plan.workload
-            if workload.pool:
-                bare = Program(work.program(workload), marks=work.marks(workload))
-                pooled = pool.PoolWindows(running, resolved.members[0], bare, kept, host)
-                status, reason = yield from pooled.take(todo, first_decides=first_decides)
-            else:
-                specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
-                with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
-                    gated = CohortWindows(one, kept, counts, before)
-                    status, reason = yield from gated.take(
-                        resolved.slots, todo, unsettled, first_decides=first_decides
-                    )
-            if kept.script_ended is not None:
-                reason = kept.script_ended.reason
+            try:
+                if workload.pool:
+                    bare = Program(work.program(workload), marks=work.marks(workload))
+                    pooled = pool.PoolWindows(running, resolved.members[0], bare, kept, host)
+                    status, reason = yield from pooled.take(todo)
+                else:
+                    specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
+                    with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
+                        gated = CohortWindows(one, kept, counts, before)
+                        status, reason = yield from gated.take(resolved.slots, todo, unsettled)
+            except member_processes.ScriptEndedError as error:
+                status, reason, ended = "failed", str(error), error
             for name, place in own.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
         if status == "complete" and resolved.missing is not None:
             status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
         self._journal.write(_end(self._cohort, status, reason, remedy, kept))
-        log.log(
-            logging.WARNING if reason else logging.INFO,
-            "%s%s",
-            status,
-            f": {reason}" if reason else "",
-        )
+        level = logging.WARNING if reason else logging.INFO
+        log.log(level, "%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
-        if kept.script_ended is not None:
+        if ended is not None:
             script = program.name(work.program(workload))
-            ended = kept.script_ended
-            story = Stopped(script=script, reason=ended.reason, log=ended.log)
+            story = Stopped(script=script, reason=ended.end.reason, log=ended.end.log)
             write_file(self._folder / STOPPED, story)
-            raise member_processes.ScriptEndedError(reason)
+            raise ended
 
     def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
         schedule = windows.schedule(counts, self._settings.windows, self._job.seed)

@@ -107,6 +107,10 @@ class MemberEndedError(Exception):
 class ScriptEndedError(Exception):
     """The default launch's script ended before its first step: no launch can be measured."""
 
+    def __init__(self, end: MemberEnd) -> None:
+        super().__init__(end.reason)
+        self.end = end
+
 
 class MemberProcesses:
     """Starts members, questions them, and ends them all when closed."""
@@ -140,8 +144,6 @@ class MemberProcesses:
         self._launcher = how.starter(launch, len(members))
         self._restless = not how.rests or openmp.spins_long(launch.env)
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
-        # The event of a first member whose script ended by itself before its first step.
-        self.script_ended: MemberEnd | None = None
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}
@@ -205,8 +207,11 @@ class MemberProcesses:
         Args:
             slots: the members.
             timeout_s: for all of them.
-            first_decides: where the first member's script ends before its first step, the others
-                are ended too.
+            first_decides: whether no launch can be measured where the first member's script ends
+                before its first step.
+
+        Raises:
+            ScriptEndedError: it did.
         """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
@@ -216,9 +221,7 @@ class MemberProcesses:
             self._guard_memory()
             self._end_elsewhere(waiting - self.members.resting)
             if first_decides and (ended := self._script_ended()):
-                self.script_ended = ended
-                for slot in self.alive:
-                    self._kill(slot)
+                raise ScriptEndedError(ended)
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scaling_study.member import channel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 # Members are woken this long before they start together; waking one takes some 10 us.
@@ -57,26 +57,22 @@ class Members:
         for descriptor in (*gates, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
-    def words(self, slot: int) -> memoryview:
-        """Return the words of a member's block (see ``channel``)."""
-        return self._pages[slot][0].words
+    def pages(self, slot: int) -> Sequence[channel.Page]:
+        """Return the pages of a member's ranks, by rank: one where it is no group."""
+        return self._pages[slot]
 
     def ask(self, slot: int, number: int) -> None:
         """Put a number beside the orders of a member, for all of its ranks."""
         for page in self._pages[slot]:
             page.words[channel.ASKED] = number
 
+    def words(self, slot: int) -> memoryview:
+        """Return the words of a member's block (see ``channel``)."""
+        return self._pages[slot][0].words
+
     def steps(self, slot: int) -> list[channel.Step]:
         """Return a member's kept steps since its last release."""
         return self._pages[slot][0].steps()
-
-    def others(self, slot: int) -> list[list[channel.Step]]:
-        """Return the same of each other rank of a member, by rank from 1 up."""
-        return [page.steps() for page in self._pages[slot][1:]]
-
-    def samples(self, slot: int) -> int:
-        """Return the samples that a member's script has marked since its last release."""
-        return sum(page.words[channel.SAMPLES] for page in self._pages[slot])
 
     def done(self, slot: int, since_ns: int) -> int:
         """Count a member's steps that began after ``since_ns``: all but the first that ended.
@@ -173,15 +169,13 @@ class Members:
         self.passed.difference_update(slots)
         return release_ns
 
-    def close_window(self, slots: Iterable[int]) -> int:
-        """Have members tell when their step has ended, and train on; return the time (ns)."""
-        return self._tell(slots, channel.CLOSING)
+    def tell(self, slots: Iterable[int], order: int) -> int:
+        """Give members that train an order for their next step's end; return the time (ns).
 
-    def close_gates(self, slots: Iterable[int]) -> int:
-        """Have members rest at their next step's end; return the time (ns) of the order."""
-        return self._tell(slots, channel.CLOSED)
-
-    def _tell(self, slots: Iterable[int], order: int) -> int:
+        Args:
+            slots: the members.
+            order: ``CLOSED`` to rest then, ``CLOSING`` to say so and train on.
+        """
         at_ns = time.perf_counter_ns()
         for slot in slots:
             self.words(slot)[channel.ORDER] = order

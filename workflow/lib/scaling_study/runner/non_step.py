@@ -15,7 +15,7 @@ Pure: arrays go in, labels come out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,14 +82,9 @@ class Steps:
     @classmethod
     def concat(cls, parts: Sequence[Steps]) -> Steps:
         """Put several together; none gives none."""
-        empty = np.empty(0, dtype=np.int64)
-        return cls(
-            member=np.concatenate([empty, *(one.member for one in parts)]),
-            n=np.concatenate([empty, *(one.n for one in parts)]),
-            at=np.concatenate([empty, *(one.at for one in parts)]),
-            us=np.concatenate([empty, *(one.us for one in parts)]),
-            fresh=np.concatenate([empty.astype(np.bool_), *(one.fresh for one in parts)]),
-        )
+        empty = cls(*np.empty((4, 0), dtype=np.int64), np.empty(0, dtype=np.bool_))
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(p, name) for p in (empty, *parts)]) for name in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +160,7 @@ def window_steps(record: Taken) -> Steps:
 def usual_us(steps: Steps) -> dict[int, float]:
     """Return the median step of each process count."""
     n, us = steps.n[~steps.fresh], steps.us[~steps.fresh]
-    if not len(n):
-        return {}
-    order = np.argsort(n, kind="stable")
-    counts, starts = np.unique(n[order], return_index=True)
-    parts = np.split(us[order], starts[1:])
-    return {int(count): float(np.median(own)) for count, own in zip(counts, parts, strict=True)}
+    return {int(count): float(np.median(us[n == count])) for count in np.unique(n)}
 
 
 def find(steps: Steps) -> Found:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import select
 import time
 from bisect import bisect_right
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import convert, structs
 
@@ -30,10 +31,10 @@ from scaling_study.records.readback import Readback
 from scaling_study.records.window import Readbacks, Slot
 from scaling_study.runner import counter_snapshots, windows
 from scaling_study.runner.free_run import FreeRun
-from scaling_study.runner.member_processes import MemberEnd
+from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
     from scaling_study.records.window import Status, Taken
@@ -48,8 +49,6 @@ LAST_STEP_S = 5.0
 """After it, its processes have this long to end the step that the window's end has met."""
 
 log = logging.getLogger("measure")
-
-Json = dict[str, object]
 
 
 class PoolError(Exception):
@@ -89,7 +88,7 @@ class PoolWindows:
     host: Host
 
     def take(
-        self, todo: Sequence[windows.Window], *, first_decides: bool
+        self, todo: Sequence[windows.Window]
     ) -> Generator[None, None, tuple[Status, str | None]]:
         """Take windows; return the status and the reason. Pauses before each but the first."""
         wanted, lost, reason = {window.n for window in todo}, set[int](), ""
@@ -104,9 +103,9 @@ class PoolWindows:
                 wrong = self._take(window, read_back=not proven)
             except PoolError as error:
                 log.warning("n = %d: %s", window.n, error)
-                if first_decides and error.output and not proven:
-                    self.kept.script_ended = MemberEnd(0, "died", str(error), error.output)
-                    return "failed", str(error)
+                if self.kept.first_decides and error.output and not proven:
+                    end = MemberEnd(0, "died", str(error), error.output)
+                    raise ScriptEndedError(end) from error
                 lost.add(window.n)
                 reason = reason or f"n = {window.n}: {error}"
                 continue
@@ -124,16 +123,20 @@ class PoolWindows:
             What of the launch did not take effect; empty if all did.
         """
         for attempt in range(self.kept.job.plan.measure.retries + 1):
-            with private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder:
-                run = _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n)
-                with run.started(read_back=read_back):
-                    self._all_train(run, read_back=read_back)
-                    if read_back and (wrong := self._readbacks(run)):
-                        return wrong
-                    read_back = False
-                    if self.kept.started_s is None:
-                        self.kept.starts()
-                    record = self._window(run, window)
+            with (
+                private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder,
+                _Run(
+                    replace(self.launch, folder=folder), self.whole, self.program, window.n
+                ) as run,
+            ):
+                run.start(0, run.pages, read_back=read_back)
+                self._all_train(run, read_back=read_back)
+                if read_back and (wrong := self._readbacks(run)):
+                    return wrong
+                read_back = False
+                if self.kept.started_s is None:
+                    self.kept.starts()
+                record = self._window(run, window)
             self.kept.keep(record, attempt)
             if record.valid:
                 break
@@ -161,7 +164,7 @@ class PoolWindows:
                     f"{len(pages)} processes train at once: the number that {{n}} stands for in"
                     " workload.args is not that of the processes that train"
                 )
-            if run.wait(LOOK_S):
+            if run.slots.wait(LOOK_S):
                 if not most:
                     reason = f"the program ended without a step: {run.why()}"
                     raise PoolError(reason, run.output())
@@ -216,7 +219,10 @@ class PoolWindows:
                 " (measure.shortest_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
-        run.sleep(after.wall_ns + round(LAST_STEP_S * 1e9), until_stepped=after.wall_ns)
+        until_ns = after.wall_ns + round(LAST_STEP_S * 1e9)
+        while (now_ns := time.perf_counter_ns()) < until_ns and not run.stepped(after.wall_ns):
+            if run.sleep(now_ns + round(LOOK_S * 1e9)):
+                break
         done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
@@ -273,23 +279,16 @@ class _Run(FreeRun):
     def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
         super().__init__(launch, [whole(member, n)], program)
         self.n = n
+        self.pages = launch.folder / "memory" / "pages"
         self.counted: dict[int, iterations.Page] = {}
-        self._pages = launch.folder / "memory" / "pages"
-        self._ended = False
 
-    @contextmanager
-    def started(self, *, read_back: bool) -> Iterator[None]:
-        """Start the program; end it afterwards, with all that it has started."""
-        self.start(0, self._pages, read_back=read_back)
-        try:
-            yield
-        finally:
-            self.end(0.0)
+    def __enter__(self) -> Self:
+        """Return itself; leaving it ends the program with all that it has started."""
+        return self
 
-    def wait(self, seconds: float) -> bool:
-        """Wait; return whether the program has ended."""
-        self._ended = self._ended or bool(self.slots.wait(seconds))
-        return self._ended
+    def __exit__(self, *_: object) -> None:
+        """End the program with all that it has started."""
+        self.end(0.0)
 
     def why(self) -> str:
         """Return the line that says why it ended."""
@@ -300,57 +299,42 @@ class _Run(FreeRun):
         files = self.launch.log(0), self.launch.errors(0)
         return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
-    @property
-    def pids(self) -> dict[int, int]:
-        """The processes that are counted, by slot."""
-        return {slot: page.pid for slot, page in self.counted.items()}
-
     def snapshot(self, cpus: frozenset[int]) -> CounterSnapshot:
         """Read the kernel's counters."""
+        pids = {slot: page.pid for slot, page in self.counted.items()}
         trainers = {slot: page.trainer_tid for slot, page in self.counted.items()}
-        hardware = perf_events.PerfEvents(self.n, ())
-        return counter_snapshots.read(self.pids, trainers, cpus, hardware)
+        return counter_snapshots.read(pids, trainers, cpus, perf_events.PerfEvents(self.n, ()))
 
     def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
         """Return how many steps each process has done at least between two edges."""
         return min(_inside(page.ends_ns(), before, after)[1] for page in self.counted.values())
 
+    def stepped(self, since_ns: int) -> bool:
+        """Whether each process has ended a step after a time."""
+        return all(page.ends_ns()[-1] > since_ns for page in self.counted.values())
+
     def training(self) -> list[iterations.Page]:
         """Return what processes have counted that live."""
         living = set(kernel_counters.descendants(os.getpid()))
-        return [page for page in iterations.read_pages(self._pages) if page.pid in living]
+        return [page for page in iterations.read_pages(self.pages) if page.pid in living]
 
-    def reports(self, pages: Iterable[iterations.Page]) -> list[Json]:
+    def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
         """Return what processes have written down of themselves; nothing until all have."""
-        paths = [self._pages / f"{iterations.READBACK}{page.pid}" for page in pages]
+        paths = [self.pages / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
-    def sleep(self, until_ns: int, *, until_stepped: int = 0) -> bool:
-        """Sleep until a time; return whether one of the processes has ended before.
-
-        Args:
-            until_ns: the time.
-            until_stepped: return as soon as each has ended a step after this time, if it is given.
-        """
+    def sleep(self, until_ns: int) -> bool:
+        """Sleep until a time; return whether one of the processes has ended before."""
         poll = select.poll()
-        opened = []
-        try:
-            for pid in self.pids.values():
-                opened.append(os.pidfd_open(pid))
-                poll.register(opened[-1], select.POLLIN)
-            while (left_ns := until_ns - time.perf_counter_ns()) > 0:
-                if until_stepped and all(
-                    page.ends_ns()[-1] > until_stepped for page in self.counted.values()
-                ):
-                    return False
-                wait_ms = min(left_ns / 1e6, 1e3 * LOOK_S if until_stepped else left_ns / 1e6)
-                if poll.poll(max(1, round(wait_ms))):
-                    return True
-        except ProcessLookupError:
-            return True
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
-        return False
+        with ExitStack() as opened:
+            try:
+                for page in self.counted.values():
+                    descriptor = os.pidfd_open(page.pid)
+                    opened.callback(os.close, descriptor)
+                    poll.register(descriptor, select.POLLIN)
+            except ProcessLookupError:
+                return True
+            left_ms = (until_ns - time.perf_counter_ns()) / 1e6
+            return bool(poll.poll(max(1, math.ceil(left_ms))))

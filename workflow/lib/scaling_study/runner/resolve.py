@@ -156,14 +156,8 @@ def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) ->
     """
     if asked["compile"] == "off":
         return None
-    workload = plan.workload
-    key = [
-        plan.study,
-        workload.cwd,
-        *work.program(workload),
-        machine.hash,
-        dict(asked),
-    ]
+    program = work.program(plan.workload)
+    key = [plan.study, plan.workload.cwd, *program, machine.hash, dict(asked)]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return (builds / "compiled" / name).absolute()
 
@@ -182,8 +176,8 @@ def versions(python: str) -> Versions:
     Raises:
         UnavailableError: it does not run, is too old, has no torch, or cannot import the harness.
     """
-    found = _ask(python, VERSIONS)
-    if found.returncode:
+    found = _ask(python, VERSIONS, str(environment.LIBRARY_FOLDER))
+    if not found.stdout:
         raise UnavailableError(f"{python} does not run: {_last(found.stderr)}", ANOTHER)
     version, number, torch = found.stdout.splitlines()
     if json.loads(number) < [*OLDEST_PYTHON]:
@@ -192,10 +186,8 @@ def versions(python: str) -> Versions:
         raise UnavailableError(reason, ANOTHER)
     if not torch:
         raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
-    library = {"PYTHONPATH": str(environment.LIBRARY_FOLDER)}
-    harness = _ask(python, IMPORT, env=library)
-    if harness.returncode:
-        reason = f"{python} cannot import what measures: {_last(harness.stderr)}"
+    if found.returncode:
+        reason = f"{python} cannot import what measures: {_last(found.stderr)}"
         raise UnavailableError(reason, ANOTHER)
     return Versions(version, torch)
 
@@ -243,17 +235,14 @@ try:
     print(version("torch"))
 except ImportError:
     print("")
+sys.path.insert(0, sys.argv[1])
+import scaling_study.member.worker
 """
-IMPORT = "import sys; sys.path[:] = filter(None, sys.path); import scaling_study.member.worker"
 FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
 def _ask(
-    python: str,
-    code: str,
-    *words: str,
-    folder: str | None = None,
-    env: Mapping[str, str] | None = None,
+    python: str, code: str, *words: str, folder: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a line of Python in an interpreter.
 
@@ -262,9 +251,8 @@ def _ask(
     """
     try:
         return subprocess.run(
-            [python, "-c", code, *words], cwd=folder, env={**os.environ, **(env or {})},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [python, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
     except OSError as error:
         raise UnavailableError(f"{python}: {error.strerror}", ANOTHER) from error
 

@@ -27,7 +27,7 @@ import numpy as np
 from scaling_study.runner import non_step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -105,14 +105,9 @@ def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
 def _two_members(windows: Sequence[non_step.Steps]) -> list[int]:
     """Return the member of most windows, and that of most among those with fewer."""
     counts = Counter(int(member) for one in windows for member in np.unique(one.member))
-    oldest = _of_most(counts)
-    younger = {member: count for member, count in counts.items() if count < counts[oldest]}
-    return [oldest, _of_most(younger)] if younger else [oldest]
-
-
-def _of_most(counts: Mapping[int, int]) -> int:
-    """Return the key of the largest count; the smallest of several."""
-    return min(counts, key=lambda member: (-counts[member], member))
+    oldest, *others = sorted(counts, key=lambda member: (-counts[member], member))
+    younger = [member for member in others if counts[member] < counts[oldest]]
+    return [oldest, *younger[:1]]
 
 
 def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:

@@ -113,11 +113,6 @@ class Activity:
         """How long each step took."""
         return [step.end_ns - start for step, start in zip(self.steps, self.starts_ns, strict=True)]
 
-    @property
-    def longest_step_ns(self) -> int:
-        """The longest of them."""
-        return max(self.durations_ns, default=0)
-
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
