@@ -17,11 +17,6 @@ def step(**more):
     return {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "node-a", **more}
 
 
-def test_all_cpus_of_the_node_are_enough():
-    env = step(SLURM_JOB_CPUS_PER_NODE="4")
-    assert allocation.missing_cpus(env, (0, 1, 2, 3), 4) is None
-
-
 def test_a_site_may_keep_cpus_for_itself():
     assert allocation.parse_effective_cpus(NODE) == 126
     assert allocation.parse_effective_cpus("NodeName=node-a CPUAlloc=0 CPUTot=128") is None

@@ -102,10 +102,3 @@ def test_a_quota_has_a_period(tmp_path):
     assert limits.read_quota(root) == limits.Quota(2.0, 0.05)
     assert limits.read_quota(machines.root("container-v1")) == limits.Quota(2.0, 0.1)
     assert limits.read_quota(machines.root("vm-no-l3")) is None
-
-
-def test_this_process_has_a_hierarchy_that_exists_if_any():
-    hierarchy = limits.read_hierarchy("cpu")
-    assert hierarchy is None or all(folder.is_dir() for folder in hierarchy.folders)
-    quota_cpus = limits.read_quota_cpus()
-    assert quota_cpus is None or quota_cpus > 0

@@ -42,24 +42,6 @@ def test_pressure_is_that_of_some_tasks():
     assert machine_counters.parse_pressure(text) == pytest.approx(412.052778)
 
 
-@pytest.mark.parametrize(
-    ("text", "throttled_s"),
-    [
-        # version 2, with a quota
-        (
-            "usage_usec 900\nnr_periods 50\nnr_throttled 4\nthrottled_usec 1500000\nnr_bursts 0\n",
-            1.5,
-        ),
-        # version 1
-        ("nr_periods 50\nnr_throttled 4\nthrottled_time 1500000000\n", 1.5),
-        # version 2, without the CPU controller
-        ("usage_usec 900\nuser_usec 600\nsystem_usec 300\n", None),
-    ],
-)
-def test_throttled_time(text, throttled_s):
-    assert machine_counters.parse_throttled(text) == throttled_s
-
-
 def machine_files(proc, **pressure):
     (proc / "stat").write_text(STAT)
     (proc / "pressure").mkdir()

@@ -45,17 +45,14 @@ AFTER = {
 }  # fmt: skip
 
 
-def test_who_took_time_is_listed_and_the_study_itself_is_not():
+def test_who_took_time_is_listed_by_name_and_the_study_itself_is_not():
     rows = foreign.largest(BEFORE, AFTER, 1.0, {950})
-    assert [(round(cpu_s, 2), pid, name) for cpu_s, pid, name in rows] == [
-        (0.9, 900, "stress"),
-        (0.8, 901, "stress"),
-        (0.2, 902, "cc1"),
+    assert [(round(cpu_s, 2), pid) for cpu_s, pid, _ in rows] == [
+        (0.9, 900),
+        (0.8, 901),
+        (0.2, 902),
     ]
-
-
-def test_processes_of_one_name_are_told_together():
-    first, second = foreign._by_name(foreign.largest(BEFORE, AFTER, 1.0, {950}), 1.0)
+    first, second = foreign._by_name(rows, 1.0)
     assert (first.name, first.processes, round(first.cpus, 2)) == ("stress", 2, 1.7)
     assert (second.name, second.processes, round(second.cpus, 2)) == ("cc1", 1, 0.2)
 
@@ -84,13 +81,6 @@ def test_a_record_says_how_much_each_program_took():
     assert found == Foreign(span_s=10.0, processes=[took])
 
 
-def test_a_look_at_this_machine_leaves_this_process_out():
-    seen = foreign.look(ALLOWED, span_s=0.05)
-    assert seen.usable_cpus == len(ALLOWED)
-    assert 0 <= seen.foreign_cpus <= len(ALLOWED)
-    assert 0 <= seen.stolen_cpus <= len(ALLOWED)
-
-
 @pytest.mark.parametrize(
     ("cpus", "taken", "busy"),
     [(2, 0.04, False), (2, 0.06, True), (192, 3.8, False), (192, 3.9, True)],
@@ -104,16 +94,8 @@ def test_busy_is_what_costs_windows(cpus, taken, busy):
 
 @pytest.mark.parametrize(
     ("cpus", "unseen", "warned"),
-    [
-        (1, 0.05, False),
-        (2, 0.06, False),
-        (2, 0.14, False),
-        (2, 0.16, True),
-        (16, 0.31, False),  # below what costs windows there
-        (16, 0.33, True),
-        (192, 3.8, False),
-        (192, 3.9, True),
-    ],
+    # of 16 CPUs 0.32 cost windows
+    [(2, 0.14, False), (2, 0.16, True), (16, 0.31, False), (16, 0.33, True)],
 )
 def test_load_that_no_program_explains_is_warned_of_when_it_is_sure(cpus, unseen, warned):
     text = warn_busy(Look(cpus, unseen, 0.0, ()))

@@ -1,6 +1,5 @@
 """Whole measuring jobs, with real members: what is on the disk, and what is left behind."""
 
-import json
 import os
 import signal
 import subprocess
@@ -47,10 +46,6 @@ def test_records_follow_the_schema_and_nothing_is_left(normal):
     assert (folder / "0.jsonl.part").samefile(folder / "0.jsonl")
     assert left_behind(folder) == []
     assert records["end"][0]["status"] == "complete"
-
-
-def test_windows_are_the_scheduled_ones_and_their_members_the_first_n(normal):
-    _, records = normal
     head = records["cohort"][0]
     planned = windows.schedule(head["process_counts"], 2, head["seed"])
     assert [(one["window"], one["n"]) for one in records["window"]] == [
@@ -64,10 +59,6 @@ def test_windows_are_the_scheduled_ones_and_their_members_the_first_n(normal):
             assert sum(member["step_us"]) / 1e6 <= window["window_s"]
             ran_s = sum(member[f"trainer_{name}_s"] for name in ("user", "system", "runqueue"))
             assert ran_s > 0
-
-
-def test_readback_stands_beside_the_request(normal):
-    _, records = normal
     checks = {check["axis"]: check for check in records["readback"][0]["checks"]}
     # Switches are looked at where a launch has them.
     assert set(checks) == {name for name, axis in AXES.items() if axis.effective is not None}
@@ -75,18 +66,10 @@ def test_readback_stands_beside_the_request(normal):
     assert checks["intra_op"]["effective"] == "1"
 
 
-def killed_before(folder, record, tmp_path):
-    """Leave what a run has written before its first record of a kind, as if it had been killed."""
-    lines = (folder / "0.jsonl").read_text().splitlines()
-    kinds = [json.loads(line)["kind"] for line in lines]
-    kept = lines[: kinds.index(record)]
-    (tmp_path / "0.jsonl.part").write_text("".join(f"{line}\n" for line in kept))
-    return kept
-
-
 def test_a_run_that_was_killed_after_its_last_window_ends_the_cohort_that_took_it(normal, tmp_path):
     folder, found = normal
-    killed_before(folder, "end", tmp_path)
+    *lines, _end = (folder / "0.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "0.jsonl.part").write_text("".join(lines))
     # On a busy machine a window was lost, which the next run takes again, in another cohort.
     lost = int(any(not window["valid"] for window in found["window"]))
     records = run(config(WORKLOADS / "plain_loop.py"), tmp_path)

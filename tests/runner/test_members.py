@@ -27,40 +27,18 @@ from pathlib import Path
 from scaling_study.member.member import Member, Options
 member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options())
 """
-STEPPING = (
-    MEMBER
-    + """
-while True:
-    time.sleep(0.001)
-    member.step_end()
-"""
-)
+STEPPING = f"{MEMBER}\nwhile True:\n    time.sleep(0.001)\n    member.step_end()\n"
 # It makes its steps as fast as it can, and counts them itself.
-RUSHING = (
-    MEMBER
-    + """
-while True:
-    member.step_end()
-"""
-)
+RUSHING = f"{MEMBER}\nwhile True:\n    member.step_end()\n"
 # Its first step leads it to the gate; it dies in the step after its release.
-DYING = (
-    MEMBER
-    + """
-member.step_end()
-sys.exit(3)
-"""
-)
+DYING = f"{MEMBER}\nmember.step_end()\nsys.exit(3)\n"
 # After its release it is inside a long step until a file is there.
-LONG_STEP = (
-    MEMBER
-    + """
+LONG_STEP = f"""{MEMBER}
 member.step_end()
 while not Path(sys.argv[3]).exists():
     time.sleep(0.005)
 member.step_end()
 """
-)
 
 
 class Group:
@@ -124,16 +102,6 @@ def test_a_resting_member_takes_no_cpu_time(group):
     wait_until(slept, "half a second without CPU time")
 
 
-def test_members_start_together_and_never_before_the_instant(group):
-    one = group(3)
-    one.start_resting(STEPPING, 0, 1, 2)
-    release_ns, closed_ns = train(one.members, [0, 1, 2])
-    for slot in range(3):
-        words = one.members.words(slot)
-        assert release_ns <= words[channel.RELEASED_NS] < closed_ns
-        assert words[channel.PARKED_NS] > closed_ns
-
-
 def test_members_rest_at_their_first_step_and_only_ordered_ones_run(group):
     one = group(2)
     one.start_resting(STEPPING, 0, 1)
@@ -155,6 +123,7 @@ def test_steps_of_a_window_are_in_the_page_in_order(group):
     for _ in range(2):  # a second window begins with an empty ring
         release_ns, closed_ns = train(one.members, [0], steps=7)
         words = one.members.words(0)
+        assert release_ns <= words[channel.RELEASED_NS] < closed_ns
         steps = one.members.steps(0)
         assert {step.fresh for step in steps} == {0}
         ends = [step.end_ns for step in steps]
@@ -242,30 +211,18 @@ def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):
     assert one.members.resting == {0, 1}
 
 
-def test_a_new_process_of_a_slot_starts_from_nothing(group):
-    one = group(1)
-    one.start_resting(STEPPING, 0)
-    train(one.members, [0])
-    one.members.kill(0)
-    assert one.members.resting == set()
-    one.start_resting(STEPPING, 0)
-    words = one.members.words(0)
-    assert (words[channel.STEPS], words[channel.RELEASED_NS], words[channel.RELEASE_NS]) == (
-        1,
-        0,
-        0,
-    )
-
-
 def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_gate(group):
     one = group(1)
     (first,) = one.start_resting(STEPPING, 0)
+    train(one.members, [0])
     first.send_signal(signal.SIGSTOP)
     wait_until(lambda: state(first.pid) == "T", "stop")
     one.members.order([0], channel.RUN)  # it dies before it has read this
     one.members.kill(0)
+    assert one.members.resting == set()
     first.wait()
     (second,) = one.start_resting(STEPPING, 0)
+    assert one.members.words(0)[channel.STEPS] == 1
     wait_until(lambda: state(second.pid) == "S", "sleep at the gate")
     time.sleep(0.05)
     assert released(one.members, 0) == 0

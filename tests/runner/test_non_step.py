@@ -1,5 +1,7 @@
 """What comes back between steps is found by the number of steps between."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,7 @@ def test_steps_that_differ_much_at_random_are_ordinary_ones():
     rng = np.random.default_rng(1)
     us = rng.integers(1_000, 40_000, 2_000)
     steps = life(1, 2_000)
-    steps = non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    steps = replace(steps, us=us)
     assert non_step.find(steps).kinds == ()
 
 
@@ -47,7 +49,7 @@ def test_long_steps_at_no_regular_distance_stay_in_the_steps():
     steps = life(1, 3_000, every=10_000)
     us = steps.us.copy()
     us[rng.choice(3_000, 60, replace=False)] += 200_000
-    steps = non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh)
+    steps = replace(steps, us=us)
     found = non_step.find(steps)
     assert found.kinds == ()
     assert not found.suspect  # their distances are known, and differ
@@ -58,15 +60,13 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
     one, steps = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
     us = steps.us.copy()
     us[[40, 41, 150, 151]] *= 30
-    steps = joined(one, non_step.Steps(steps.member, steps.n, steps.at, us, steps.fresh))
+    steps = joined(one, replace(steps, us=us))
     pairs = steps.us > 200_000
     assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
     assert non_step.find(steps).kinds == ()
     # Windows that know nothing of the steps between: one pair in each.
     apart = steps.at >= 100
-    steps = non_step.Steps(
-        steps.member, steps.n, steps.at + 1_000 * apart, steps.us, steps.fresh | (steps.at == 100)
-    )
+    steps = replace(steps, at=steps.at + 1_000 * apart, fresh=steps.fresh | (steps.at == 100))
     assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 1]
     found = non_step.find(steps)
     assert found.kinds == ()
@@ -76,7 +76,7 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
 def test_two_kinds_are_told_apart():
     one = life(1, 3_000, every=500, us=4_000_000)
     two = life(1, 3_000, every=100, us=100_000)
-    steps = non_step.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
+    steps = replace(one, us=one.us + two.us)
     found = non_step.find(steps)
     assert [kind.every for kind in found.kinds] == [500, 100]
     # Each fifth of the shorter ones goes with a longer one.
@@ -99,7 +99,7 @@ def test_first_phases_that_take_longer_are_of_the_same_kind(slow):
 def test_two_kinds_of_one_distance_are_two_where_they_take_turns():
     one = life(1, 3_000, every=300, us=2_000_000)
     two = life(1, 3_000, start=150, every=300, us=100_000)
-    steps = non_step.Steps(one.member, one.n, one.at, one.us + two.us, one.fresh)
+    steps = replace(one, us=one.us + two.us)
     assert [kind.every for kind in non_step.find(steps).kinds] == [300, 300]
 
 
@@ -108,7 +108,7 @@ def test_long_steps_of_one_count_ask_for_windows_of_that_count():
     two = life(2, 300, start=1_300, every=10_000)
     us = two.us.copy()
     us[150] += 2_000_000
-    steps = joined(life(1, 1_300), non_step.Steps(two.member, two.n, two.at, us, two.fresh))
+    steps = joined(life(1, 1_300), replace(two, us=us))
     assert 1 not in non_step.lacking(steps, non_step.find(steps), [1, 2])
 
 
@@ -122,7 +122,7 @@ def test_a_new_start_of_the_script_is_no_phase():
     steps = life(1, 1_000, every=10_000)
     fresh = steps.at % 300 == 299
     us = np.where(fresh, 2_000_000, steps.us)
-    steps = non_step.Steps(steps.member, steps.n, steps.at, us, fresh)
+    steps = replace(steps, us=us, fresh=fresh)
     found = non_step.find(steps)
     assert (found.kinds, found.suspect) == ((), frozenset())
 

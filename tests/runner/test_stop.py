@@ -77,14 +77,10 @@ def told(where, locked, *signals):
     return out.strip()
 
 
+@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_jobs_end_and_snakemake_finishes_as_usual(signum):
-    assert told("local", "free", signum) == f"{signum.name} graceful"
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_impatience_changes_nothing(signum):
-    assert told("local", "free", *[signum] * 3) == f"{signum.name} graceful"
+def test_jobs_end_and_snakemake_finishes_as_usual_however_impatient_its_user(signum, times):
+    assert told("local", "free", *[signum] * times) == f"{signum.name} graceful"
 
 
 def test_a_signal_while_snakemake_has_its_lock():

@@ -145,13 +145,6 @@ def test_a_supervisor_takes_no_cpu_time_while_it_waits(tmp_path):
         process.wait(PATIENCE_S)
 
 
-def test_orphans_are_killed_when_the_command_ends(tmp_path):
-    with supervising(*python(ORPHAN + "sys.exit(5)", tmp_path)) as process:
-        orphan = int(written(tmp_path / "orphan"))
-        assert process.wait(PATIENCE_S) == 5
-        assert has_ended(orphan)
-
-
 def test_orphans_that_end_by_themselves_are_given_time(tmp_path):
     code = f"""
 import os, sys, time
@@ -183,16 +176,6 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
         assert has_ended(orphan)
     with supervising("sleep", "600", watched=gone()) as process:  # gone already
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-
-
-@pytest.mark.timing
-def test_a_command_that_does_not_want_to_stop_is_killed(tmp_path):
-    with supervising(*python(COMMAND, tmp_path, "stubborn"), code=IMPATIENT) as process:
-        command = rest_of_it(tmp_path)
-        process.terminate()
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-        assert caught(tmp_path) == ["SIGTERM"]
-        assert has_ended(command)
 
 
 def test_when_the_supervisor_is_killed_its_command_is_asked_to_stop(tmp_path):
