@@ -69,15 +69,15 @@ def why_command(mapping, folder):
 
 def profile(mapping, folder):
     """Profile the baseline as the workflow does; return its profile.json."""
-    done = subprocess.run(
-        profile_command(mapping, folder),
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    _succeed(profile_command(mapping, folder), folder)
     return codec.read_file(folder / "out/profile.json", Profiled)
+
+
+def _succeed(command, folder):
+    done = subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
 
 
 def command(job, folder, watched=None):
@@ -117,14 +117,7 @@ def left_behind(folder, names=()):
 
 def run(mapping, folder):
     """Run the baseline's first replicate; return its records by kind."""
-    done = subprocess.run(
-        command(baseline_job(mapping), folder),
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    _succeed(command(baseline_job(mapping), folder), folder)
     return read(folder / "0.jsonl")
 
 

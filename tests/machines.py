@@ -29,7 +29,6 @@ def fake_root(name, root: Path) -> Path:
     nodes = machine.get("nodes", {})
     files = {
         "sys/devices/system/cpu/online": format_cpu_list(online),
-        "sys/devices/system/cpu/offline": machine.get("offline", ""),
         "proc/self/status": (
             "Name:\tpython\n"
             f"Cpus_allowed_list:\t{machine.get('allowed_cpus', '0-8191')}\n"
@@ -41,8 +40,6 @@ def fake_root(name, root: Path) -> Path:
         **_node_files(nodes, machine.get("distances", [])),
         **machine.get("files", {}),
     }
-    for cpu in parse_cpu_list(machine.get("offline", "")):
-        files[f"sys/devices/system/cpu/cpu{cpu}/online"] = "0"
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text + "\n")

@@ -54,28 +54,11 @@ class SmallCohort:
         self.members = Members(folder, count, ranks or 1)
         self._launchers = []
 
-    def launcher(
-        self,
-        name="exec",
-        *,
-        env=None,
-        step="optimizer",
-        switches=(),
-        members=1,
-        change=(),
-        loader="",
-    ):
-        """A launcher of the real kind; the cohort closes it."""
+    def launcher(self, name="exec", *, env=None, step="optimizer", members=1, **inside):
+        """A launcher of the real kind, with what is changed inside; the cohort closes it."""
+        env = member_environment(os.environ, ONE_THREAD | (env or {}), {})
         launch = Launch(
-            folder=self.folder,
-            python=sys.executable,
-            env=member_environment(os.environ, ONE_THREAD | (env or {}), {}),
-            step=step,
-            launcher=name,
-            switches=switches,
-            change=change,
-            loader=loader,
-            ranks=self.ranks,
+            self.folder, sys.executable, env, step, launcher=name, ranks=self.ranks, **inside
         )
         self._launchers.append(LAUNCHERS[name].starter(launch, members))
         return self._launchers[-1]

@@ -66,12 +66,6 @@ def test_the_tightest_ancestor_counts_whichever_it_is(tmp_path):
     assert limits.read_quota_cpus(root) == 0.1
 
 
-def test_an_ancestor_above_the_mount_is_not_looked_for(tmp_path):
-    root = machines.fake_root("container-v1", tmp_path)
-    change(root, {"sys/fs/cgroup/cpu.cfs_quota_us": "1", "sys/fs/cgroup/cpu.cfs_period_us": "1000"})
-    assert limits.read_quota_cpus(root) == 2.0
-
-
 @pytest.mark.parametrize("path", ["/kubepods/pod1/c1", "/../../elsewhere", "/"])
 def test_a_path_of_the_host_means_the_mount(tmp_path, path):
     root = change(

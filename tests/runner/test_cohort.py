@@ -176,14 +176,6 @@ def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
 
 
-def test_a_member_that_dies_is_told_with_its_signal(make):
-    one = make("misbehaves.py", ["--how", "segfaults", "--at", 3], step="mark")
-    one.start([0], 60)
-    with pytest.raises(MemberEndedError):
-        _ = [one.take(windows.Window(at, 0, 1), SETTINGS) for at in range(3)]
-    assert "SIGSEGV" in one.events[0].reason
-
-
 def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     """Every fifth step is long, and most windows close inside one."""
     one = make("long_phases.py", ["--every", 5, "--phase-s", 0.4], members=2)

@@ -1,8 +1,5 @@
 """The clock of a window: that of the CPUs on which its members' threads ran."""
 
-import os
-import threading
-
 import pytest
 
 from scaling_study.host import kernel_counters, machine_counters
@@ -74,14 +71,3 @@ def test_frequencies_that_cannot_be_read_are_left_out(tmp_path):
         (tmp_path / str(cpu)).write_text(text)
     files = [(cpu, tmp_path / str(cpu)) for cpu in range(4)]  # the last one is offline
     assert counter_snapshots.read_frequencies_mhz(files) == {0: 2400.0, 2: 3100.5}
-
-
-def test_a_bound_thread_was_last_on_its_cpu():
-    cpus = os.sched_getaffinity(0)
-    try:
-        for cpu in sorted(cpus)[:2]:
-            os.sched_setaffinity(0, {cpu})
-            read = kernel_counters.read_thread(f"/proc/self/task/{threading.get_native_id()}")
-            assert (read.last_cpu, read.cpus) == (cpu, str(cpu))
-    finally:
-        os.sched_setaffinity(0, cpus)
