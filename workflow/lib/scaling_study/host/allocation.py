@@ -31,11 +31,10 @@ def require_whole_node() -> None:
     Raises:
         PartOfNodeError: the job may use fewer.
     """
-    env = os.environ
-    if "SLURM_JOB_ID" in env and (
-        problem := missing_cpus(env, limits.read_allowed_cpus(), read_node_cpus(env))
-    ):
-        raise PartOfNodeError(problem)
+    if "SLURM_JOB_ID" in os.environ:
+        problem = missing_cpus(os.environ, limits.read_allowed_cpus(), read_node_cpus(os.environ))
+        if problem:
+            raise PartOfNodeError(problem)
 
 
 def missing_cpus(

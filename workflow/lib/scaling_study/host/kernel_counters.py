@@ -9,6 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from scaling_study.common.counter import READ
@@ -151,10 +152,8 @@ def read_process(pid: int) -> Process:
     user_s, system_s = user_and_system_s(fields)
     threads = {}
     for tid in map(int, os.listdir(f"{folder}/task")):  # noqa: PTH208 (as in read_text)
-        try:
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             threads[tid] = read_thread(f"{folder}/task/{tid}")
-        except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
-            continue
     return Process(
         cpu_s=_process_clock_s(pid),
         user_s=user_s,
@@ -187,16 +186,11 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
     found = [pid]
     for parent in found:
         folder = f"/proc/{parent}/task"
-        try:
-            threads = os.listdir(folder)  # noqa: PTH208 (as in read_text)
-        except FileNotFoundError:
-            continue
-        for task in threads:
-            try:
-                text = read_text(f"{folder}/{task}/children")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            found.extend(child for child in map(int, text.split()) if child not in without)
+        with suppress(FileNotFoundError):
+            for task in os.listdir(folder):  # noqa: PTH208 (as in read_text)
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    text = read_text(f"{folder}/{task}/children")
+                    found.extend(child for child in map(int, text.split()) if child not in without)
     return found
 
 
@@ -208,10 +202,8 @@ def read_tree(pid: int) -> dict[int, Process]:
     """
     tree = {pid: read_process(pid)}
     for child in descendants(pid)[1:]:
-        try:
+        with suppress(OSError):  # it has just ended
             tree[child] = read_process(child)
-        except OSError:  # it has just ended
-            continue
     return tree
 
 
@@ -322,8 +314,6 @@ def tree_cpu_s(pid: int, without: Collection[int] = ()) -> float:
     """
     total_s = 0.0
     for one in descendants(pid, frozenset(without)):
-        try:
+        with suppress(OSError):  # it has just ended
             total_s += _process_clock_s(one) + _reaped_s(_stat(f"/proc/{one}"))
-        except OSError:  # it has just ended
-            continue
     return total_s

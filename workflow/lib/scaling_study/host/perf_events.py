@@ -47,6 +47,8 @@ COVERAGE = 0.95
 SPARE_DESCRIPTORS_PER_MEMBER = 2
 SPARE_DESCRIPTORS = 64
 
+FEW = "there are too few open files (ulimit -n) for the others"
+
 log = logging.getLogger("measure")
 
 
@@ -92,15 +94,12 @@ def count(
     Returns:
         By event of ``EVENTS``; scaled up where the kernel took turns, None where it is not known.
     """
-    return {
-        event.name: _change(before[event.name], after[event.name], cpu_s)
-        if event.name in before and event.name in after
-        else None
-        for event in EVENTS
-    }
+    return {one.name: _change(before.get(one.name), after.get(one.name), cpu_s) for one in EVENTS}
 
 
-def _change(before: Reading, after: Reading, cpu_s: float) -> int | None:
+def _change(before: Reading | None, after: Reading | None, cpu_s: float) -> int | None:
+    if before is None or after is None:
+        return None
     enabled_ns = after.enabled_ns - before.enabled_ns
     running_ns = after.running_ns - before.running_ns
     if running_ns <= 0 or enabled_ns < COVERAGE * cpu_s * 1e9:
@@ -123,10 +122,7 @@ class PerfEvents:
         known = [event for event in events if _countable(event)]
         self.events = known[: _affordable(members, beside)]
         if len(self.events) < len(known):
-            log.info(
-                "%d of %d hardware counters are read: the limit of open files (ulimit -n) is %d",
-                len(self.events), len(known), resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            )  # fmt: skip
+            log.info("%d of %d hardware counters are read: %s", len(self.events), len(known), FEW)
 
     def add(self, slot: int, pid: int) -> None:
         """Begin to count a member that has just been started; None is counted if it is gone."""

@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -91,10 +92,8 @@ def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
     """Return the frequency of each CPU whose file (kHz) can be read now."""
     found = {}
     for cpu, path in files:
-        try:
+        with suppress(OSError, ValueError):  # the CPU is offline; "<unknown>"
             found[cpu] = int(kernel_counters.read_text(path)) / 1e3
-        except (OSError, ValueError):  # the CPU is offline; "<unknown>"
-            continue
     return found
 
 
@@ -157,11 +156,9 @@ def machine_record(
     """
     machine = machine_counters.machine_usage(before.machine, after.machine)
     study_s = after.study_s - before.study_s
-    every = (kernel_counters.allowed_cpus(tree) for tree in after.trees.values())
-    own = (
-        kernel_counters.allowed_cpus(tree, after.trainers[slot])
-        for slot, tree in after.trees.items()
-    )
+    allowed = kernel_counters.allowed_cpus
+    every = (allowed(tree) for tree in after.trees.values())
+    own = (allowed(tree, after.trainers[slot]) for slot, tree in after.trees.items())
     return WindowMachine(
         **asdict(machine),
         throttled_s=machine_counters.throttled_s(before.throttled, after.throttled),

@@ -82,7 +82,8 @@ class Steps:
     @classmethod
     def concat(cls, parts: Sequence[Steps]) -> Steps:
         """Put several together; none gives none."""
-        empty = cls(*np.empty((4, 0), dtype=np.int64), fresh=np.empty(0, dtype=np.bool_))
+        none = np.empty(0, dtype=np.int64)
+        empty = cls(none, none, none, none, none.astype(np.bool_))
         names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(p, name) for p in (empty, *parts)]) for name in names))
 

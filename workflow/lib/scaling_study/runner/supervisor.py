@@ -65,10 +65,8 @@ def end_descendants(grace_s: float) -> None:
     while len(family := kernel_counters.descendants(os.getpid())) > 1:
         if time.monotonic() > deadline:
             for pid in family[1:]:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
