@@ -1,1 +1,1 @@
-"""What the machine is, has, allows and counts."""
+"""The machine: its hardware, limits and counters."""

@@ -66,7 +66,7 @@ def missing_cpus(
 
 
 def read_node_cpus(env: Mapping[str, str]) -> int:
-    """How many CPUs of this node are for jobs; those that the site keeps for itself do not count.
+    """The number of this node's CPUs for jobs, without those that the site keeps for itself.
 
     Args:
         env: holds the node's name.

@@ -1,4 +1,4 @@
-"""What the kernel counts for members, read at a window's edges.
+"""The kernel's counters of members, read at a window's edges.
 
 The coordinator reads; a member never does.
 """

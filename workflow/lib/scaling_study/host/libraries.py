@@ -39,7 +39,7 @@ def find_library(name: str, folders: Iterable[Path]) -> str | None:
 
 
 def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
-    """Where libraries are: an interpreter's own lib folder, the loader's folders, the usual ones.
+    """The folders of libraries: an interpreter's own, the loader's, the usual ones.
 
     Args:
         prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).

@@ -28,7 +28,7 @@ UNLIMITED_BYTES = 2**62
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quota:
-    """What a cgroup may use of CPUs: so many, on average over each period."""
+    """A cgroup's limit of CPU time: so many CPUs, on average over each period."""
 
     cpus: float
     period_s: float
@@ -39,7 +39,7 @@ Limit = TypeVar("Limit", int, Quota)
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where a cgroup controller is mounted, and this process's place in it.
+    """The place of this process in a cgroup controller's hierarchy.
 
     ``folders`` go from the process's own cgroup up to the mount: a limit anywhere on the way holds.
     """

@@ -1,4 +1,4 @@
-"""What the kernel counts for the machine, and for the cgroups of the members.
+"""The kernel's counters of the machine, and of the members' cgroups.
 
 The coordinator reads at a window's edges. Parsers are pure and take text; every function that reads
 takes the root of the file system, so that tests can feed captured files.

@@ -153,7 +153,7 @@ class PerfEvents:
 
 
 def _affordable(members: int, beside: int) -> int:
-    """How many events there are descriptors for."""
+    """The number of events for which there are descriptors."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return len(EVENTS)

@@ -1,4 +1,4 @@
-"""What this machine is (`records.machine`), its hash, and how two machines differ."""
+"""A probe of this machine (`records.machine`), its hash, and the differences of two machines."""
 
 import hashlib
 import json
@@ -117,7 +117,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def speed_facts(machine: Machine) -> dict[str, object]:
-    """What of a machine matters to speed: equal facts mean records that may be pooled.
+    """The facts that matter to speed: machines with equal facts may pool their records.
 
     Memory is in whole GiB, since the kernel's own share of it moves by some pages from boot to
     boot. The hostname is not among the facts: a container's is drawn anew at each start, and equal
@@ -149,7 +149,7 @@ def digest(machine: Machine) -> str:
 
 
 def differences(here: Machine, there: Machine) -> tuple[Fact, ...]:
-    """Why two machines have different hashes; empty exactly if they have the same."""
+    """The facts in which two machines differ; none exactly if their hashes are equal."""
     ours, theirs = speed_facts(here), speed_facts(there)
     return tuple(
         Fact(fact, ours[fact], theirs[fact]) for fact in ours if ours[fact] != theirs[fact]

@@ -54,7 +54,7 @@ log = logging.getLogger("measure")
 
 @dataclass(slots=True)
 class CohortLog:
-    """What is kept of a cohort: the records of its windows, and where its time went.
+    """The log of a cohort: the records of its windows, and where its time went.
 
     Attributes:
         job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
@@ -226,7 +226,7 @@ class CohortWindows:
                 return
 
     def _change(self, block: int = 0) -> float | None:
-        """How windows from a block on change with the age of their members."""
+        """Return how windows from a block on change with the age of their members."""
         seen = self._by_window(block)
         return settling.change(seen, non_step.find(non_step.Steps.concat(seen)))
 

@@ -1,4 +1,4 @@
-"""What the kernel has counted at the two edges of a window, and the record that this makes.
+"""Snapshots of the kernel's counters at the two edges of a window, and the window's record.
 
 Edges lie before members are released and after they have come to rest: counters then belong to
 whole steps, and reading them disturbs none.

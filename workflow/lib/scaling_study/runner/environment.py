@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Who the user is, where programs, libraries, certificates, caches and data are, and how text is
-# written.
+# The user, the places of programs, libraries, certificates, caches and data, and the locale.
 # Nothing that sets threads, allocators, preloads, BLAS or placement.
 INHERITED = (
     "CONDA_PREFIX", "CURL_CA_BUNDLE", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE",

@@ -36,8 +36,7 @@ LOOK_S = 1.0
 # counters of each of two CPUs, 0.04), and a program that is too small for a name (0.05).
 UNSEEN_CPUS = 0.15
 
-# So many windows lost one after the other are no chance, and so many looks say what there is to
-# say of one job.
+# So many windows in a row are not lost by chance, and so many looks are enough for one job.
 LOST_IN_A_ROW = 2
 MOST_LOOKS = 3
 
@@ -58,7 +57,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the CPUs of a study were busy with for others.
+    """The load of other programs on the CPUs of a study.
 
     Attributes:
         usable_cpus: how many CPUs the study may use.

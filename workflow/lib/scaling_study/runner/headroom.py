@@ -1,4 +1,4 @@
-"""What is left of the machine's limits, and whether so many members can be started.
+"""Headroom: what the machine's limits leave, and whether so many members can be started.
 
 Limits are those of memory, tasks (processes and threads) and open files. One may stand at any
 cgroup on the way up, and what other programs of that group use counts against it. On a machine with
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
-"""What torch and the kernel say where /dev/shm is full."""
+"""Messages of torch and the kernel when /dev/shm is full."""
 LAST_BYTES = 8192
-"""Of a record file: its last record is shorter."""
+"""The last record of a file is shorter than this."""
 
 # The coordinator and its supervisor, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
@@ -42,7 +42,7 @@ SPARE_TASKS = 16
 
 @dataclass(frozen=True, slots=True, order=True)
 class Room:
-    """What is left, in bytes or tasks, and the limit that leaves the least, in words."""
+    """The bytes or tasks that are left, and the tightest limit, in words."""
 
     free: int
     limit: str
@@ -83,7 +83,7 @@ def read_free_memory(root: Path = ROOT) -> Room:
 
 
 def read_free_shared(root: Path = ROOT) -> Room:
-    """What is left of the memory that processes share by files in /dev/shm, in bytes.
+    """The memory left in /dev/shm, through whose files processes share memory, in bytes.
 
     Containers often have 64 MiB. Where there is no such place, it is the memory that is left.
     """
@@ -104,13 +104,13 @@ def read_shared_bytes(root: Path = ROOT) -> int | None:
 
 
 def read_free_tasks(root: Path = ROOT) -> Room:
-    """How many processes and threads can still be started."""
+    """The number of processes and threads that can still be started."""
     rooms = [*_rooms(read_hierarchy("pids", root), _TASKS), *_kernel_tasks(root)]
     return min([*rooms, *_tasks_of_user(root)])
 
 
 def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Room]:
-    """What every cgroup on the way up leaves."""
+    """The headroom in every cgroup on the way up."""
     if hierarchy is None:
         return
     names = files[hierarchy.version]
@@ -125,7 +125,7 @@ def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Ro
 
 
 def _kernel_tasks(root: Path) -> Iterator[Room]:
-    """What the kernel's own limits leave; it counts its tasks in /proc/loadavg (proc(5))."""
+    """The headroom in the kernel's own limits; it counts tasks in /proc/loadavg (proc(5))."""
     load = (read_text(root / "proc/loadavg") or "").split()
     running = int(load[3].partition("/")[2]) if len(load) > 3 else 0  # noqa: PLR2004 (proc(5))
     for name in ("threads-max", "pid_max"):
@@ -135,7 +135,7 @@ def _kernel_tasks(root: Path) -> Iterator[Room]:
 
 
 def _tasks_of_user(root: Path) -> Iterator[Room]:
-    """What RLIMIT_NPROC leaves this user, where it binds."""
+    """The headroom of this user in RLIMIT_NPROC, where it binds."""
     limit = _number(r"^Max processes\s+(\d+)", read_text(root / "proc/self/limits"))
     if limit is None or int(read_status("CapEff", root), 16) & _UNBOUND:
         return
@@ -159,7 +159,7 @@ def _number(pattern: str, text: str | None) -> int | None:
 
 
 class Footprint(NamedTuple):
-    """What a member takes, in bytes; 0 where it is not known."""
+    """The memory that a member takes, in bytes; 0 where it is not known."""
 
     memory: int = 0
     shared: int = 0
@@ -239,7 +239,7 @@ def _taken(path: Path) -> Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a cohort takes of the limits.
+    """The resources that a cohort needs.
 
     Attributes:
         members: how many it has.
@@ -257,7 +257,7 @@ class Need:
 
     @property
     def memory_bytes(self) -> int:
-        """What all members take of the memory, at least."""
+        """The memory that all members take, at least."""
         least_bytes = self.processes * LAUNCHERS[self.launcher].least_bytes
         return self.members * max(self.member.memory, least_bytes)
 

@@ -1,4 +1,4 @@
-"""How the process of a measuring job is set up: its end, its limits, its log, its orphans."""
+"""Set-up of a measuring job's process: its end, its limits, its log, its orphans."""
 
 import logging
 import os
@@ -16,8 +16,8 @@ from scaling_study.host import allocation, named_machine
 from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"
-"""Is set where a progress line shows what a job does: only warnings go to the terminal, too. Its
-value is the pipe that whoever draws the line waits on."""
+"""Set while a progress line shows what a job does; then only warnings go to the terminal. Its value
+is the pipe on which the drawer of the line waits."""
 
 
 class _Line(logging.Formatter):
@@ -38,7 +38,7 @@ class _Line(logging.Formatter):
 
 
 class _Told(logging.Handler):
-    """Has the progress line drawn anew with each message: there is none inside a window."""
+    """Redraws the progress line with each message; no message comes inside a window."""
 
     def emit(self, _record: logging.LogRecord) -> None:
         """Write a byte into the pipe, if somebody reads it."""

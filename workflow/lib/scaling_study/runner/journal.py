@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from msgspec.json import Decoder
 
-# What must be equal for windows of an earlier run to stand beside new ones.
+# Fields that must be equal for windows of an earlier run to stand beside new ones.
 SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed", "measure",
         "measured_hash", "harness_hash", "machine_hash")  # fmt: skip
 

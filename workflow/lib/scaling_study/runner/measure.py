@@ -54,33 +54,32 @@ if TYPE_CHECKING:
     from scaling_study.config.workload import Workload
     from scaling_study.records.window import Record, Status
 
-# What decides what is measured and how: a change of any of them makes old windows another thing.
+# A change of any of these modules invalidates old windows.
 HARNESS = (
     *("runner/measure", "member/worker", "member/hook/sitecustomize"),
     *("launch/axes", "launch/counters", "launch/launchers"),
 )
-"""What measures: these modules and folders, with all that they import."""
+"""The modules and folders that measure, with all that they import."""
 
 OUTSIDE = ("axes", "counters", "launchers")
-"""Of these, files of a user's own belong to it."""
+"""Kinds of extension of which a user's own files belong to it."""
 
 FAILED, SKIPPED = "failed", "skipped"
-"""Why the next run measures a record file again: it lacks results, or the machine lacks something.
-"""
+"""Reasons to measure a record file again: it lacks results, or the machine lacks something."""
 STOPPED = "stopped.json"
 """In measure/: the event of the default launch's first member whose script came to no step."""
 
 log = logging.getLogger("measure")
 
 ROOM = 1.5
-"""So many times the memory of the largest cohort yet must be left for another one beside it."""
+"""Another cohort starts while this many times the memory of the largest one so far is left."""
 
 _ENDED = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one job measures.
+    """The measurement of one job.
 
     Attributes:
         plan: what of plan.json the measurement depends on (see ``job_text``).

@@ -55,20 +55,20 @@ ELSEWHERE = (
 # Starting members stop when this part of the machine's memory is left.
 LEAST_FREE_SHARE = 0.03
 
-# What a member prints is kept up to this size, looked at after each window: a script that prints
-# without end must not fill the disk.
+# Members' logs are cut to this size after each window: a script that prints without end must not
+# fill the disk.
 LONGEST_LOG_BYTES = 1_000_000
 
 # All of a killed process is gone after this time, even if it had much memory.
 DYING_S = 5.0
 
-# So torch, Python and the kernel say that memory is not there.
+# Words of torch, Python and the kernel for a lack of memory.
 SHORT_OF_MEMORY = ("MemoryError", "allocate memory", "bus error")
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the coordinator must know of the machine.
+    """Facts about the machine that the coordinator needs.
 
     Attributes:
         cpus: the CPUs that the study may use.
@@ -82,7 +82,7 @@ class Host:
 
 
 class MemberEnd(NamedTuple):
-    """How a member ended.
+    """The end of a member.
 
     Attributes:
         slot: The member's.
@@ -169,7 +169,7 @@ class MemberProcesses:
 
     @property
     def size(self) -> int:
-        """How many slots this cohort has."""
+        """The number of this cohort's slots."""
         return len(self._specs)
 
     def restartable(self, most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What lies between a script's steps and comes back: validation, checkpoints, the ends of epochs.
+"""Phases between a script's steps that come back: validation, checkpoints, the ends of epochs.
 
 Such a phase makes one step long: the one that ends after it. It comes every so many steps, which is
 the script's doing and the same for any number of processes; how long it lasts is the machine's. So
@@ -40,7 +40,7 @@ SAME_KIND = 3.0
 """Long steps of one kind differ by less than this factor, counted in usual steps."""
 
 MOST_KINDS = 4
-"""So many kinds are told apart: the longest first."""
+"""At most so many kinds are distinguished, the longest first."""
 
 FEWEST_DISTANCES = 2
 """Two equal distances between phases show that these come back."""
@@ -49,7 +49,7 @@ REGULAR_SHARE = 0.05
 """The distances of one kind differ by at most this part, or by one step."""
 
 FOUND_SHARE = 0.5
-"""Of the phases that a distance promises, at least this part is there."""
+"""A distance counts if at least this part of the phases that it predicts was seen."""
 
 SUSPECT_SHARE = 0.03
 """Phases with a larger share of the time are worth further windows …"""
@@ -105,7 +105,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What comes back in some steps.
+    """The phases that come back in some steps.
 
     Attributes:
         kinds: the longest first.

@@ -1,4 +1,4 @@
-"""What a launch becomes on this machine: interpreter, environment, members and their slots.
+"""Resolves a launch on this machine: interpreter, environment, members and their slots.
 
 Measuring and profiling start their cohorts from the same resolved launch.
 """
@@ -164,7 +164,7 @@ def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) ->
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What an interpreter is: its own version, and that of its torch."""
+    """The versions of an interpreter and of its torch."""
 
     python: str
     torch: str

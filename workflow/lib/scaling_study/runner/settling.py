@@ -1,4 +1,4 @@
-"""Has a script settled? Its steps, and what lies between them, take as long late as early.
+"""Test of whether a script has settled: steps and non-step phases take as long late as early.
 
 A training changes its speed in its first seconds: memory that is touched for the first time, files
 that are made for the first time, averages of dead units that decay into denormal numbers. Windows
@@ -48,7 +48,7 @@ LONGER = 1.5
 """A phase that takes this many times the shortest of its process count is a longer one."""
 
 PLACES = 9
-"""Where the later life may begin: at deciles of the steps' places."""
+"""The later life may begin at so many places: the deciles of the steps."""
 
 FEWEST_FREE = 3
 """Degrees of freedom below which nothing is said."""

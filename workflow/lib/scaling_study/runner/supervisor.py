@@ -46,7 +46,7 @@ STOPS = 94
 
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
-# What asks a supervisor to stop.
+# Signals that ask a supervisor to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

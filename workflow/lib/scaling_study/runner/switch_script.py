@@ -1,4 +1,4 @@
-"""What starts a recommended launch's program, and the file that makes its switches true."""
+"""The command of a recommended launch's program, and the file that applies its switches."""
 
 from __future__ import annotations
 

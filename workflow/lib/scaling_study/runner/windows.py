@@ -77,7 +77,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What one active member did around a window, from its page.
+    """The steps of one active member around a window, from its page.
 
     Attributes:
         slot: the member's.
