@@ -47,15 +47,12 @@ def test_a_commands_name_may_hold_anything(tmp_path, name):
     stat = kernel_counters._stat(folder)
     # proc(5) numbers the fields from 1: the state is 3, so here every field is its own number.
     assert stat[0] == "S"
-    names = (
-        *("MINFLT", "MAJFLT", "UTIME", "STIME", "CUTIME", "CSTIME", "RSS"),
-        "PROCESSOR",
-    )
-    found = {name: int(stat[getattr(kernel_counters, f"_{name}")]) for name in names}
-    assert found == {
+    fields = {
         "MINFLT": 10, "MAJFLT": 12, "UTIME": 14, "STIME": 15, "CUTIME": 16, "CSTIME": 17,
         "RSS": 24, "PROCESSOR": 39,
     }  # fmt: skip
+    found = {name: int(stat[getattr(kernel_counters, f"_{name}")]) for name in fields}
+    assert found == fields
 
 
 # ---- the arithmetic of two readings
@@ -73,10 +70,8 @@ def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **co
 
 @pytest.mark.parametrize(
     ("cpu_s", "user_s", "system_s", "divided"),
-    [
-        (14.0, 9.0, 5.0, (3.0, 1.0)),
-        (10.004, 6.0, 4.0, (0.004, 0.0)),  # less than a tick counts as user time
-    ],
+    # less than a tick counts as user time
+    [(14.0, 9.0, 5.0, (3.0, 1.0)), (10.004, 6.0, 4.0, (0.004, 0.0))],
 )
 def test_time_divides_between_user_and_system_as_the_ticks_do(cpu_s, user_s, system_s, divided):
     before = {1: process(10.0, user_s=6.0, system_s=4.0)}

@@ -65,20 +65,11 @@ def test_more_memory_or_a_moved_cpu_matters(hybrid):
     assert differ(topology=farther) == ["topology_layout"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"hostname": "other"},
-        {"swap_bytes": 1},
-        {"versions": {}},
-        {"commit": "abc"},
-        {"libraries": {}},
-        {"perf_counters": True},
-        {"memory_limit_bytes": 1},
-    ],
-)
-def test_what_does_not_matter_leaves_the_hash(hybrid, change):
-    other = structs.replace(hybrid, **change)
+def test_what_does_not_matter_leaves_the_hash(hybrid):
+    other = structs.replace(
+        hybrid, hostname="other", swap_bytes=1, versions={}, commit="abc", libraries={},
+        perf_counters=True, memory_limit_bytes=1,
+    )  # fmt: skip
     assert not probe.differences(hybrid, other)
     assert probe.digest(other) == hybrid.hash
 
@@ -104,12 +95,6 @@ def test_the_commit_says_whether_the_checkout_differs(tmp_path):
     assert probe.read_commit(tmp_path) == f"{commit}-dirty"
     (tmp_path / "below").mkdir()
     assert probe.read_commit(tmp_path / "below") is None
-
-
-def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setattr(probe.shutil, "which", lambda _: None)
-    assert probe.read_commit(tmp_path) is None
 
 
 def test_a_machine_without_most_files_can_be_probed(tmp_path):

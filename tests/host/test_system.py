@@ -78,11 +78,8 @@ def test_the_driver_of_a_gpu_may_not_answer(tmp_path, monkeypatch):
 
 
 def test_cpuinfo_of_arm(tmp_path):
-    write(
-        tmp_path,
-        "proc/cpuinfo",
-        "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
-    )
+    text = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
+    write(tmp_path, "proc/cpuinfo", text)
     info = system.read_cpu_info(tmp_path)
     assert (info.model, info.vendor) == ("0xd4f", "0x41")
     assert info.flags == {"fp", "asimd", "sve"}

@@ -112,13 +112,7 @@ def caught(folder):
 
 @pytest.mark.parametrize(
     ("code", "returned"),
-    [
-        ("raise SystemExit(0)", 0),
-        ("raise SystemExit(3)", 3),
-        ("raise SystemExit(255)", 255),
-        ("import os; os.kill(os.getpid(), 9)", 128 + 9),
-        ("import os; os.abort()", 128 + 6),
-    ],
+    [("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9)],
 )
 def test_the_return_code_is_passed_on(code, returned):
     done = subprocess.run(
