@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -88,10 +89,8 @@ def _field(status: str, name: str) -> str:
 
 def _migrations(sched: str) -> int | None:
     """Return the migrations from the text of /proc/PID/sched; None if it does not count them."""
-    for line in sched.splitlines():
-        if line.startswith("se.nr_migrations"):
-            return int(line.split(":")[1])
-    return None
+    found = re.search(r"^se\.nr_migrations\s*:\s*(\d+)", sched, flags=re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def read_thread(folder: str | os.PathLike[str]) -> Thread:

@@ -120,13 +120,8 @@ class CohortWindows:
         self, one: cohort.Cohort, kept: CohortLog, counts: Sequence[int], before: Sequence[Record]
     ) -> None:
         self._cohort, self._kept, self._counts = one, kept, counts
-        self._settings = kept.job.plan.measure
-        self._timing = cohort.WindowSettings(
-            steps=self._settings.steps,
-            shortest_s=self._settings.shortest_s,
-            longest_s=self._settings.longest_s,
-            settle_s=self._settings.settle_s,
-        )
+        self._settings = own = kept.job.plan.measure
+        self._timing = cohort.WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
         self._steps: list[tuple[int, non_step.Steps]] = []
         self._lost: set[int] = set()
         self._last_end: str | None = None

@@ -199,15 +199,10 @@ class Journal(Generic[R]):
                     f"{self._part} is being written by another process: wait for it, or stop it, "
                     f"{file_errors.AGAIN}"
                 )
-            if not self._is_open():  # the process that we waited for has set it aside
-                self._close()
+            ours = os.fstat(self._file.fileno())
+            if not self._part.exists() or not os.path.samestat(ours, self._part.stat()):
+                self._close()  # the process that we waited for has set it aside
         return self._file
-
-    def _is_open(self) -> bool:
-        """Whether the open file still has the part's name."""
-        if self._file is None or not self._part.exists():
-            return False
-        return os.path.samestat(os.fstat(self._file.fileno()), self._part.stat())
 
     def _close(self) -> None:
         if self._file is not None:
@@ -241,7 +236,20 @@ def read_part(path: Path) -> list[Json]:
     Raises:
         UnusableError: a line is no record.
     """
-    return [_record(path, number, line) for number, line in enumerate(_lines(path), start=1)]
+    records = []
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            record = json.loads(line)
+            reason = "" if isinstance(record, dict) and "kind" in record else "it is no record"
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            raise file_errors.UnusableError(
+                f"{path}, line {number}, is damaged ({reason}): delete that line, or the whole"
+                f" file, {file_errors.AGAIN}"
+            )
+        records.append(record)
+    return records
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -249,18 +257,3 @@ def _lines(path: Path) -> list[bytes]:
     if not path.exists():
         return []
     return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-
-
-def _record(path: Path, number: int, line: bytes) -> Json:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        reason = str(error)
-    else:
-        if isinstance(record, dict) and "kind" in record:
-            return record
-        reason = "it is no record"
-    raise file_errors.UnusableError(
-        f"{path}, line {number}, is damaged ({reason}): delete that line, or the whole file, "
-        f"{file_errors.AGAIN}"
-    )

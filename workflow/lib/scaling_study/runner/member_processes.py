@@ -431,19 +431,17 @@ class MemberProcesses:
         self._ended[slot] += 1
         files = self._launch.errors(slot), self._launch.log(slot)
         if what == "died":  # what a killed program has printed last says nothing of its end
-            words = last_words.words_of(*(files[:1] if "killed" in reason else files))
-            reason += f": {words}" if words else ""
+            said = last_words.words_of(*(files[:1] if "killed" in reason else files))
+            reason += f": {said}" if said else ""
         text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
         reason += headroom.why_bus_error(text, reason)
-        if not self._has_stepped(slot) and (pages := self._pages(slot)):
+        words = self.members.words(slot)
+        stepped = words[channel.STEPS] or words[channel.EARLIER]
+        if not stepped and (pages := self._pages(slot)):
             reason = ELSEWHERE.format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)
             )
         self.events.append(MemberEnd(slot, what, reason, text))
-
-    def _has_stepped(self, slot: int) -> bool:
-        words = self.members.words(slot)
-        return bool(words[channel.STEPS] or words[channel.EARLIER])
 
     def _shorten_logs(self) -> None:
         """Keep the end of what members have printed; they print at the end of the file."""
