@@ -29,6 +29,10 @@ GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one
 """Times of a window that only members with gates tell."""
 
 
+Trees = dict[int, dict[int, kernel_counters.Process]]
+"""The processes of each member, by slot."""
+
+
 @dataclass(frozen=True, slots=True)
 class CounterSnapshot:
     """Counters at one edge of a window; per slot where they are of a member.
@@ -49,7 +53,7 @@ class CounterSnapshot:
     machine: machine_counters.Machine
     throttled: dict[Path, float]
     trainers: dict[int, int]
-    trees: dict[int, dict[int, kernel_counters.Process]]
+    trees: Trees
     events: dict[int, dict[str, perf_events.Reading]]
     sleeping_s: float
     study_s: float
@@ -97,24 +101,22 @@ def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
     return found
 
 
-def members_mhz(
-    frequencies_mhz: Mapping[int, float], before: CounterSnapshot, after: CounterSnapshot
-) -> float | None:
+def members_mhz(frequencies_mhz: Mapping[int, float], before: Trees, after: Trees) -> float | None:
     """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
 
     CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
 
     Args:
         frequencies_mhz: by CPU, as read when the window closed.
-        before: the window's first edge.
-        after: its second one.
+        before: members' processes at the window's first edge.
+        after: the same at its second one.
 
     Returns:
         None where the frequency of any of these CPUs is not known.
     """
     used: defaultdict[int, float] = defaultdict(float)
-    for slot, tree in after.trees.items():
-        for cpu, run_s in kernel_counters.run_s_by_cpu(before.trees[slot], tree).items():
+    for slot, tree in after.items():
+        for cpu, run_s in kernel_counters.run_s_by_cpu(before[slot], tree).items():
             used[cpu] += run_s
     if not used or not used.keys() <= frequencies_mhz.keys():
         return None
@@ -167,7 +169,7 @@ def machine_record(
         coordinator_cpu_s=after.coordinator_s - before.coordinator_s,
         members_cpus=len(frozenset().union(*every)),
         trainers_cpus=len(frozenset().union(*own)),
-        frequency_mhz=members_mhz(frequencies_mhz, before, after),
+        frequency_mhz=members_mhz(frequencies_mhz, before.trees, after.trees),
     )
 
 
