@@ -7,11 +7,12 @@ import pytest
 
 import jobs
 import machines
+from made_records import hardware
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import limits
 from scaling_study.records import codec
 from scaling_study.records.window import End
-from scaling_study.runner import headroom
+from scaling_study.runner import headroom, resolve
 from scaling_study.runner.headroom import Footprint, Need, Room
 
 GIB = 2**30
@@ -217,6 +218,12 @@ def test_free_tasks(tmp_path, files, own, left):
         (root / f"proc/{pid}").mkdir()
         (root / f"proc/{pid}/status").write_text(STATUS.format(uid=uid, threads=threads, caps="0"))
     assert headroom.read_free_tasks(root) == Room(left.free, left.limit.format(root))
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, 64), (8, 8), (100, 64)])
+def test_members_may_use_the_limit_or_the_machine_whichever_is_less(limit, expected):
+    machine = hardware(memory_bytes=64 * GIB, memory_limit_bytes=limit and limit * GIB)
+    assert resolve.host(machine).memory_bytes == expected * GIB
 
 
 # ---- what members take of the memory, as records tell it to later cohorts

@@ -155,6 +155,12 @@ def test_what_has_been_collected_has_no_part_any_more(part, path):
     assert path.read_bytes() == whole
 
 
+def test_a_part_of_something_newer_is_not_settled(part, path):
+    path.write_text("old\n")
+    settle([path])
+    assert part.exists()
+
+
 def test_a_file_system_without_links_gets_a_copy(part, path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EPERM, "no links here")
