@@ -2,7 +2,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,12 @@ from msgspec import convert
 
 from made_records import made_plan
 from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
-from scaling_study.member import bind, model_queue
+from scaling_study.member import bind
 from scaling_study.records.analysis import Recommendation
-from scaling_study.report.launch_script import render_launch_script
+from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches
 
 BASH = "/bin/bash"
-KEPT = ("PATH", "HOME", "LANG")
-BINDER = [sys.executable, "-P", bind.__file__]
-QUEUE = [sys.executable, "-P", model_queue.__file__]
 TELL = """
 import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
@@ -44,22 +40,14 @@ def plan(script, args=(), study="quick", **workload):
     return made_plan({}, study=study, workload=workload)
 
 
-def write(tmp_path, found, planned, binder=BINDER, python=sys.executable):
-    text = render_launch_script(
-        convert(found, Recommendation),
-        planned,
-        python=python,
-        binder=binder,
-        queue=QUEUE,
-        folder=str(tmp_path),
-        kept=KEPT,
-        switches_file=tmp_path / "it's switched.py",
-        imports_file=tmp_path / "imports.json",
-    )
+def write(tmp_path, found, planned, name="recommended.sh"):
+    workload = planned.workload.model_copy(update={"cwd": str(tmp_path)})
+    planned = planned.model_copy(update={"workload": workload})
+    path = tmp_path / name
+    text = render_launch_script(convert(found, Recommendation), planned, path, tmp_path / "builds")
     recommended = found["recommended"]
-    if switches := recommended and render_switches(recommended["axes"], "it's switched.py"):
-        (tmp_path / "it's switched.py").write_text(switches)
-    path = tmp_path / "recommended.sh"
+    if switches := recommended and render_switches(recommended["axes"], "switches.py"):
+        path.with_suffix(SWITCHES).write_text(switches)
     path.write_text(text, encoding="utf-8")
     subprocess.run([BASH, "-n", path], check=True)
     return path
@@ -195,7 +183,8 @@ def test_inter_op_is_set_before_the_script_starts(tmp_path):
         "if __name__ == '__main__':\n"
         "    print(torch.get_num_interop_threads(), sys.argv[1:], sys.path[0])\n"
     )
-    path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script, ["--x"]))
+    found = recommendation([slot(0)], inter_op=3)
+    path = write(tmp_path, found, plan(script, ["--x"]), "it's recommended.sh")
     (tmp_path / "models").write_text("a\nb\n")
     for arguments in (["logs"], ["--queue", "--reuse", "models", "logs"]):
         done = run(path, *arguments)

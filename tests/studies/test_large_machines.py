@@ -15,7 +15,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Recommendation
 from scaling_study.records.codec import plain
-from scaling_study.report.launch_script import render_launch_script
+from scaling_study.report import launch_script
 from scaling_study.runner import headroom, resolve
 
 LARGE = {"epyc-9654-2s-nps1": 384, "epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
@@ -75,14 +75,9 @@ def test_the_launch_script_gives_each_member_its_cpu_and_its_node(name, tmp_path
     }  # fmt: skip
     plan = made_plan({}, study="large")
     script = tmp_path / "recommended.sh"
-    script.write_text(
-        render_launch_script(
-            convert(recommendation, Recommendation), plan, python="python",
-            binder=["/bin/echo"], queue=["/bin/false"], folder=str(tmp_path), kept=("PATH",),
-            switches_file=Path("none"),
-            imports_file=Path("none"),
-        )
-    )  # fmt: skip
+    monkeypatch.setattr(launch_script, "BINDER", ["/bin/echo"])
+    advice = convert(recommendation, Recommendation)
+    script.write_text(launch_script.render_launch_script(advice, plan, script, tmp_path))
     subprocess.run(["/bin/bash", script, "logs"], cwd=tmp_path, check=True, capture_output=True)
     node_of = {
         cpu: number

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,22 +22,30 @@ from scaling_study.common.quantities import (
     format_number,
     known,
 )
-from scaling_study.config.work import marks, program
+from scaling_study.config import work
 from scaling_study.launch.axes import ranks
+from scaling_study.launch.axes.build import interpreter
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.member import bind, model_queue
 from scaling_study.member.program import name
-from scaling_study.report.words import sureness
-from scaling_study.runner.environment import LIBRARY_FOLDER, activated
+from scaling_study.report.words import confirmed_amount, sureness
+from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, activated
 from scaling_study.runner.switch_script import command, served_command, switched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from scaling_study.config.plan import Plan
     from scaling_study.config.workload import Workload
-    from scaling_study.records.analysis import Recommendation, Recommended
+    from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 
 TEMPLATES = Path(__file__).parents[3] / "report"
+BINDER = [sys.executable, "-P", str(bind.__file__)]
+QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
+"""``-P`` keeps this package's folder, with modules named like common ones, off the path."""
+SWITCHES, IMPORTS, ARRAY_JOB = BESIDE = (".switches.py", ".imports.json", ".sbatch")
+"""Ends of the names of the files beside a launch script: what makes the launch's switches true in
+a process, what is imported before a model is forked, and the array job for several nodes."""
 COLUMNS = 96
 MARK = "\0"
 """Stands for the member's number while a word is quoted: no argument can hold it."""
@@ -53,31 +62,18 @@ MARK_ENVIRONMENT = (
 def render_launch_script(
     recommendation: Recommendation,
     plan: Plan,
-    *,
-    python: str,
-    binder: Sequence[str],
-    queue: Sequence[str],
-    folder: str,
-    kept: Sequence[str],
-    switches_file: Path,
-    imports_file: Path,
-    start: str = "fresh",
-    confirmed: str = "",
+    script: Path,
+    builds: Path,
+    confirmation: Confirmation | None = None,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
     Args:
         recommendation: of the machine.
         plan: plan.json.
-        python: the interpreter of the launch's build.
-        binder: the command line of ``bind.py``, to which its options are added.
-        queue: the command line of ``model_queue.py``, likewise.
-        folder: the folder in which the program runs.
-        kept: names of the variables that members inherit.
-        switches_file: the file that makes the launch's switches true (see ``switch_script``).
-        imports_file: the file of what is imported before a model is forked (see ``ahead``).
-        start: how a list of models is trained by default: ``fresh`` or ``forked``.
-        confirmed: what it gave as it was run; empty if that is not known.
+        script: the file that it is for; files with its name and `SWITCHES` or `IMPORTS` are beside.
+        builds: folder of the environments that were made from requirements.
+        confirmation: of the machine, if there is one.
 
     Returns:
         The text of a bash script. Where nothing is recommended it says why and fails.
@@ -86,36 +82,42 @@ def render_launch_script(
     if recommendation.status != "ok" or launch is None:
         message = f"nothing to recommend: {one_line(recommendation.reason)}"
         return _template("nothing.sh.j2").render(study=plan.study, message=message)
-    workload = plan.workload
+    workload, axes = plan.workload, launch.axes
+    python = interpreter(str(axes.get("build", "default")), builds) or work.interpreter(workload)
     slots = launch.slots[: 1 if workload.pool else launch.n]
-    words, passed = program(workload), workload.pass_env
-    switches = switches_file if switched(launch.axes) else None
-    group = ranks.asked(launch.axes)
+    words, passed = work.program(workload), workload.pass_env
+    switches = script.with_suffix(SWITCHES).absolute() if switched(axes) else None
+    group = ranks.asked(axes)
     return _template("launch.sh.j2").render(
         script=name(words),
         study=plan.study,
         label=launch.label,
         times=format_count(len(slots), "process", "processes"),
-        measured=confirmed or _measured(launch),
+        measured=confirmed_amount(confirmation) or _measured(launch),
         sureness=sureness(recommendation),
-        note=LAUNCHERS[str(launch.axes["launcher"])].note,
+        note=LAUNCHERS[str(axes["launcher"])].note,
         at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",
-        bind=binder,
-        queue=queue,
+        bind=BINDER,
+        queue=QUEUE,
         command=command(python, words, switches),
         server=served_command(python, words, switches),
-        start=start,
-        imports=str(imports_file),
+        start=confirmation.start if confirmation else "fresh",
+        imports=str(script.with_suffix(IMPORTS).absolute()),
         ranks=group is not None,
         started=" ".join(['"${command[@]}"', *_arguments(workload, launch)]),
         needed=passed,
-        kept=[one for one in (*kept, *passed) if launch.requested_env.get(one, "") is not None],
+        kept=[
+            one for one in (*INHERITED, *passed) if launch.requested_env.get(one, "") is not None
+        ],
         environment=_environment(
-            launch.requested_env, mark=marks(workload), group=group, built=activated(python, {})
+            launch.requested_env,
+            mark=work.marks(workload),
+            group=group,
+            built=activated(python, {}),
         ),
         cpus=[slot.cpus or "" for slot in slots],
         policies=[slot.policy for slot in slots],
-        folder=folder,
+        folder=work.folder(workload),
     )
 
 
@@ -131,7 +133,7 @@ def render_array_job(study: str, script: Path, kind: str, options: Mapping[str, 
     return _template("queue.sbatch.j2").render(
         study=study,
         of=f" of kind {kind}" if kind else "",
-        name=script.with_suffix(".sbatch").name,
+        name=script.with_suffix(ARRAY_JOB).name,
         script=str(script),
         share=f"{kind or 'node'}-",
         options=[f"--{name}={options[name]}" for name in SBATCH if options.get(name)],

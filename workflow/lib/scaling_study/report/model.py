@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,6 +57,7 @@ class Machine:
         between: its rows of tables/between.
         members: of `compare_members`.
         profiled: of `profiles.read_manifests`.
+        targets: launches on which experiments were made, each once.
     """
 
     name: str
@@ -111,45 +113,44 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         content: Machines[E] = read_file(path, Machines[kind])  # type: ignore[valid-type]
         return {one.machine: one for one in content.machines}
 
-    recommendations = entries("recommendation", Recommendation)
-    confirmations = entries("confirmation", Confirmation)
-    noises, failures = entries("noise", Noise), entries("failures", Failures)
-    readbacks, laws = entries("readback", EffectiveSettings), entries("scaling", Scaling)
-    changes, fronts = entries("single_changes", SingleChanges), entries("pareto", Pareto)
-    inflations, causes = entries("inflation", Inflation), entries("causes", Causes)
-    off = plan.data_loader == "off"
-    loaders = {} if off else entries("data_loader", DataLoader)
-    frames = {table: storage.read_table(folder / "tables", table) for table in (POINTS, BETWEEN)}
-    points, between = frames[POINTS], frames[BETWEEN]
+    points = storage.read_table(folder / "tables", POINTS)
     points = points[points["role"] != "repeat"]
+    between = storage.read_table(folder / "tables", BETWEEN)
     members = compare_members(storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
     asked = plan.profiled  # profiles of an earlier config may lie there
     folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)
-    alone = read_microbenchmarks(folder)
+    path = folder / "microbenchmarks.json"
+    alone = read_file(path, Microbenchmarks) if path.exists() else None
     machines: list[Machine] = []
     provenances = read_file(analysis / "provenance.json", Analysed).machines
     for provenance in sorted(provenances, key=lambda one: one.machine != first):
         machine = provenance.machine
         suffix = f"-{name}" if name else ""
+        loader = entries("data_loader", DataLoader).get(machine)
+        targets = entries("causes", Causes).get(machine, Causes()).targets
         machines.append(
             Machine(
                 name=f"{name}{OTHER_NODES}" if name and machines else name,
-                suffix=f"{suffix}-{_file_name(machine)}" if machines else suffix,
+                suffix=f"{suffix}-{re.sub(r'[^A-Za-z0-9_-]', '_', machine)}"
+                if machines
+                else suffix,
                 hardware=provenance.description,
                 provenance=provenance,
-                recommendation=recommendations[machine],
-                confirmation=confirmations.get(machine),
-                noise=noises.get(machine, Noise()),
-                failures=failures.get(machine, Failures()),
-                readback=readbacks.get(machine, EffectiveSettings()),
-                scaling=laws.get(machine, Scaling()),
-                single_changes=changes.get(machine, SingleChanges()),
-                pareto=fronts.get(machine, Pareto()),
-                comparisons=inflations.get(machine, Inflation()).comparisons,
+                recommendation=entries("recommendation", Recommendation)[machine],
+                confirmation=entries("confirmation", Confirmation).get(machine),
+                noise=entries("noise", Noise).get(machine, Noise()),
+                failures=entries("failures", Failures).get(machine, Failures()),
+                readback=entries("readback", EffectiveSettings).get(machine, EffectiveSettings()),
+                scaling=entries("scaling", Scaling).get(machine, Scaling()),
+                single_changes=entries("single_changes", SingleChanges).get(
+                    machine, SingleChanges()
+                ),
+                pareto=entries("pareto", Pareto).get(machine, Pareto()),
+                comparisons=entries("inflation", Inflation).get(machine, Inflation()).comparisons,
                 profiled=tuple(one for one in manifests if one.machine == machine),
-                targets=causes.get(machine, Causes()).targets,
-                data_loader=loaders.get(machine),
+                targets=tuple(one for one in targets if one.same_as is None),
+                data_loader=None if plan.data_loader == "off" else loader,
                 microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],
                 between=between[between["machine"] == machine],
@@ -157,18 +158,6 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
             )
         )
     return machines
-
-
-def read_microbenchmarks(folder: Path) -> Microbenchmarks | None:
-    """Return the machine's microbenchmarks; None where it was not measured."""
-    path = folder / "microbenchmarks.json"
-    return read_file(path, Microbenchmarks) if path.exists() else None
-
-
-def _file_name(text: str) -> str:
-    return "".join(
-        sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "_" for sign in text
-    )
 
 
 def compare_members(windows: pd.DataFrame) -> pd.DataFrame:

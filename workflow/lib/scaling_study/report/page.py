@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from scaling_study.config.plan import Plan
     from scaling_study.records.analysis import Compared, Effective
-    from scaling_study.records.verdict import Target
     from scaling_study.report.draw import Figure
     from scaling_study.report.figures import Series
     from scaling_study.report.flames import Flames
@@ -125,6 +125,7 @@ FILTERS = {
     "probability": lambda value: quantities.format_probability(value, short=True),
     "added": draw.added,
     "listed": words.listed,
+    "listed_all": words.listed_all,
     "sentence": words.sentence,
     "named": words.name_launch,
     "processes": words.processes,
@@ -136,32 +137,37 @@ FILTERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Launching:
-    """The launch script: its path, as one types it, and its text."""
-
-    path: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
-    """What the templates show of one machine, beside the machine itself.
+    """A machine, and all that the templates show of it.
 
     Attributes:
         anchor: prefix of ids in the page.
-        figures: by a name without the machine's suffix.
+        script: the launch script's path, as one types it.
+        script_text: the launch script's content.
     """
 
     anchor: str
     machine: Machine
-    headline: words.Headline
-    launching: Launching
-    series: tuple[Series, ...]
-    flames: Flames
-    figures: Mapping[str, Figure]
     plan: Plan
-    operators: tuple[Figure, ...] = field(default=())
+    flames: Flames
+    script: str
+    script_text: str
+
+    @cached_property
+    def headline(self) -> words.Headline:
+        """The first answer."""
+        return words.headline(self.machine)
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """Launches in colour."""
+        return figures.choose_series(self.machine, self.plan)
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """Figures by a name without the machine's suffix."""
+        return figures.draw_all(self.machine, self.plan, self.series)
 
     @property
     def name(self) -> str:
@@ -187,11 +193,6 @@ class View:
     def titles(self) -> dict[str, str]:
         """Titles of the launches with a role, by id."""
         return {one.launch: one.title for one in self.series if one.roles}
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """Targets of experiments, each launch once."""
-        return tuple(one for one in self.machine.targets if one.same_as is None)
 
     @property
     def points(self) -> list[dict[Hashable, object]]:
@@ -225,37 +226,10 @@ class View:
         return [one.label for one in rounds.helpful(self.plan, self.machine.targets)]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A rendered report, and the figures in it."""
-
-    html: str
-    figures: tuple[Figure, ...]
-
-
-def view(plan: Plan, machine: Machine, launching: Launching, flames: Flames, anchor: str) -> View:
-    """Draw a machine's figures and word its headline."""
-    series = figures.choose_series(machine, plan)
-    return View(
-        anchor=anchor,
-        machine=machine,
-        headline=words.headline(machine),
-        launching=launching,
-        series=series,
-        flames=flames,
-        figures=figures.draw_all(machine, plan, series),
-        plan=plan,
-        operators=tuple(
-            figures.operators(one, f"inflation{figures.numbered(at)}{machine.suffix}")
-            for at, one in enumerate(machine.comparisons)
-        ),
-    )
-
-
-def render_report(plan: Plan, views: Sequence[View], compared: Compared | None = None) -> Page:
+def render_report(plan: Plan, views: Sequence[View], compared: Compared | None = None) -> str:
     """Render the report of a study; the same input gives the same text."""
     several = len(views) > 1 or compared is not None
-    html = render_page(
+    return render_page(
         "report.html.j2",
         flames=any(one.flames.shown for one in views),
         title=f"{plan.study}: scaling study",
@@ -269,8 +243,6 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
         compared=compared,
         h=3 if several else 2,
     )
-    drawn = [one for each in views for one in (*each.figures.values(), *each.operators)]
-    return Page(html, tuple(drawn))
 
 
 def render_page(template: str, *, flames: bool, **content: object) -> str:
@@ -283,27 +255,39 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
     """
     files = ["page.js", "flame.js"] if flames else ["page.js"]
     script = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in files)
-    environment = jinja2.Environment(
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            css=Markup(_css()),  # noqa: S704 (ours)
+            script=Markup(script),  # noqa: S704 (ours)
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            **content,
+        )
+    )
+
+
+def environment() -> jinja2.Environment:
+    """Return Jinja with the filters and sentences that templates use."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(FILTERS)
-    environment.globals.update(
+    made.filters.update(FILTERS)
+    made.globals.update(
         words=words,
         sections=sections,
+        noticeable=thresholds.NOTICEABLE,
         variants=TITLES,
         scaling_figures=figures.SCALING,
         group_colour=figures.group_colour,
         group_reason=operator_groups.reason,
         checks=checks,
-        css=Markup(_css()),  # noqa: S704 (ours)
-        script=Markup(script),  # noqa: S704 (ours)
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return environment.get_template(template).render(**content)
+    return made
 
 
 def _css() -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from msgspec import json
 
 from scaling_study.common import storage
-from scaling_study.config import work
 from scaling_study.config.plan import read_plan
-from scaling_study.launch.axes.build import interpreter
-from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
-from scaling_study.report import flames, model, page, svg, words
-from scaling_study.report.launch_script import render_array_job, render_launch_script
-from scaling_study.runner.environment import INHERITED
+from scaling_study.report import flames, model, page, svg
+from scaling_study.report.launch_script import (
+    ARRAY_JOB,
+    BESIDE,
+    IMPORTS,
+    SWITCHES,
+    render_array_job,
+    render_launch_script,
+)
 from scaling_study.runner.switch_script import render_switches
 
 if TYPE_CHECKING:
@@ -25,11 +27,6 @@ if TYPE_CHECKING:
 
     from scaling_study.config.plan import Plan
     from scaling_study.report.model import Machine
-
-BINDER = [sys.executable, "-P", str(bind.__file__)]
-QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
-"""``-P`` keeps this package's folder, with modules named like common ones, off the path."""
-
 
 FIGURES = ("throughput", "step_time")
 """The rule promises these to Snakemake, whatever was measured."""
@@ -72,28 +69,25 @@ def render_study(
     views: list[page.View] = []
     for machine in _machines(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
-        texts[script] = _launch_script(machine, planned, builds, script)
-        imported = machine.confirmation.imports if machine.confirmation else None
-        beside = {
-            switches_of(script): _switches(machine, script),
-            imports_of(script): imported and json.encode(imported).decode(),
-            array_job_of(script): _array_job(machine, planned, kinds, script),
-        }
-        for path, text in beside.items():
+        texts[script] = render_launch_script(
+            machine.recommendation, planned, script, builds, machine.confirmation
+        )
+        kind = kinds.get(machine.name, {})
+        for suffix, text in _beside(machine, planned, kind, script).items():
+            path = script.with_suffix(suffix)
             if text:
                 texts[path] = text
             else:
                 path.unlink(missing_ok=True)  # that of an earlier recommendation
         seen = flames.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
-        launching = page.Launching(str(script), texts[script])
         for name in FIGURES:
             texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
-        views.append(page.view(planned, machine, launching, seen, f"m{len(views) + 1}"))
-    rendered = page.render_report(planned, views, content)
-    for figure in rendered.figures:
-        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
-    texts[report] = rendered.html
+        anchor = f"m{len(views) + 1}"
+        views.append(page.View(anchor, machine, planned, seen, str(script), texts[script]))
+        for figure in views[-1].figures.values():
+            texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+    texts[report] = page.render_report(planned, views, content)
     write(texts)
     return list(texts)
 
@@ -109,62 +103,26 @@ def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machi
             machines += model.read_machines(own, plan, name=entry.name, first=entry.machine)
         else:
             script = folder / "launch" / f"recommended-{entry.name}.sh"
-            for path in (script, *(of(script) for of in (switches_of, imports_of, array_job_of))):
-                path.unlink(missing_ok=True)
+            for suffix in (script.suffix, *BESIDE):
+                script.with_suffix(suffix).unlink(missing_ok=True)
     return machines
 
 
-def _launch_script(machine: Machine, plan: Plan, builds: Path, path: Path) -> str:
-    recommended = machine.recommendation.recommended
-    workload = plan.workload
-    build = str(recommended.axes["build"]) if recommended else "default"
-    return render_launch_script(
-        machine.recommendation,
-        plan,
-        python=interpreter(build, builds) or work.interpreter(workload),
-        binder=BINDER,
-        queue=QUEUE,
-        folder=work.folder(workload),
-        kept=INHERITED,
-        switches_file=switches_of(path).absolute(),
-        imports_file=imports_of(path).absolute(),
-        start=machine.confirmation.start if machine.confirmation else "fresh",
-        confirmed=words.confirmed_amount(machine.confirmation),
-    )
-
-
-def _array_job(
-    machine: Machine, plan: Plan, kinds: Mapping[str, Mapping[str, object]], script: Path
-) -> str | None:
-    """Return the text of the array job of a machine; None where nothing is recommended."""
-    if machine.recommendation.recommended is None:
-        return None
-    kind = kinds.get(machine.name, {})
-    return render_array_job(plan.study, script.absolute(), machine.name, kind)
-
-
-def array_job_of(script: Path) -> Path:
-    """Return the array job that trains a list on several nodes, beside a launch script."""
-    return script.with_suffix(".sbatch")
-
-
-def imports_of(script: Path) -> Path:
-    """Return the file of what is imported before a model is forked, beside a launch script."""
-    return script.with_suffix(".imports.json")
-
-
-def switches_of(script: Path) -> Path:
-    """Return the file that makes switches true, beside a launch script."""
-    return script.with_suffix(".switches.py")
-
-
-def _switches(machine: Machine, script: Path) -> str | None:
-    """Return the text of that file; None where the recommended launch has no switches."""
-    recommended = machine.recommendation.recommended
+def _beside(
+    machine: Machine, plan: Plan, kind: Mapping[str, object], script: Path
+) -> dict[str, str | None]:
+    """Return the texts of the files beside a launch script; None for those that it lacks."""
+    recommended, imports = machine.recommendation.recommended, None
     if recommended is None:
-        return None
+        return dict.fromkeys(BESIDE)
+    if machine.confirmation and machine.confirmation.imports:
+        imports = json.encode(machine.confirmation.imports).decode()
     used = machine.readback.optimizers(recommended.launch)
-    return render_switches(recommended.axes, script.name, used)
+    return {
+        SWITCHES: render_switches(recommended.axes, script.name, used),
+        IMPORTS: imports,
+        ARRAY_JOB: render_array_job(plan.study, script.absolute(), machine.name, kind),
+    }
 
 
 def write(texts: dict[Path, str]) -> None:

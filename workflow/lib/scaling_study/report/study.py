@@ -87,9 +87,7 @@ def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
     elif machine.recommendation.ok:
         command = f"bash {results}/launch/recommended{machine.suffix}.sh{machine.queued}"
         lines.append(f"  launch it: {command}")
-    for target in machine.targets:
-        if target.same_as is None:
-            lines.append(f"  why, {target.title}: {words.why(target)}")
+    lines += [f"  why, {one.title}: {words.why(one)}" for one in machine.targets]
     return lines
 
 
