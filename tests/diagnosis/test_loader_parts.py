@@ -15,8 +15,9 @@ from scaling_study.experiments import loader_model
 from scaling_study.member import changes
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader
-from scaling_study.report import sections
+from scaling_study.report import page, sections
 
+SENTENCES = page.environment().get_template("loader_words.html.j2").module
 MS = 1e-3
 BLOCKS = 8
 LOADER = Loader(
@@ -130,7 +131,7 @@ def test_fetching_is_known_only_from_windows_without_files(known):
 
 
 def findings(found, disk_limit=None):
-    return " ".join(sections.loader_findings(found, None, disk_limit))
+    return str(SENTENCES.findings(found, None, disk_limit))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_study_that_measured_nothing_says_why():
     one = dataclasses.replace(run(), readbacks={}, windows=pd.DataFrame(), end=end)
     found = data_loader([one])
     assert (found.status, found.reason) == ("skipped", reason)
-    said = sections.data_loader(found)
+    said = SENTENCES.answer(found).strip()
     assert said == f"Nothing was measured: {reason}."
 
 

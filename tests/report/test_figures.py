@@ -1,5 +1,6 @@
 """The four primitives, and which figures a study has."""
 
+import math
 import re
 
 import numpy as np
@@ -10,8 +11,9 @@ import rendering
 import synthetic
 from scaling_study.records.codec import read_file
 from scaling_study.report import draw, figures, svg
-from scaling_study.report.draw import About, Curve, Panel, Row, Stack, Step, Value
+from scaling_study.report.draw import About, Curve, Panel, Row, Stack, Step
 from scaling_study.report.model import compare_members, read_machines
+from scaling_study.stats.interval import Interval
 from synthetic import typed
 
 
@@ -23,7 +25,7 @@ def lines_of(drawn, colour):
     return drawn.count(f"stroke: {svg._VARIABLE[svg.colour(colour)]}")
 
 
-ABOUT = About("f", "Throughput", "What it shows.", "How to read it.")
+ABOUT = About("f", "Throughput", "How to read it.")
 
 
 def lines(*curves, **options):
@@ -31,7 +33,7 @@ def lines(*curves, **options):
 
 
 def curve(label="fast", values=((1, 10.0), (2, 18.0), (4, 30.0)), **style):
-    return Curve(label, tuple(Value(*value) for value in values), **style)
+    return Curve(label, tuple((n, Interval(value)) for n, value in values), **style)
 
 
 def test_a_curve_has_its_colour_and_its_name():
@@ -42,11 +44,10 @@ def test_a_curve_has_its_colour_and_its_name():
     assert {"fast", "slow", "processes", "Throughput", "1", "2", "4"} <= set(texts(drawn))
 
 
-def test_a_curve_is_broken_where_a_count_was_not_measured():
-    values = ((1, 10.0), (2, 18.0), (4, 30.0), (8, 40.0))
-    whole = lines(curve(values=values, marker=""))
-    broken = lines(curve(values=values, marker="", breaks=(4.0,)))
-    assert lines_of(broken, "series-1") == lines_of(whole, "series-1") + 1
+def test_a_curve_has_a_gap_where_a_count_was_not_measured():
+    values = ((1, 10.0), (2, 18.0), (3, math.nan), (4, 30.0), (8, 40.0))
+    path = re.search(r'd="([^"]*)"[^>]*var\(--series-1', lines(curve(values=values, marker="")))[1]
+    assert path.count("M") == 2
 
 
 def test_wide_ranges_are_logarithmic_and_say_so():
@@ -67,7 +68,7 @@ def test_boundaries_of_the_machine_are_named():
 
 
 def test_dots_beyond_the_axis_stand_at_its_edge():
-    rows = [Row("near", ((Value(0.5, 0.0, 0.4, 0.6),),)), Row("far", ((Value(40.0, 0.0),),))]
+    rows = [Row("near", ((Interval(0.5, 0.4, 0.6),),)), Row("far", ((Interval(40.0),),))]
     drawn = draw.dots(rows, ABOUT, ("of it",)).svg
     assert {"near", "far", "of it", "100%"} <= set(texts(drawn))
     assert "4000%" not in texts(drawn)

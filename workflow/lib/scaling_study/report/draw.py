@@ -7,7 +7,6 @@ other on a desk. Colours are names of ``svg.THEME`` and follow the reader's them
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import textwrap
 import warnings
@@ -20,7 +19,13 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from scaling_study.common.quantities import format_number, format_percent, format_seconds
+from scaling_study.common.quantities import (
+    TIMES,
+    format_number,
+    format_percent,
+    format_seconds,
+    known,
+)
 from scaling_study.report import svg
 
 if TYPE_CHECKING:
@@ -29,10 +34,12 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
+    from scaling_study.stats.interval import Interval
+
 WIDTH_IN = 5.9
 """At 72 units an inch; a phone of 390 px shows it at about 0.8 of its size."""
 PLOT_IN, SMALL_IN, PANEL_IN, ROW_IN, LEGEND_ROW_IN = 3.5, 1.9, 2.3, 0.52, 0.27
-NAME_ROW_PT, TITLE_PAD = 14, 12
+NAME_ROW_PT = 14
 NAME_PART = 0.0185
 """Width of a character in the name of a boundary, as a part of the axis."""
 LABEL_CHARACTERS = 46
@@ -59,10 +66,8 @@ FARTHEST = 1.5
 STYLE: dict[str, object] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 14,
-    "axes.titlesize": 14,
+    "axes.titlesize": 13,
     "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlepad": TITLE_PAD,
     "axes.labelsize": 13,
     "xtick.labelsize": 14,
     "ytick.labelsize": 14,
@@ -93,18 +98,16 @@ STYLE: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What stands around a figure.
+    """The texts around a figure.
 
     Attributes:
         name: file name without suffix, and prefix of the ids in the SVG.
         title: above the plots.
-        alt: text for those who cannot see it.
         caption: how to read it.
     """
 
     name: str
     title: str
-    alt: str
     caption: str
 
 
@@ -118,35 +121,24 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """A value at a place, with its interval where there is one."""
-
-    x: float
-    y: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Curve:
     """Values that a line joins.
 
     Attributes:
         label: in the legend.
+        points: place and value of each; the line has a gap where a value is not known.
         colour: of ``svg.THEME``.
         marker: matplotlib's; ``""`` without.
         dashed: a doubtful or ideal line.
-        breaks: places at which the line begins anew.
         joined: whether there is a line at all.
     """
 
     label: str
-    points: tuple[Value, ...]
+    points: tuple[tuple[float, Interval], ...]
     colour: str = "series-1"
     marker: str = "o"
     width: float = 2.2
     dashed: bool = False
-    breaks: tuple[float, ...] = ()
     joined: bool = True
 
 
@@ -163,7 +155,7 @@ class Row:
     """Values in a row of a figure of dots; a figure has one or two columns of them."""
 
     title: str
-    columns: tuple[tuple[Value, ...], ...]
+    columns: tuple[tuple[Interval, ...], ...]
     colour: str = ""
 
 
@@ -220,20 +212,18 @@ def lines(
     counts: bool = True,
     marks: Mapping[int, Sequence[str]] | None = None,
     from_zero: bool = False,
-    at_one: bool = False,
-    unit: str = "",
+    ratios: bool = False,
 ) -> Figure:
     """Draw curves in one plot, or in small plots of equal axes.
 
     Args:
         panels: at least one.
-        about: what stands around the figure.
+        about: the texts around the figure.
         x_label: below the plot.
         counts: whether x is process counts: their ticks are the counts themselves.
         marks: process counts at which a part of the machine is full, as faint named lines.
         from_zero: whether the axis of values may not be logarithmic.
-        at_one: whether values are ratios to 1.
-        unit: behind each label of the axis of values.
+        ratios: whether values are ratios to 1.
     """
     several = len(panels) > 1
     curves = [curve for panel in panels for curve in panel.curves]
@@ -253,27 +243,30 @@ def lines(
             below = place >= len(panels) - 2
             _scale_x(axes, curves, counts=counts, label=x_label if below else "")
             if several:
-                head = "\n".join(textwrap.wrap(shorten(panel.title, 42), 25))
-                axes.set_title(head, fontsize=12.5, weight="normal", pad=5)
-                axes.tick_params(labelsize=12.5)
-            if at_one:
+                axes.set_title("\n".join(textwrap.wrap(shorten(panel.title, 42), 25)), pad=5)
+            if ratios:
                 axes.axhline(1, color=svg.colour("rest"), linewidth=1, zorder=1)
         # What is ideal, without values of its own, does not stretch the axis.
-        known = [value.y for curve in curves if curve.marker for value in curve.points]
-        logarithmic = _scale_y(grid[0], known, from_zero=from_zero, at_one=at_one, unit=unit)
-        names = _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
-        head = f"{about.title} (logarithmic)" if logarithmic and not several else about.title
-        if several:
-            _head(canvas, head)
-        else:
-            grid[0].set_title(head, pad=TITLE_PAD + NAME_ROW_PT * names)
+        shown = [
+            (value.value, x, curve.label or panel.title)
+            for panel in panels
+            for curve in panel.curves
+            if curve.marker
+            for x, value in _known(curve)
+        ]
+        values = [value for value, _, _ in shown]
+        logarithmic = _scale_y(grid[0], values, from_zero=from_zero, ratios=ratios)
+        _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
         if labels:
             canvas.legend(
                 [handles[label] for label in labels],
                 [wrap(label, LABEL_CHARACTERS) for label in labels],
                 loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
             )  # fmt: skip
-        return _finish(canvas, about)
+        most, at, label = max(shown, default=(None, 0.0, ""))
+        alt = f"{about.title}: at most {format_number(most)} ({label}; {x_label}: {at:.3g})"
+        head = f"{about.title} (logarithmic)" if logarithmic and not several else about.title
+        return _finish(canvas, about, alt, head)
 
 
 def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Figure:
@@ -281,11 +274,11 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
 
     Args:
         rows: from the top down.
-        about: what stands around the figure.
+        about: the texts around the figure.
         heads: above each column.
     """
     values = [value for row in rows for column in row.columns for value in column]
-    ends = [end for one in values for end in (one.x, one.low, one.high) if end is not None]
+    ends = [end for one in values for end in (one.value, one.low, one.high) if end is not None]
     span = 0.05 * (max(ends) - min(ends)) if len(set(ends)) > 1 else 0.01
     low = max(-FARTHEST, min([0.0, *(end - span for end in ends)]))
     high = min(FARTHEST, max([0.0, *(end + span for end in ends)]))
@@ -298,16 +291,15 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
             for place, row in enumerate(rows):
                 for value in row.columns[at]:
                     _draw_dot(axes, value, place, svg.colour(row.colour or colour), (low, high))
-            if head:
-                axes.set_title(head, color=svg.colour(colour), fontsize=13, pad=6)
+            axes.set_title(head, color=svg.colour(colour), weight="bold")
             axes.set_xlim(low, high)
             _rows_only(axes, len(rows))
             axes.xaxis.set_major_locator(MaxNLocator(4 // len(heads) + 1, steps=[1, 2, 5, 10]))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_percent(round(x, 4))))
         for place, row in enumerate(rows):
-            _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS), 0)
-        _head(canvas, about.title)
-        return _finish(canvas, about)
+            _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS))
+        said = [f"{row.title} {', '.join(map(_range, row.columns))}" for row in rows]
+        return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
 def stacks(
@@ -324,7 +316,7 @@ def stacks(
     Args:
         panels: at least one.
         parts: name and colour of each part, from the bottom up.
-        about: what stands around the figure.
+        about: the texts around the figure.
         x_label: below the last panel.
         seconds: whether values are seconds; plain numbers otherwise.
         limit: a line across.
@@ -336,10 +328,12 @@ def stacks(
         grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
         for axes, panel in zip(grid, panels, strict=True):
             _draw_stack(axes, panel, parts, seconds=seconds, limit=limit)
-        _head(canvas, about.title)
         grid[-1].set_xlabel(x_label)
         _legend(canvas, parts)
-        return _finish(canvas, about)
+        said = [
+            f"{one.title} at {one.ticks[-1]} {x_label}: {_largest(one, parts)}" for one in panels
+        ]
+        return _finish(canvas, about, f"{about.title}. {'; '.join(said)}")
 
 
 def waterfall(
@@ -349,10 +343,10 @@ def waterfall(
 
     Args:
         steps: from the top down; whole ones begin at zero.
-        about: what stands around the figure.
+        about: the texts around the figure.
         legend: names and colours.
     """
-    names = list(legend)
+    names, said = list(legend), []
     with drawing():
         rows_in = LEGEND_ROW_IN * -(-len(names) // 2)
         size = (WIDTH_IN, ROW_IN * len(steps) + 0.9 + rows_in)
@@ -367,18 +361,19 @@ def waterfall(
             end_s = begin_s + step.added_s
             absolute = step.whole and steps[0].whole
             text = format_seconds(step.added_s) if absolute else added(step.added_s)
-            _write(axes, place, step.title, 0, right=text, bold=step.whole)
+            _write(axes, place, step.title, right=text, bold=step.whole)
+            if step.whole:
+                said.append(f"{step.title} {text}")
             if place < len(steps) - 1:
                 axes.plot([end_s / unit_s] * 2, [place, place + 1], color=svg.colour("rest"),
                           linewidth=1, zorder=1)  # fmt: skip
         axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
         _rows_only(axes, len(steps))
-        axes.set_title(about.title)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g} {unit}"))
         if names:
             _legend(canvas, names)
-        return _finish(canvas, about)
+        return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
 def added(seconds: float | None) -> str:
@@ -388,31 +383,41 @@ def added(seconds: float | None) -> str:
     return f"{'+' if seconds > 0 else ''}{format_seconds(seconds)}"
 
 
+def _range(values: Iterable[Interval]) -> str:
+    """Write the smallest and the largest of some shares."""
+    found = [value.value for value in values]
+    ends = (format_percent(end(found)) for end in (min, max)) if found else ()
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _largest(panel: Stack, parts: Iterable[tuple[str, str]]) -> str:
+    """Write the largest part of the last bar."""
+    last = {name: heights[-1] for (name, _), heights in zip(parts, panel.parts, strict=True)}
+    name = max(last, key=lambda name: last[name])
+    return f"{format_percent(last[name] / (sum(last.values()) or 1.0))} is {name}"
+
+
+def _known(curve: Curve) -> list[tuple[float, Interval]]:
+    return [(x, value) for x, value in curve.points if known(value.value)]
+
+
 def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     hue = svg.colour(curve.colour)
-    for one in curve.points:
-        if one.low is not None and one.high is not None:
-            axes.vlines(one.x, one.low, one.high, color=hue, linewidth=5, alpha=0.35, zorder=2.5)
-    size = {"": 4, "o": 8, "s": 8}.get(curve.marker, 9)
-
-    def plot(points: Sequence[Value], marker: str) -> Artist:
-        (line,) = axes.plot(
-            [one.x for one in points], [one.y for one in points], color=hue, marker=marker,
-            markersize=size, markeredgewidth=0, linewidth=curve.width if curve.joined else 0,
-            linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
-        )  # fmt: skip
-        return line
-
-    # No line leads over a break: each stretch is a line of its own.
-    ends = [-math.inf, *curve.breaks, math.inf]
-    for first, end in itertools.pairwise(ends):
-        own = [one for one in curve.points if first <= one.x < end]
-        plot(own, curve.marker or ("." if len(own) == 1 else ""))
-    return plot([], curve.marker)
+    for x, value in curve.points:
+        if value.low is not None and value.high is not None:
+            axes.vlines(x, value.low, value.high, color=hue, linewidth=5, alpha=0.35, zorder=2.5)
+    marker = curve.marker or ("." if len(_known(curve)) == 1 else "")
+    (line,) = axes.plot(
+        [x for x, _ in curve.points], [value.value for _, value in curve.points], color=hue,
+        marker=marker, markersize={".": 4, "o": 8, "s": 8}.get(marker, 9), markeredgewidth=0,
+        linewidth=curve.width if curve.joined else 0,
+        linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
+    )  # fmt: skip
+    return line
 
 
 def _places(curves: Sequence[Curve]) -> list[float]:
-    return sorted({value.x for curve in curves for value in curve.points})
+    return sorted({x for curve in curves for x, _ in _known(curve)})
 
 
 def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool, label: str) -> None:
@@ -449,9 +454,7 @@ def with_room(places: Sequence[float], place: Callable[[float], float]) -> list[
     return chosen
 
 
-def _scale_y(
-    axes: Axes, values: Sequence[float], *, from_zero: bool, at_one: bool, unit: str
-) -> bool:
+def _scale_y(axes: Axes, values: Sequence[float], *, from_zero: bool, ratios: bool) -> bool:
     """Set the axis of values: from zero, around one, or logarithmic where the range is wide.
 
     Only values count. An interval that is much wider is cut at the edge: an axis for it would make
@@ -459,7 +462,7 @@ def _scale_y(
     """
     if not values:
         return False
-    low, high = min(values), max(values)
+    low, high, unit = min(values), max(values), TIMES if ratios else ""
     logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
     if logarithmic:
         axes.set_yscale("log")
@@ -467,7 +470,7 @@ def _scale_y(
         few = high / low < FEW_DECADES
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         axes.yaxis.set_minor_locator(NullLocator())
-    elif at_one:
+    elif ratios:
         axes.set_ylim(min(0.9, 0.97 * low), max(1.5, 1 + (high - 1) * HEADROOM))
     else:
         axes.set_ylim(0, HEADROOM * high or 1)
@@ -475,8 +478,8 @@ def _scale_y(
     return logarithmic
 
 
-def _draw_marks(axes: Axes, marks: Mapping[int, Sequence[str]], largest: float) -> int:
-    """Draw the machine's boundaries, named above the plot; return the rows of names."""
+def _draw_marks(axes: Axes, marks: Mapping[int, Sequence[str]], largest: float) -> None:
+    """Draw the machine's boundaries, named above the plot."""
     ends: list[float] = []  # where the last name of each row ends, as a part of the axis
     for n, names in marks.items():
         if n > largest:
@@ -494,16 +497,17 @@ def _draw_marks(axes: Axes, marks: Mapping[int, Sequence[str]], largest: float) 
             xytext=(0, 3 + NAME_ROW_PT * row), textcoords="offset points",
             fontsize=11, color=svg.colour("muted"),
         )  # fmt: skip
-    return len(ends)
 
 
-def _draw_dot(axes: Axes, value: Value, place: int, hue: str, limits: tuple[float, float]) -> None:
+def _draw_dot(
+    axes: Axes, value: Interval, place: int, hue: str, limits: tuple[float, float]
+) -> None:
     low, high = limits
     if value.low is not None and value.high is not None:
         axes.hlines(place, max(low, value.low), min(high, value.high), color=hue, linewidth=5,
                     alpha=0.35, zorder=2.5)  # fmt: skip
-    marker = "<" if value.x < low else ">" if value.x > high else "o"
-    at = min(high, max(low, value.x))
+    marker = "<" if value.value < low else ">" if value.value > high else "o"
+    at = min(high, max(low, value.value))
     axes.plot([at], [place], marker=marker, markersize=9, markeredgewidth=0, color=hue, alpha=0.8,
               linewidth=0, zorder=4, clip_on=False)  # fmt: skip
 
@@ -537,16 +541,13 @@ def _draw_stack(
     chosen = [int(place) for place in with_room(places, float)] if places else []
     axes.xaxis.set_major_locator(FixedLocator(chosen))
     axes.set_xticklabels([panel.ticks[place] for place in chosen])
-    axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"),
-                   weight="normal", pad=6)  # fmt: skip
+    axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"))
 
 
-def _write(
-    axes: Axes, place: int, left: str, x: float, *, right: str = "", bold: bool = False
-) -> None:
+def _write(axes: Axes, place: int, left: str, *, right: str = "", bold: bool = False) -> None:
     """Write a name and a number above a row."""
     name = shorten(left, ROW_CHARACTERS) if right else left
-    for text, at, side in ((name, x, "left"), (right, 1, "right")):
+    for text, at, side in ((name, 0, "left"), (right, 1, "right")):
         note = axes.annotate(
             text, (at, place), xycoords=("axes fraction", "data"), xytext=(0, 10),
             textcoords="offset points", ha=side, va="bottom", fontsize=13, zorder=6,
@@ -564,10 +565,6 @@ def _rows_only(axes: Axes, rows: int) -> None:
     axes.grid(visible=True, axis="x")
 
 
-def _head(canvas: Canvas, title: str) -> None:
-    canvas.suptitle(title, x=0.012, ha="left", fontsize=14, weight="bold", color=svg.colour("ink"))
-
-
 def _legend(canvas: Canvas, parts: Iterable[tuple[str, str]]) -> None:
     """Name colours below the plots, in two columns."""
     patches = [Patch(color=svg.colour(colour), label=text) for text, colour in parts]
@@ -575,5 +572,7 @@ def _legend(canvas: Canvas, parts: Iterable[tuple[str, str]]) -> None:
                   columnspacing=1.2)  # fmt: skip
 
 
-def _finish(canvas: Canvas, about: About) -> Figure:
-    return Figure(about.name, about.caption, svg.themed(canvas, name=about.name, alt=about.alt))
+def _finish(canvas: Canvas, about: About, alt: str, head: str = "") -> Figure:
+    """Write the figure, with its title and with a text for those who cannot see it."""
+    canvas.suptitle(head or about.title, x=0.012, ha="left", fontsize=14, weight="bold")
+    return Figure(about.name, about.caption, svg.themed(canvas, name=about.name, alt=alt))

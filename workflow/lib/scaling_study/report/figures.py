@@ -1,30 +1,22 @@
-"""Which figures a machine has, with captions and texts for those who cannot see them."""
+"""The figures of a machine, each with its title and its caption."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from scaling_study.common.quantities import (
-    TIMES,
-    format_count,
-    format_cpus,
-    format_number,
-    format_percent,
-    format_seconds,
-    known,
-    time_unit,
-)
+from scaling_study.analysis.inflation import sum_operators
+from scaling_study.common.quantities import format_count, format_cpus, known, time_unit
 from scaling_study.config import process_counts
 from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, read_groups
 from scaling_study.records.analysis import ENOUGH_STARTS
 from scaling_study.report import draw, words
-from scaling_study.report.draw import About, Curve, Figure, Panel, Row, Stack, Step, Value
-from scaling_study.report.sections import sum_operators
+from scaling_study.report.draw import About, Curve, Figure, Panel, Row, Stack, Step
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -33,7 +25,6 @@ if TYPE_CHECKING:
     from scaling_study.records.experiment import Microbenchmarks
     from scaling_study.records.verdict import Sensitivity, Target
     from scaling_study.report.model import Machine
-    from scaling_study.stats.interval import Interval
 
 MARKERS = ("o", "X", "s", "^", "D", "v")
 """Of the series in colour: more lines than these cannot be told apart."""
@@ -168,33 +159,33 @@ def numbered(at: int) -> str:
 
 
 def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
-    """Draw a machine's figures, by what a page calls them; those of operators come apart."""
+    """Draw a machine's figures, by what a page calls them."""
     suffix, alone, loader = machine.suffix, machine.microbenchmarks, machine.data_loader
     found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
-    for at, target in enumerate(one for one in machine.targets if one.same_as is None):
+    for at, comparison in enumerate(machine.comparisons):
+        found[f"operators-{at}"] = operators(comparison, f"inflation{numbered(at)}{suffix}")
+    for at, target in enumerate(machine.targets):
         end = f"{numbered(at)}{suffix}"
         found[f"accounts-{at}"] = accounts(target, f"causes-accounts{end}")
         found[f"interventions-{at}"] = interventions(target, f"causes-interventions{end}")
-        found[f"doses-{at}"] = doses(
-            target.sensitivities,
+        about = About(
             f"causes-doses{end}",
             "One thing added: step time beside other work",
-            (
-                "The others run one kernel each for a share of their time (the dose). What rises "
-                "above the control, in grey, is what training is sensitive to."
-            ),
+            "The others run one kernel each for a share of their time (the dose). What rises "
+            "above the control, in grey, is what training is sensitive to.",
         )
+        found[f"doses-{at}"] = doses(target.sensitivities, about)
     if alone:
         found["microbenchmarks"] = microbenchmarks(alone, f"microbenchmarks{suffix}")
     if loader:
         found["use"] = use(machine)
-        found["neighbours"] = doses(
-            loader.neighbours,
+        about = About(
             f"neighbours{suffix}",
             "Training beside what a loader does",
             "Training from memory beside work like a loader's: step time against that beside none.",
-            len(machine.hardware.cpus) / loader.n,
         )
+        cpus = len(machine.hardware.cpus) / loader.n
+        found["neighbours"] = doses(loader.neighbours, about, cpus)
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -223,77 +214,61 @@ def _against_n(
     points = machine.points[machine.points[column].notna()]
     if points.empty:
         return None
-    rungs = {n: rung for rung, n in enumerate(sorted({*counts, *points["n"]}))}
+    places = sorted({*counts, *points["n"]})
 
-    def curve_of(rows: pd.DataFrame, **style: object) -> Curve:
-        rows = rows.sort_values("n")
-        values = []
-        for row in rows.to_dict("records"):
-            ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
-            sure = row["replicates"] >= ENOUGH_STARTS and known(ends[0])
-            interval = [scale * end for end in ends if end is not None] if sure else []
-            values.append(Value(float(row["n"]), scale * row[column], *interval))
-        # No line leads through a count that was not measured.
-        breaks = tuple(
-            float(after)
-            for before, after in itertools.pairwise(rows["n"])
-            if rungs[after] != rungs[before] + 1
-        )
-        return Curve(points=tuple(values), breaks=breaks, **style)  # type: ignore[arg-type]
+    def curve_of(rows: pd.DataFrame, label: str, colour: str, marker: str, width: float) -> Curve:
+        """Return the curve of a launch, with a gap where a count was not measured."""
+        measured = {row["n"]: _estimate(row, column, scale) for row in rows.to_dict("records")}
+        values = tuple((float(n), measured.get(n, Interval())) for n in places)
+        return Curve(label, values, colour, marker, width)
 
+    launches = dict(tuple(points.groupby("launch")))
     curves = [
         curve_of(
-            points[points["launch"] == one.launch],
-            label=one.title,
-            colour=one.colour,
-            marker=one.marker,
-            width=2.8 if one.roles else 1.8,
+            launches.pop(one.launch), one.title, one.colour, one.marker, 2.8 if one.roles else 1.8
         )
         for one in series
+        if one.launch in launches
     ]
-    others = points[~points["launch"].isin([one.launch for one in series])]
-    rest = format_count(others["launch"].nunique(), "other launch", "other launches")
-    curves += [
-        curve_of(rows, label=rest, colour="rest", marker="", width=1.0)
-        for _, rows in others.groupby("launch")
-    ]
+    rest = format_count(len(launches), "other launch", "other launches")
+    curves += [curve_of(rows, rest, "rest", "", 1.0) for rows in launches.values()]
     one_process = points[points["n"] == 1].set_index("launch")["steps_per_s"]
     slope = {
         "throughput": one_process.get(series[0].launch) if series else None,
         "efficiency": 0.0,
     }.get(name)
     if slope is not None:
-        ideal = [Value(n, n * slope or 1.0) for n in sorted(points["n"].astype(float).unique())]
-        curves.append(Curve("ideal: in proportion", tuple(ideal), "muted", "", 1.2, dashed=True))
-    row = points.iloc[int(points[column].argmax())]
-    alt = (
-        f"{shown.title} against processes; highest: {format_number(scale * row[column])} with "
-        f"{words.processes(int(row['n']))} of {row['label']}."
-    )
+        ns = sorted(points["n"].astype(float).unique())
+        ideal = tuple((n, Interval(n * slope or 1.0)) for n in ns)
+        curves.append(Curve("ideal: in proportion", ideal, "muted", "", 1.2, dashed=True))
     return draw.lines(
-        [Panel("", tuple(curve for curve in curves if curve.points))],
-        About(f"{name}{machine.suffix}", shown.title, alt, shown.caption),
+        [Panel("", tuple(curves))],
+        About(f"{name}{machine.suffix}", shown.title, shown.caption),
         "processes",
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
     )
 
 
+def _estimate(row: Mapping[Hashable, float], column: str, scale: float) -> Interval:
+    """Return a cell of tables/points, with its interval if that is of enough starts."""
+    ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
+    sure = row["replicates"] >= ENOUGH_STARTS and known(ends[0])
+    return Interval(row[column], *(ends if sure else ())).times(scale)
+
+
 def _fairness(machine: Machine, series: Sequence[Series]) -> Figure | None:
-    rows, spreads = [], []
+    rows = []
     for one in series:
         own = machine.members[machine.members["launch"] == one.launch]
         if not own.empty:
-            values = tuple(Value(float(each), 0.0) for each in own["relative"])
+            values = tuple(Interval(float(each)) for each in own["relative"])
             rows.append(Row(f"{one.title}, n = {own['n'].max()}", (values,), one.colour))
-            least, most = (format_percent(f(value.x for value in values)) for f in (min, max))
-            spreads.append(f"{one.label}: {least} to {most}")
     if not rows:
         return None
     about = About(
         f"fairness{machine.suffix}",
         "Members against their mean step time",
-        f"Step times of members against their mean. {'; '.join(spreads)}.",
         "A dot is a member at the largest number of processes; to the right of 0 it is slower "
         "than their mean. Dots far apart: the machine is not shared evenly.",
     )
@@ -310,7 +285,7 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
         if column in columns and not (points[column] / points["step_s"]).abs().max() > least
     }
     parts = {column: part for column, part in columns.items() if column not in hidden}
-    panels, said = [], []
+    panels = []
     for one in series[:STACKED]:
         rows = points[points["launch"] == one.launch].sort_values("n")
         rows = rows[rows[list(parts)].notna().any(axis=1)].fillna(dict.fromkeys(parts, 0.0))
@@ -318,34 +293,26 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
             continue
         heights = tuple(tuple(float(each) for each in rows[column]) for column in parts)
         panels.append(Stack(one.title, tuple(str(n) for n in rows["n"]), heights))
-        last = rows.iloc[-1][list(parts)].astype(float)
-        share = format_percent(last.max() / (last.sum() or 1.0))
-        largest, _ = parts[str(last.idxmax())]
-        said.append(f"{one.label}, n = {rows['n'].max()}: {share} is {largest}.")
     if not panels:
         return None
-    alt = f"{title} per number of processes. {' '.join(said)}"
-    return draw.stacks(
-        panels, parts.values(), About(f"{name}{machine.suffix}", title, alt, caption)
-    )
+    return draw.stacks(panels, parts.values(), About(f"{name}{machine.suffix}", title, caption))
 
 
 def _noise(machine: Machine) -> Figure | None:
-    if not machine.noise.points:
-        return None
-    rows = []
-    for one in machine.noise.points:
-        ends = (None if end is None else end - 1 for end in (one.low, one.high))
-        value = Value(one.ratio - 1, 0.0, *ends)
-        rows.append(Row(words.processes(one.n), ((value,),), "series-3"))
-    spread = format_percent(machine.noise.spread)
+    rows = [
+        Row(
+            words.processes(one.n),
+            ((Interval(one.ratio, one.low, one.high).plus(-1.0),),),
+            "series-3",
+        )
+        for one in machine.noise.points
+    ]
     about = About(
         f"noise{machine.suffix}",
         "A/A check: the baseline against itself",
-        f"Difference of the baseline's repeat from the baseline: at most {spread}.",
         "The repeat is the same launch: this is how no difference looks on this machine.",
     )
-    return draw.dots(rows, about)
+    return draw.dots(rows, about) if rows else None
 
 
 def front(machine: Machine) -> Figure | None:
@@ -357,7 +324,7 @@ def front(machine: Machine) -> Figure | None:
     unit_s, time_name = time_unit(min(point.time_s for point in found.points))
 
     def curve(label: str, points: Iterable[FrontPoint], **style: object) -> Curve:
-        values = tuple(Value(point.time_s / unit_s, point.rate) for point in points)
+        values = tuple((point.time_s / unit_s, Interval(point.rate)) for point in points)
         return Curve(label, values, **style)  # type: ignore[arg-type]
 
     usual = [point for point in found.points if not point.changes_training]
@@ -370,7 +337,6 @@ def front(machine: Machine) -> Figure | None:
     about = About(
         f"front{machine.suffix}",
         unit,
-        f"{unit} against the time of {thing}, of every launch at every process count.",
         f"To the left {thing} is done sooner, to the top there are more. Predicted means.",
     )
     panel = Panel("", tuple(one for one in curves if one.points))
@@ -392,8 +358,6 @@ def accounts(target: Target, name: str) -> Figure | None:
     about = About(
         name,
         "What more processes add to a step",
-        f"A step of the training thread: {format_seconds(low_s)} with one process and "
-        f"{format_seconds(high_s)} with {target.n}, in these experiments.",
         "The training thread's mean step in these experiments, as the kernel counts it.",
     )
     return draw.waterfall(
@@ -409,56 +373,48 @@ def accounts(target: Target, name: str) -> Figure | None:
 def interventions(target: Target, name: str) -> Figure | None:
     """Draw what each change takes away, of the added time and of a step of one process."""
     rows = [
-        Row(one.title, tuple(map(_dot, (one.scaling_loss, one.single_process_loss))))
+        Row(one.title, (_known(one.scaling_loss), _known(one.single_process_loss)))
         for one in target.interventions
         if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]
     if not rows:
         return None
-    rows.sort(key=lambda row: -max((value.x for value in row.columns[0]), default=-1.0))
+    rows.sort(key=lambda row: -max((one.value for one in row.columns[0]), default=-1.0))
     about = About(
         name,
         "One change at a time: what it takes away",
-        f"Shares that each change takes away; most of the growth: {rows[0].title}.",
         "The same launch with one thing changed. At 0% a change does nothing; to the left it makes "
         "things worse.",
     )
     return draw.dots(rows[:12], about, ("of the growth with n", "of a step alone"))
 
 
-def _dot(found: Interval | None) -> tuple[Value, ...]:
-    if found is None or not known(found.value):
-        return ()
-    return (Value(found.value, 0.0, found.low, found.high),)
+def _known(found: Interval | None) -> tuple[Interval, ...]:
+    return (found,) if found is not None and known(found.value) else ()
 
 
-def doses(
-    found: Sequence[Sensitivity], name: str, title: str, caption: str, cpus: float | None = None
-) -> Figure | None:
+def doses(found: Sequence[Sensitivity], about: About, cpus: float | None = None) -> Figure | None:
     """Draw step times beside growing doses of other work, a small plot for each kind.
 
     Args:
         found: kinds of work.
-        name: of the figure.
-        title: of the figure.
-        caption: how to read it.
+        about: the texts around the figure.
         cpus: of a process, where doses are CPUs in use.
     """
     curves = {}
     for one in found:
         values = tuple(
-            Value(
-                dose.dose if cpus is None else min(1.0, dose.cpus / cpus), dot.x, dot.low, dot.high
-            )
+            (dose.dose if cpus is None else min(1.0, dose.cpus / cpus), ratio)
             for dose in sorted(one.doses, key=lambda dose: (dose.dose, dose.cpus))
-            for dot in _dot(dose.ratio)
+            for ratio in _known(dose.ratio)
         )
         if values:
             label = "" if one.verified else "dashed: others did not reach the work asked of them"
             curve = Curve(label, values, dashed=not one.verified)
             curves[one.kernel or one.title] = (one.title, curve)
-    x_label = "dose of the others" if cpus is None else "CPU use of the others"
-    return _multiples(curves, name, title, caption, x_label)
+    return _multiples(
+        curves, about, "dose of the others" if cpus is None else "CPU use of the others"
+    )
 
 
 def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
@@ -470,7 +426,7 @@ def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
     )
     for row in found.rows:
         if row.valid and row.placement == chosen and row.rates and min(row.rates) > 0:
-            rates[row.kernel, row.block, row.n] = sum(row.rates) / len(row.rates)
+            rates[row.kernel, row.block, row.n] = fmean(row.rates)
     curves = {}
     for kernel in found.kernels:
         slower: dict[int, list[float]] = {}
@@ -478,21 +434,22 @@ def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
             if name_of == kernel.kernel and (alone := rates.get((name_of, block, 1))):
                 slower.setdefault(n, []).append(alone / rate)
         values = tuple(
-            Value(n, sum(own) / len(own), *((min(own), max(own)) if len(own) > 1 else ()))
+            (n, Interval(fmean(own), *((min(own), max(own)) if len(own) > 1 else ())))
             for n, own in sorted(slower.items())
         )
         if values:
             curves[kernel.kernel] = kernel.title, Curve("", values)
-    caption = (
+    about = About(
+        name,
+        "This machine: kernels side by side",
         "Small kernels, each bound by one thing, in place of the training: the rate of one alone "
-        "over the mean rate of n. Grey: a loop in registers, which shares only the clock."
+        "over the mean rate of n. Grey: a loop in registers, which shares only the clock.",
     )
-    title = "This machine: kernels side by side"
-    return _multiples(curves, name, title, caption, "processes")
+    return _multiples(curves, about, "processes")
 
 
 def _multiples(
-    curves: Mapping[str, tuple[str, Curve]], name: str, title: str, caption: str, x_label: str
+    curves: Mapping[str, tuple[str, Curve]], about: About, x_label: str
 ) -> Figure | None:
     """Draw a small plot for each curve, in each of them the control in grey."""
     if not curves:
@@ -503,16 +460,7 @@ def _multiples(
         Panel(head, grey if kernel == CONTROL else (curve, *grey))
         for kernel, (head, curve) in curves.items()
     ]
-    value, largest = max((curve.points[-1].y, head) for head, curve in curves.values())
-    alt = f"{title}: at most {format_number(value)} times, {largest}."
-    return draw.lines(
-        panels,
-        About(name, title, alt, caption),
-        x_label,
-        counts=x_label == "processes",
-        at_one=True,
-        unit=TIMES,
-    )
+    return draw.lines(panels, about, x_label, counts=x_label == "processes", ratios=True)
 
 
 def use(machine: Machine) -> Figure | None:
@@ -521,14 +469,9 @@ def use(machine: Machine) -> Figure | None:
     if found is None or not found.spans:
         return None
     parts = tuple(tuple(getattr(span, kind) for span in found.spans) for kind in USES)
-    means = ", ".join(
-        f"{label} {format_cpus(sum(part) / len(part))}"
-        for (label, _), part in zip(USES.values(), parts, strict=True)
-    )
     about = About(
         f"use{machine.suffix}",
         "CPUs in use while it trains as it is",
-        f"CPUs in use on average: {means}.",
         f"The line: the {format_cpus(found.cpus)} CPUs that the study may use.",
     )
     stack = Stack("", tuple(f"{span.at_s:.0f}" for span in found.spans), parts)
@@ -548,16 +491,22 @@ def group_colour(group: str) -> str:
 def operators(comparison: Comparison, name: str) -> Figure:
     """Draw the time that each operator adds to a step."""
     summed = sum_operators(comparison)
-    by_size = sorted(summed, key=lambda one: -abs(one[2]))
+    by_size = sorted(summed, key=lambda one: -one.size)
     few = len(by_size) <= LARGEST + 1  # one too many is not worth the bar "1 other"
-    shown = {one[0] for one in by_size[: None if few else LARGEST]}
-    steps = [Step(op, s, group_colour(group)) for op, group, s in summed if op in shown and s]
-    others = [s for op, _, s in summed if op not in shown]
+    shown = by_size[: None if few else LARGEST]
+    steps = [
+        Step(one.operator, one.difference_s, group_colour(one.group))
+        for one in summed
+        if one in shown and one.difference_s
+    ]
+    others = [one.difference_s or 0.0 for one in summed if one not in shown]
     if others:
         steps.append(Step(f"{len(others)} smaller changes", sum(others), "rest"))
     steps.append(Step("whole step", sum(step.added_s for step in steps), whole=True))
-    title = "Change of the step time by operator"
-    alt = f"{title}. {comparison.title}: {draw.added(comparison.added_s)} in all."
-    caption = "Self time per profiled step of one member: small differences mean nothing."
+    about = About(
+        name,
+        "Change of the step time by operator",
+        "Self time per profiled step of one member: small differences mean nothing.",
+    )
     legend = [(one.group, group_colour(one.group)) for one in comparison.groups]
-    return draw.waterfall(steps, About(name, title, alt, caption), legend)
+    return draw.waterfall(steps, about, legend)

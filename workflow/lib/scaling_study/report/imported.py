@@ -18,10 +18,10 @@ from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, svg
 from scaling_study.report.page import render_page, yaml_text
 from scaling_study.report.render import write
-from scaling_study.report.words import Mark, listed, processes
+from scaling_study.report.words import Mark, listed, listed_all, processes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -62,13 +62,12 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
         study=study,
         tables=tables,
         verdict=verdict(tables),
-        notes=[*work_notes(operators), *rate_notes(tables)],
+        notes=work_notes(operators),
         comparisons=list(zip(comparisons, drawn, strict=True)),
         why=saved.findings,
         decide=decide,
         operators=operator_rows(operators),
         heads=["operator", *(f"#n = {table.n}" for table in tables)],
-        shown=shown_notes(tables),
         config_yaml=yaml_text({name: study[name] for name in ("study", "description", "import")}),
         h=2,
     )
@@ -118,16 +117,11 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
         each = rows["flops_per_step"] / rows["calls_per_step"] / 1e6
         others = f" Those of {listed(heavier[1:])} differ too." if heavier[1:] else ""
         text = (
-            f"But sizes differ: a call of {heavier[0]} did {_all(map(format_number, each))} "
-            f"million floating-point operations with {_all(map(str, rows['n']))} processes.{others}"
+            f"But sizes differ: a call of {heavier[0]} did {listed_all(map(format_number, each))} "
+            f"million floating-point operations with {listed_all(rows['n'])} processes.{others}"
         )
         notes.append(Mark(text, bad=True))
     return notes
-
-
-def _all(texts: Iterable[str]) -> str:
-    shown = list(texts)
-    return listed(shown, len(shown))
 
 
 def _spread(operators: pd.DataFrame, values: pd.Series[float]) -> dict[str, float]:
@@ -137,42 +131,8 @@ def _spread(operators: pd.DataFrame, values: pd.Series[float]) -> dict[str, floa
     return {str(name): float(value) for name, value in spread.items()}
 
 
-def rate_notes(tables: Sequence[SavedTable]) -> list[Mark]:
-    """Say what all processes would do together, if they were like the profiled one."""
-    if len(tables) == 1:
-        return []
-    rates = _all(format_number(table.n / table.step_s) for table in tables)
-    text = (
-        f"If all processes trained as fast as the profiled one, {_all(str(t.n) for t in tables)} "
-        f"of them did {rates} steps/s together. The tables do not say whether they did."
-    )
-    return [Mark(text)]
-
-
 def operator_rows(operators: pd.DataFrame) -> list[tuple[str, Cells]]:
     """Return each operator with its row of tables/operators for each process count."""
     groups = [(str(name), rows) for name, rows in operators.groupby("operator", sort=False)]
     groups.sort(key=lambda group: -group[1]["self_s_per_step"].max())
     return [(name, rows.set_index("n").to_dict("index")) for name, rows in groups]
-
-
-def shown_notes(tables: Sequence[SavedTable]) -> list[str]:
-    """Say what of these tables is used, and what is not."""
-    notes = []
-    shares = [table.covered for table in tables if table.covered is not None]
-    if shares and min(shares) < 1 - SAME_WORK:
-        ends = dict.fromkeys(format_percent(end) for end in (min(shares), max(shares)))
-        notes.append(
-            f"Only the rows that were printed are used: they hold {' to '.join(ends)} of all self "
-            "time. The rest is in rows that the tables leave out (row_limit)."
-        )
-    unread = list(dict.fromkeys(name for table in tables for name in table.unread))
-    if unread:
-        notes.append(f"Columns that are not used: {', '.join(unread)}.")
-    cut = list(dict.fromkeys(name for table in tables for name in table.cut))
-    if cut:
-        notes.append(
-            f"Names that the tables have cut ({', '.join(cut)}): operators whose names begin alike "
-            "cannot be told apart."
-        )
-    return notes

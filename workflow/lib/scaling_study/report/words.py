@@ -22,13 +22,12 @@ from scaling_study.common.quantities import (
     format_percent,
     format_probability,
     format_ratio,
-    format_seconds,
     format_time,
     known,
     time_unit,
 )
 from scaling_study.launch.axes import shell
-from scaling_study.records.analysis import ENOUGH_STARTS
+from scaling_study.records.analysis import ENOUGH_STARTS, Arm, Candidate
 from scaling_study.runner import foreign, windows
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
@@ -36,13 +35,7 @@ from scaling_study.stats.interval import Interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scaling_study.records.analysis import (
-        Arm,
-        Candidate,
-        Confirmation,
-        Failures,
-        Recommendation,
-    )
+    from scaling_study.records.analysis import Confirmation, Failures, Recommendation
     from scaling_study.records.confirmation import Losses
     from scaling_study.records.model_length import ModelLength
     from scaling_study.records.verdict import Cause, Target
@@ -86,8 +79,7 @@ def name_launch(label: str) -> str:
 
 def opening(label: str) -> str:
     """Name a launch at the beginning of a sentence: the names of axes keep their spelling."""
-    name = PLAIN_NAMES.get(label)
-    return label if name is None else sentence(name)
+    return sentence(PLAIN_NAMES[label]) if label in PLAIN_NAMES else label
 
 
 def processes(n: int) -> str:
@@ -101,6 +93,12 @@ def listed(names: Iterable[str], most: int = FEW) -> str:
     if len(shown) > most:
         shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def listed_all(items: Iterable[object]) -> str:
+    """Join all of some names or numbers with "and"."""
+    names = [str(item) for item in items]
+    return listed(names, len(names))
 
 
 def spelled(ratio: Interval | None) -> str:
@@ -124,6 +122,12 @@ def share_interval(share: Interval | None) -> str:
         return ""
     ends = (share_text(Interval(end)) for end in (share.low, share.high) if end is not None)
     return " to ".join(ends)
+
+
+def share_and_interval(share: Interval) -> str:
+    """Write a share with its interval, where it has one: ``38% (37% to 38%)``."""
+    interval = share_interval(share)
+    return share_text(share) + (f" ({interval})" if interval else "")
 
 
 def amount(given: Interval, objective: str) -> str:
@@ -151,15 +155,16 @@ def differs(ratio: Interval | None, spread: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What decides the headline.
+    """All that decides the headline.
 
     Attributes:
         ok: whether something is recommended.
         confirmed: whether free runs confirmed it.
         launches: how many were measured.
         same: whether the recommended launch is the one it would be compared with.
-        best: the recommended launch, inside a sentence.
-        other: what it is compared with; ``""`` without one.
+        best: label of the recommended launch.
+        started: how its models start, if not each in a fresh process.
+        other: label of the launch that it is compared with.
         value: what the recommended launch gives, in words.
         verb: how the gain is said: ``trains {} as many models per hour as``.
         n: processes of the recommended launch.
@@ -174,8 +179,9 @@ class Answer:
     confirmed: bool = False
     launches: int = 2
     same: bool = False
-    best: str = "the best launch"
-    other: str = "the default launch"
+    best: str = ""
+    started: str = ""
+    other: str = "default"
     value: str = ""
     verb: str = "gives {} as much as"
     n: int = 1
@@ -185,9 +191,10 @@ class Answer:
     same_n: Interval | None = None
     spread: float | None = None
 
-    def tells(self, ratio: Interval | None) -> bool:
-        """Return whether a ratio is a difference; a confirmation is not judged by the A/A check."""
-        return differs(ratio, None if self.confirmed else self.spread)
+    def surely_more(self, ratio: Interval | None) -> bool:
+        """Return whether a ratio is a gain; a confirmation is not judged by the A/A check."""
+        spread = None if self.confirmed else self.spread
+        return ratio is not None and ratio.above_one and differs(ratio, spread)
 
     def times(self, ratio: Interval | None) -> str:
         """Word a gain; where its interval is wide, only what is certain."""
@@ -204,38 +211,42 @@ HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
     (
         "best already",
         lambda a: a.same and (a.confirmed or (a.probability or 0.0) >= SURE),
-        "{other} is the best launch found: {value}",
+        "{Other} is the best launch found: {value}",
     ),
     ("unbeaten", lambda a: a.same, "No launch is measurably faster than {other}: {value}"),
     (
         "nothing to compare",
         lambda a: a.ratio is None,
-        "{best} gives {value}; there is no default launch to compare it with",
+        "{Best} gives {value}; there is no default launch to compare it with",
     ),
     (
         "one start",
         lambda a: a.once or not (a.ratio and a.ratio.sure),
-        "{best} looks best, but not every launch was started twice",
+        "{Best} looks best, but not every launch was started twice",
     ),
-    ("faster", lambda a: a.tells(a.ratio) and a.ratio.above_one, "{best} {times} {other}"),  # type: ignore[union-attr]
+    ("faster", lambda a: a.surely_more(a.ratio), "{Best} {times} {other}"),
     (
         "faster with as many processes",
-        lambda a: a.tells(a.same_n) and a.same_n.above_one,  # type: ignore[union-attr]
-        "{best} {same_times} {other} with {n} too",
+        lambda a: a.surely_more(a.same_n),
+        "{Best} {same_times} {other} with {n} too",
     ),
     (
         "not confirmed",
         lambda a: a.confirmed and a.ratio.below_one,  # type: ignore[union-attr]
-        "{other} is faster: the prediction for {best} does not hold",
+        "{Other} is faster: the prediction for {best} does not hold",
     ),
-    ("slower", lambda a: a.ratio.below_one, "{other} is the fastest, with more processes"),  # type: ignore[union-attr]
+    ("slower", lambda a: a.ratio.below_one, "{Other} is the fastest, with more processes"),  # type: ignore[union-attr]
     (
         "small",
         lambda a: (a.ratio.high or WIDE) <= SMALL_GAIN,  # type: ignore[union-attr]
-        "{best} gains little, if anything, over {other}: at most {high}",
+        "{Best} gains little, if anything, over {other}: at most {high}",
     ),
-    ("uncertain", lambda _: True, "{best} may be faster than {other}, but that is not certain"),
+    ("uncertain", lambda _: True, "{Best} may be faster than {other}, but that is not certain"),
 )
+"""Name, condition and sentence: the first row whose condition holds is the headline."""
+QUOTED = ("faster", "faster with as many processes")
+UNQUOTED = ("not confirmed", "slower", "small", "uncertain")
+"""Rows with a gain, which the sentence quotes or does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,17 +296,17 @@ def choose(answer: Answer) -> str:
 def verdict(answer: Answer) -> str:
     """Return the headline's sentence."""
     text = next(text for _, holds, text in HEADLINE if holds(answer))
-    written = text.format(
-        best=answer.best,
-        other=answer.other,
+    return text.format(
+        best=f"{name_launch(answer.best)}{answer.started}",
+        Best=f"{opening(answer.best)}{answer.started}",
+        other=name_launch(answer.other),
+        Other=opening(answer.other),
         value=answer.value,
         n=processes(answer.n),
         times=answer.times(answer.ratio),
         same_times=answer.times(answer.same_n),
         high=format_ratio(answer.ratio.high) if answer.ratio else "",
     )
-    plain = written.startswith(tuple(PLAIN_NAMES.values())) or not written.startswith(answer.best)
-    return sentence(written) if plain else written
 
 
 def headline(machine: Machine) -> Headline:
@@ -317,19 +328,13 @@ def headline(machine: Machine) -> Headline:
         return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
     row = choose(answer)
     ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
-    told = {"faster", "faster with as many processes"}
-    untold = {"not confirmed", "slower", "small", "uncertain"}
-    detail = [f"{format_ratio(ratio.value)}"] if ratio and row in untold else []
-    if ratio and row in told | untold:
+    detail = [format_ratio(ratio.value)] if ratio and row in UNQUOTED else []
+    if ratio and row in QUOTED + UNQUOTED:
         detail.append(f"95% interval {spelled(ratio)}")
     detail.append("confirmed" if arm else "predicted")
-    return Headline(
-        question,
-        verdict(answer),
-        ", ".join(detail),
-        _confirmed_bars(confirmation) if arm and confirmation else _predicted_bars(recommendation),
-        tuple(_marks(machine, arm)),
-    )
+    arms = _confirmed_arms(confirmation) if arm and confirmation else _predicted(recommendation)
+    marks = tuple(_marks(machine, arm))
+    return Headline(question, verdict(answer), ", ".join(detail), _bars(arms, objective), marks)
 
 
 def answer_of(machine: Machine) -> Answer:
@@ -356,8 +361,9 @@ def answer_of(machine: Machine) -> Answer:
         confirmed=arm is not None,
         launches=len(found.ranking) or 2,
         same=same or (ratio is None and arm is not None and other is not None),
-        best=f"{name_launch(best.label)}{STARTED[arm.start] if arm else ''}",
-        other=name_launch(against),
+        best=best.label,
+        started=STARTED[arm.start] if arm else "",
+        other=against,
         value=value,
         verb="is {} as fast as" if asked.single else f"{verb} {{}} as many {NOUNS[asked.rate]} as",
         n=best.n,
@@ -378,26 +384,6 @@ def confirmed_amount(confirmation: Confirmation | None) -> str:
     return f"{given}, confirmed{STARTED[arm.start]}"
 
 
-def _predicted_bars(found: Recommendation) -> tuple[Bar, ...]:
-    """Today's, the same at the recommended count, default, recommended: what differs of them."""
-    best, first = found.recommended, found.compared
-    if best is None:
-        return ()
-    shown: list[tuple[str, Candidate]] = []
-    for role, entry in (("today", found.today), ("default", found.default)):
-        if entry is None or entry.launch == best.launch:
-            continue
-        shown.append((role, entry))
-        at_n = entry.at_n if first and entry.launch == first.launch else None
-        if at_n is not None and at_n.n != entry.n:
-            shown.append(("same", at_n))
-    shown.append(("recommended", best))
-    return _bars(
-        [(role, one.label, one.n, one.gives(found.objective), one.once, "") for role, one in shown],
-        found.objective,
-    )
-
-
 ROLES = {
     "today": "today",
     "today_same_n": "same",
@@ -405,42 +391,52 @@ ROLES = {
     "default_same_n": "same",
     "recommended": "recommended",
 }
-
-
 STARTED = {"fresh": "", "forked": " with forked starts"}
+"""Behind a launch's name, by how its models start."""
 
 
-def _confirmed_bars(confirmation: Confirmation) -> tuple[Bar, ...]:
-    """Today's and default, at their own count and the recommended one, recommended: as run."""
-    objective = confirmation.objective
-    arms = [arm for role in ROLES if (arm := confirmation.arm(role)) is not None]
-    if confirmation.start != "fresh" and (fresh := confirmation.arm("recommended", "fresh")):
-        arms.insert(-1, fresh)
-    return _bars(
-        [
-            (ROLES[arm.role], arm.label, arm.n, arm.gave(objective), False, STARTED[arm.start])
-            for arm in arms
-        ],
-        objective,
-    )
+def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
+    """Return today's launch, the default one, each at the recommended count too, and the best."""
+    shown: list[tuple[str, Candidate | Arm]] = []
+    best = found.recommended
+    for role, entry in (("today", found.today), ("default", found.default)):
+        if best is None or entry is None or entry.launch == best.launch:
+            continue
+        shown.append((role, entry))
+        if entry is found.compared and entry.at_n is not None and entry.at_n.n != entry.n:
+            shown.append(("same", entry.at_n))
+    return [*shown, *([("recommended", best)] if best else [])]
 
 
-def _bars(
-    shown: Sequence[tuple[str, str, int, Interval, bool, str]], objective: str
-) -> tuple[Bar, ...]:
-    values = [given.value if known(given.value) else 0.0 for _, _, _, given, _, _ in shown]
+def _confirmed_arms(confirmation: Confirmation) -> list[tuple[str, Candidate | Arm]]:
+    """Return the same launches as they ran, and the best one with fresh starts."""
+    arms = [confirmation.arm(role) for role in ROLES]
+    if confirmation.start != "fresh":
+        arms.insert(-1, confirmation.arm("recommended", "fresh"))
+    return [(ROLES[arm.role], arm) for arm in arms if arm is not None]
+
+
+def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple[Bar, ...]:
+    gave = [
+        one.gave(objective) if isinstance(one, Arm) else one.gives(objective) for _, one in shown
+    ]
+    values = [given.value if known(given.value) else 0.0 for given in gave]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
-    largest = max(values, default=0.0) or 1.0
-    bars = []
-    for (role, label, n, given, once, started), value in zip(shown, values, strict=True):
-        text = f"{opening(label)}{started}: {processes(n)}"
-        interval = format_interval(given.low, given.high, like=value, unit=scale)
-        bars.append(
-            Bar(role, text, format_number(value / scale), unit, interval, value / largest, once)
+    return tuple(
+        Bar(
+            role=role,
+            text=f"{opening(one.label)}{started}: {processes(one.n)}",
+            value=format_number(value / scale),
+            unit=unit,
+            interval=format_interval(given.low, given.high, like=value, unit=scale),
+            share=value / (max(values) or 1.0),
+            once=isinstance(one, Candidate) and one.once,
         )
-    return tuple(bars)
+        for (role, one), given, value in zip(shown, gave, values, strict=True)
+        for started in [STARTED[one.start] if isinstance(one, Arm) else ""]
+    )
 
 
 # How sure it is.
@@ -555,26 +551,6 @@ def explain_forked(confirmation: Confirmation) -> str:
         "Each model is forked from a process that has imported what the script imports. It is a "
         "process of its own, and shares the seed of Python's hashes with the others." + own
     )
-
-
-def explain_model(confirmation: Confirmation) -> str:
-    """Say what a model's time is made of in a fresh process, and what its start is."""
-    arm = confirmation.arm("recommended", "fresh")
-    steps = confirmation.steps_per_model
-    if arm is None or arm.start_s is None or arm.iteration_s is None or steps is None:
-        return ""
-    parts = [
-        f"{format_seconds(arm.start_s)} to start",
-        f"{format_seconds(steps * arm.iteration_s)} for {steps:,.0f} steps",
-    ]
-    if arm.end_s is not None:
-        parts.append(f"{format_seconds(arm.end_s)} to end")
-    text = f"A model in a fresh process takes {listed(parts)}."
-    found = confirmation.imports
-    if found and found.seconds:
-        slow = [f"{name} {format_seconds(own_s)}" for name, own_s in found.seconds.items()]
-        text += f" Its imports take {format_seconds(found.all_s)}, first {listed(slow, len(slow))}."
-    return text
 
 
 def _no_end(confirmation: Confirmation, arm: Arm) -> str:
@@ -710,9 +686,7 @@ def warn_busy(seen: Look) -> str:
 def grows(target: Target) -> bool:
     """Return whether a step takes longer with more processes, by more than noise."""
     ratio = target.growth_ratio
-    if ratio is None or not known(ratio.value):
-        return False
-    return thresholds.grows(ratio.value, ratio.low)
+    return ratio is not None and thresholds.grows(ratio.value, ratio.low)
 
 
 def is_open(target: Target) -> bool:
@@ -805,34 +779,3 @@ def unexplained(target: Target) -> Interval | None:
         return None
     rest = target.scaling_loss.unexplained_share
     return rest if rest is not None or target.scaling_loss.named else Interval(value=1.0)
-
-
-def why_notes(target: Target) -> list[str]:
-    """Say what else a careful reader wants to know of a launch's causes."""
-    notes = []
-    rest = target.scaling_loss.unexplained_share
-    if target.scaling_loss.named and rest is not None and rest.value < 0:
-        notes.append(
-            "Each share is of an experiment of its own: together they can exceed the whole."
-        )
-    if target.single_process_loss.named and not target.scaling_loss.named and is_noisy(target):
-        notes.append("The windows differ too much to tell whether more processes make it slower.")
-    if target.knee and (at := target.knee.boundary):
-        notes.append(
-            f"The knee coincides with a boundary of the machine: {at.name} ({at.n:g} processes)."
-        )
-    if target.reason and target.status not in {"skipped", "failed"}:
-        notes.append(sentence(f"{target.reason}."))
-    return notes
-
-
-def intervals_of(target: Target) -> str:
-    """Say what the intervals of a launch's shares are over; empty without experiments."""
-    if not target.unit_count:
-        return ""
-    if target.units == "replicates":
-        return f"95% intervals over {format_count(target.unit_count, 'fresh start')}."
-    text = f"95% intervals over {format_count(target.unit_count, 'block')} of one start"
-    if known(target.start_sd):
-        text += f", which may differ from others by {format_percent(target.start_sd)}"
-    return f"{text}."
