@@ -13,7 +13,7 @@ import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
 from scaling_study.report import flamegraph
-from scaling_study.report.flames import PointError, view_flames, view_points
+from scaling_study.report.flamegraph import PointError, view_flames, view_points
 from scaling_study.report.page import render_page
 
 HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
@@ -104,9 +104,7 @@ def test_the_caption_says_what_is_compared():
 
 def test_own_times_exclude_callees_and_other_threads():
     rows = flamegraph.own_times(ONE, None)
-    assert [(row.frame, row.a_s) for row in rows] == [
-        ("h", 0.005), ("g", 0.004), ("f", 0.001)
-    ]  # fmt: skip
+    assert rows == [("h", 0.005, 0.0), ("g", 0.004, 0.0), ("f", 0.001, 0.0)]
     assert not flamegraph.own_times(profile({"work": 50}, root=THREADS), None)
 
 
@@ -311,7 +309,6 @@ def test_comparisons_are_shown_and_every_point_is_a_file(folder):
                 path = ";".join(names[at].replace(";", ":") for at in sample)
                 assert float(stacks[path]) == pytest.approx(1e6 * seconds, abs=1e-3)
     assert flames.notes == []
-    assert len(flames.kernels) == 4
 
 
 @pytest.mark.parametrize("lines", [[], ["no stack"]])

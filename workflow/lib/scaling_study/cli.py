@@ -509,7 +509,7 @@ def flamegraph(options: argparse.Namespace) -> int:
     """
     from scaling_study.common.storage import write_whole
     from scaling_study.profiling.profiles import profile_folders, read_manifests
-    from scaling_study.report.flames import PointError, view_points
+    from scaling_study.report.flamegraph import PointError, view_points
     from scaling_study.report.page import render_page
 
     manifests = read_manifests(profile_folders(options.study_folder))

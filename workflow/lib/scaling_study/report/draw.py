@@ -87,9 +87,7 @@ STYLE: dict[str, object] = {
     "axes.spines.left": False,
     "axes.grid": True,
     "axes.grid.axis": "y",
-    "axes.axisbelow": True,
     "xtick.bottom": True,
-    "ytick.left": False,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "svg.fonttype": "none",
     "svg.hashsalt": "scaling-study",
@@ -302,24 +300,13 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
         return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
-def stacks(
-    panels: Sequence[Stack],
-    parts: Iterable[tuple[str, str]],
-    about: About,
-    *,
-    x_label: str = "processes",
-    seconds: bool = True,
-    limit: float | None = None,
-) -> Figure:
+def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: About) -> Figure:
     """Draw stacked bars, one panel below the other, each with a scale of its own.
 
     Args:
         panels: at least one.
         parts: name and colour of each part, from the bottom up.
         about: the texts around the figure.
-        x_label: below the last panel.
-        seconds: whether values are seconds; plain numbers otherwise.
-        limit: a line across.
     """
     with drawing():
         extra = sum(wrap(panel.title, LABEL_CHARACTERS).count("\n") for panel in panels)
@@ -327,12 +314,10 @@ def stacks(
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
         grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
         for axes, panel in zip(grid, panels, strict=True):
-            _draw_stack(axes, panel, parts, seconds=seconds, limit=limit)
-        grid[-1].set_xlabel(x_label)
+            _draw_stack(axes, panel, parts)
+        grid[-1].set_xlabel("processes")
         _legend(canvas, parts)
-        said = [
-            f"{one.title} at {one.ticks[-1]} {x_label}: {_largest(one, parts)}" for one in panels
-        ]
+        said = [f"{one.title}, n = {one.ticks[-1]}: {_largest(one, parts)}" for one in panels]
         return _finish(canvas, about, f"{about.title}. {'; '.join(said)}")
 
 
@@ -423,11 +408,7 @@ def _places(curves: Sequence[Curve]) -> list[float]:
 def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool, label: str) -> None:
     places = _places(curves)
     axes.set_xlabel(label)
-    if not places:
-        return
-    if not counts:
-        if places[0] >= 0 and places[-1] <= 1:
-            axes.set_xlim(-0.06, 1.06)
+    if not places or not counts:
         return
     logarithmic = places[-1] / places[0] >= LONG_AXIS
     place: Callable[[float], float] = math.log2 if logarithmic else float
@@ -512,31 +493,25 @@ def _draw_dot(
               linewidth=0, zorder=4, clip_on=False)  # fmt: skip
 
 
-def _draw_stack(
-    axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]], *, seconds: bool,
-    limit: float | None,
-) -> None:  # fmt: skip
+def _draw_stack(axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]]) -> None:
     sums = [sum(heights) for heights in zip(*panel.parts, strict=True)]
-    largest = max([*sums, limit or 0.0])
-    unit_s, unit = (1e-3, " ms") if seconds and largest < 1 else (1.0, " s" if seconds else "")
+    largest = max(sums)
+    unit_s, unit = (1e-3, "ms") if largest < 1 else (1.0, "s")
     places = list(range(len(sums)))
     bottom = [0.0] * len(sums)
-    width = 0.78 if seconds else 1.0
     for heights, (_, colour) in zip(panel.parts, parts, strict=True):
         axes.bar(places, [h / unit_s for h in heights], bottom=[b / unit_s for b in bottom],
-                 width=width, color=svg.colour(colour), linewidth=0)  # fmt: skip
+                 width=0.78, color=svg.colour(colour), linewidth=0)  # fmt: skip
         bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
-    for place, total in zip(places, sums, strict=True) if seconds else ():
+    for place, total in zip(places, sums, strict=True):
         if len(sums) <= CROWDED_BARS or place in {0, len(sums) - 1}:
             axes.annotate(format_number(total / unit_s), (place, total / unit_s), xytext=(0, 3),
                           textcoords="offset points", ha="center", fontsize=12,
                           color=svg.colour("ink"))  # fmt: skip
-    if limit is not None:
-        axes.axhline(limit, color=svg.colour("muted"), linewidth=1.2)
     axes.set_ylim(0, 1.2 * largest / unit_s or 1)
     side = 0.6 + max(0, FEWEST_BARS - len(sums)) / 2
     axes.set_xlim(-side, len(sums) - 1 + side)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.4g}{unit}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.4g} {unit}"))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     chosen = [int(place) for place in with_room(places, float)] if places else []
     axes.xaxis.set_major_locator(FixedLocator(chosen))

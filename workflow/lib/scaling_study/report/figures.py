@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from scaling_study.analysis.inflation import sum_operators
-from scaling_study.common.quantities import format_count, format_cpus, known, time_unit
+from scaling_study.common.quantities import format_count, known, time_unit
 from scaling_study.config import process_counts
 from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, read_groups
 from scaling_study.records.analysis import ENOUGH_STARTS
@@ -51,9 +51,9 @@ CPU_TIMES = {
     "runqueue_s_per_step": ("waiting for a CPU", "part-3"),
 }
 USES = {
-    "trainers": ("training threads", "part-1"),
-    "threads": ("other threads of theirs", "part-2"),
-    "workers": ("processes of theirs", "part-3"),
+    "trainers": ("training threads", "series-1"),
+    "threads": ("other threads of theirs", "series-2"),
+    "workers": ("processes of theirs", "series-3"),
     "others": ("other programs", "rest"),
 }
 SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step": 0.02}
@@ -419,19 +419,21 @@ def doses(found: Sequence[Sensitivity], about: About, cpus: float | None = None)
 
 def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
-    rates: dict[tuple[str, int, int], float] = {}
     placements = {row.placement for row in found.rows}
     chosen = (
         PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
     )
-    for row in found.rows:
-        if row.valid and row.placement == chosen and row.rates and min(row.rates) > 0:
-            rates[row.kernel, row.block, row.n] = fmean(row.rates)
+    rows = [row for row in found.rows if row.valid and row.placement == chosen]
     curves = {}
     for kernel in found.kernels:
+        rates = {
+            (row.block, row.n): fmean(row.rates)
+            for row in rows
+            if row.kernel == kernel.kernel and min(row.rates, default=0.0) > 0
+        }
         slower: dict[int, list[float]] = {}
-        for (name_of, block, n), rate in sorted(rates.items()):
-            if name_of == kernel.kernel and (alone := rates.get((name_of, block, 1))):
+        for (block, n), rate in sorted(rates.items()):
+            if alone := rates.get((block, 1)):
                 slower.setdefault(n, []).append(alone / rate)
         values = tuple(
             (n, Interval(fmean(own), *((min(own), max(own)) if len(own) > 1 else ())))
@@ -468,16 +470,20 @@ def use(machine: Machine) -> Figure | None:
     found = machine.data_loader.use if machine.data_loader else None
     if found is None or not found.spans:
         return None
-    parts = tuple(tuple(getattr(span, kind) for span in found.spans) for kind in USES)
+    curves = [
+        Curve(
+            label, tuple((span.at_s, Interval(getattr(span, kind))) for span in found.spans), colour
+        )
+        for kind, (label, colour) in USES.items()
+    ]
+    usable = tuple((span.at_s, Interval(found.cpus)) for span in found.spans)
+    curves.append(Curve("CPUs that the study may use", usable, "muted", ".", 1.2, dashed=True))
     about = About(
         f"use{machine.suffix}",
         "CPUs in use while it trains as it is",
-        f"The line: the {format_cpus(found.cpus)} CPUs that the study may use.",
+        "By kind of thread. The dashed line: all that the study may use.",
     )
-    stack = Stack("", tuple(f"{span.at_s:.0f}" for span in found.spans), parts)
-    return draw.stacks(
-        [stack], USES.values(), about, x_label="seconds", seconds=False, limit=found.cpus
-    )
+    return draw.lines([Panel("", tuple(curves))], about, "seconds", counts=False, from_zero=True)
 
 
 def group_colour(group: str) -> str:

@@ -1,4 +1,4 @@
-"""Flamegraphs of one profile, or of the difference between two.
+"""Flamegraphs of one profile or of the difference between two, and those that a report has.
 
 Two profiles are merged into one tree in which every frame has both its times per step. The page
 draws it (``workflow/report/flame.js``). Stacks are files for other programs too: folded, as
@@ -8,6 +8,7 @@ flamegraph.pl reads them, and for https://speedscope.app.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_percent, format_seconds
 from scaling_study.profiling import stacks
+from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.report.words import processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scaling_study.profiling.stacks import Folded
+    from scaling_study.records.profile import Profiled
 
     Labels = tuple[str, str | None]
 
@@ -66,20 +70,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A frame's own time (s per step), callees excluded, over all of the trainer's stacks."""
-
-    frame: str
-    a_s: float
-    b_s: float
-
-    @property
-    def difference_s(self) -> float:
-        """Return what the second profile's frame takes more (s)."""
-        return self.b_s - self.a_s
-
-
-@dataclass(frozen=True, slots=True)
 class Flame:
     """What the templates show of a flamegraph.
 
@@ -89,7 +79,8 @@ class Flame:
         caption: what it shows and what it leaves out.
         labels: of the first and the second profile; the second is None where there is one only.
         data: JSON for ``<script type="application/json">``, with nothing in it that HTML knows.
-        rows: the frames with the largest own times, or the most different ones.
+        rows: the frames with the largest own times, or the most different ones, with their times
+            in both profiles (s per step), callees excluded.
     """
 
     name: str
@@ -97,7 +88,7 @@ class Flame:
     caption: str
     labels: Labels
     data: str
-    rows: tuple[Row, ...]
+    rows: list[tuple[str, float, float]]
 
 
 def view(
@@ -235,16 +226,16 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
     return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
 
 
-def own_times(a: Folded, b: Folded | None) -> tuple[Row, ...]:
+def own_times(a: Folded, b: Folded | None) -> list[tuple[str, float, float]]:
     """Return frames by own time of the trainer: those that differ most, or that take most."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for place, folded in enumerate((a, b)):
         for stack in folded.stacks if folded else ():
             if stack.root == stacks.TRAINER:
                 times[stack.frames[-1]][place] += stack.seconds
-    rows = [Row(frame, *both) for frame, both in times.items()]
-    rows.sort(key=lambda row: (-abs(row.difference_s if b else row.a_s), row.frame))
-    return tuple(rows[:TABLE_ROWS])
+    rows = [(frame, a_s, b_s) for frame, (a_s, b_s) in times.items()]
+    rows.sort(key=lambda row: (-abs(row[2] - row[1] if b else row[1]), row[0]))
+    return rows[:TABLE_ROWS]
 
 
 def say_coarse(samples: int) -> str:
@@ -281,3 +272,118 @@ def _caption(a: Folded, b: Folded | None, labels: Labels, hidden: float) -> str:
     if hidden:
         text += f" Frames too narrow to be seen are left out: {format_percent(hidden)} of the time."
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Flames:
+    """The flamegraphs of one machine.
+
+    Attributes:
+        shown: in the page: the comparisons, and the points of launches that have only one.
+        files: texts of files by name: the stacks of all points.
+        notes: stacks that could not be read, as sentences.
+    """
+
+    shown: list[Flame] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A profiled point with its stacks; ``key`` is its part of the names of files."""
+
+    key: str
+    label: str
+    n: int
+    folded: Folded
+
+
+def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
+    """Draw the stacks of one machine's profiles.
+
+    Args:
+        manifests: of ``profiles.read_manifests``.
+        suffix: of the figures' names, ``""`` for the first machine.
+    """
+    flames = Flames()
+    points = _read_points(manifests, flames.notes)
+    for own in points.values():
+        for point in own.values():
+            name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
+            for end, text in to_files(title, point.folded).items():
+                flames.files[f"stacks-{name}{end}"] = text
+            if len(own) == 1:
+                flames.shown.append(view(name, title, point.folded))
+    compared = []
+    for kind, a, b in choose_pairs(manifests, points):
+        title = f"{a.label} against {b.label}, with {processes(b.n)}"
+        labels = ("default", "recommended")
+        if kind == "counts":
+            title = f"{a.label}: {a.n} against {processes(b.n)}"
+            labels = (f"n = {a.n}", f"n = {b.n}")
+        name = _name(f"{a.key}-against-{b.key}", suffix)
+        compared.append(view(name, title, a.folded, b.folded, labels))
+    flames.shown[:0] = compared
+    return flames
+
+
+class PointError(Exception):
+    """No such point was profiled; the message has those that were."""
+
+
+def view_points(manifests: Sequence[Profiled], point: str, other: str | None = None) -> Flame:
+    """Show the stacks of any profiled point, or the difference between two.
+
+    Args:
+        manifests: of ``profiles.read_manifests``.
+        point: its target and process count, such as ``recommended/64``.
+        other: a point to compare with it.
+
+    Raises:
+        PointError: there are no stacks of a point.
+    """
+    notes: list[str] = []
+    points = _read_points(manifests, notes)
+    known = {
+        f"{manifest.target}/{n}": found
+        for manifest in manifests
+        for n, found in points.get(manifest.launch or "", {}).items()
+    }
+    asked = [point] if other is None else [point, other]
+    for name in asked:
+        if name not in known:
+            allowed = ", ".join(known) or "none"
+            raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
+    titles = [f"{known[name].label}, {processes(known[name].n)}" for name in asked]
+    second = known[other].folded if other is not None else None
+    return view("points", " against ".join(titles), known[point].folded, second)
+
+
+def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:
+    """Read the stacks of every launch and process count; say which could not be read."""
+    points: dict[str, dict[int, _Point]] = {}
+    for manifest in manifests:
+        for point in manifest.points:
+            profile, n, launch = point.profile("stacks"), point.n, manifest.launch or ""
+            if profile is None or n in points.get(launch, {}):
+                continue
+            try:
+                folded = stacks.read_point(
+                    manifest.place(n),
+                    profile,
+                    step_s=profile.unprofiled_step_s or point.unprofiled_step_s or 0.0,
+                    label=f"{manifest.label}, n = {n}",
+                )
+            except (OSError, stacks.StackError) as error:
+                notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
+                continue
+            name = RECOMMENDED if manifest.target == RECOMMENDED else launch
+            found = _Point(f"{name}-{n}", manifest.label or "", n, folded)
+            points.setdefault(launch, {})[n] = found
+    return points
+
+
+def _name(key: str, suffix: str) -> str:
+    """Return a name for a figure and for files."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"{key}{suffix}")

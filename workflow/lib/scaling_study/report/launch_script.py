@@ -46,7 +46,8 @@ QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
 SWITCHES, IMPORTS, ARRAY_JOB = BESIDE = (".switches.py", ".imports.json", ".sbatch")
 """Ends of the names of the files beside a launch script: what makes the launch's switches true in
 a process, what is imported before a model is forked, and the array job for several nodes."""
-COLUMNS = 96
+COLUMNS, ROW = 76, 8
+"""A longer array is written over several lines, of so many words each."""
 MARK = "\0"
 """Stands for the member's number while a word is quoted: no argument can hold it."""
 
@@ -199,15 +200,10 @@ def _words(values: Iterable[str]) -> str:
     """Quote the words of a bash array, over several lines where there are many."""
     words = [shlex.quote(value) for value in values]
     line = " ".join(words)
-    if len(line) <= COLUMNS - 20:
+    if len(line) <= COLUMNS:
         return line
-    # Word by word: a quoted word may hold spaces, at which no line may break.
-    lines: list[str] = [""]
-    for word in words:
-        if lines[-1] and len(lines[-1]) + len(word) >= COLUMNS:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else f"  {word}"
-    return "\n" + "\n".join(lines) + "\n"
+    rows = [" ".join(words[at : at + ROW]) for at in range(0, len(words), ROW)]
+    return "".join(f"\n  {row}" for row in rows) + "\n"
 
 
 def one_line(text: object) -> str:

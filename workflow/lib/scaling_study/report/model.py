@@ -8,22 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scaling_study.common import storage
 from scaling_study.profiling import profiles
-from scaling_study.records.analysis import (
-    Analysed,
-    Comparison,
-    Confirmation,
-    EffectiveSettings,
-    Failures,
-    Inflation,
-    Machines,
-    Noise,
-    OfMachine,
-    Pareto,
-    Provenance,
-    Recommendation,
-    Scaling,
-    SingleChanges,
-)
+from scaling_study.records import analysis
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
 from scaling_study.records.experiment import Microbenchmarks
@@ -38,7 +23,7 @@ if TYPE_CHECKING:
     from scaling_study.records import machine
     from scaling_study.records.profile import Profiled
 
-E = TypeVar("E", bound=OfMachine)
+E = TypeVar("E", bound=analysis.OfMachine)
 
 MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
 """What ``compare_members`` reads of tables/windows."""
@@ -63,16 +48,16 @@ class Machine:
     name: str
     suffix: str
     hardware: machine.Machine
-    provenance: Provenance
-    recommendation: Recommendation
-    confirmation: Confirmation | None
-    noise: Noise
-    failures: Failures
-    readback: EffectiveSettings
-    scaling: Scaling
-    single_changes: SingleChanges
-    pareto: Pareto
-    comparisons: tuple[Comparison, ...]
+    provenance: analysis.Provenance
+    recommendation: analysis.Recommendation
+    confirmation: analysis.Confirmation | None
+    noise: analysis.Noise
+    failures: analysis.Failures
+    readback: analysis.EffectiveSettings
+    scaling: analysis.Scaling
+    single_changes: analysis.SingleChanges
+    pareto: analysis.Pareto
+    comparisons: tuple[analysis.Comparison, ...]
     profiled: tuple[Profiled, ...]
     targets: tuple[Target, ...]
     data_loader: DataLoader | None
@@ -103,16 +88,19 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         name: of the machine in the config; ``""`` in a study of this machine alone.
         first: hash of the machine that comes first, which the name stands for.
     """
-    analysis = folder / "analysis"
 
-    def entries(name: str, kind: type[E]) -> dict[str, E]:
-        """Return what an analysis file holds, by machine; nothing where it is not made."""
-        path = analysis / f"{name}.json"
+    def entry(name: str, kind: type[E], machine: str) -> E | None:
+        """Return a machine's entry of an analysis file; None where the file is not made."""
+        path = folder / f"analysis/{name}.json"
         if not path.exists():
-            return {}
-        content: Machines[E] = read_file(path, Machines[kind])  # type: ignore[valid-type]
-        return {one.machine: one for one in content.machines}
+            return None
+        content: analysis.Machines[E] = read_file(path, analysis.Machines[kind])  # type: ignore[valid-type]
+        return content.of(machine)
 
+    found = read_file(
+        folder / "analysis/recommendation.json", analysis.Machines[analysis.Recommendation]
+    )
+    recommendations = {one.machine: one for one in found.machines}
     points = storage.read_table(folder / "tables", POINTS)
     points = points[points["role"] != "repeat"]
     between = storage.read_table(folder / "tables", BETWEEN)
@@ -123,33 +111,32 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
     path = folder / "microbenchmarks.json"
     alone = read_file(path, Microbenchmarks) if path.exists() else None
     machines: list[Machine] = []
-    provenances = read_file(analysis / "provenance.json", Analysed).machines
+    provenances = read_file(folder / "analysis/provenance.json", analysis.Analysed).machines
     for provenance in sorted(provenances, key=lambda one: one.machine != first):
         machine = provenance.machine
-        suffix = f"-{name}" if name else ""
-        loader = entries("data_loader", DataLoader).get(machine)
-        targets = entries("causes", Causes).get(machine, Causes()).targets
+        other = f"-{re.sub(r'[^A-Za-z0-9_-]', '_', machine)}" if machines else ""
+        loader = entry("data_loader", DataLoader, machine)
+        readback = entry("readback", analysis.EffectiveSettings, machine)
+        changes = entry("single_changes", analysis.SingleChanges, machine)
+        causes = entry("causes", Causes, machine) or Causes()
+        inflation = entry("inflation", analysis.Inflation, machine) or analysis.Inflation()
         machines.append(
             Machine(
                 name=f"{name}{OTHER_NODES}" if name and machines else name,
-                suffix=f"{suffix}-{re.sub(r'[^A-Za-z0-9_-]', '_', machine)}"
-                if machines
-                else suffix,
+                suffix=f"-{name}{other}" if name else other,
                 hardware=provenance.description,
                 provenance=provenance,
-                recommendation=entries("recommendation", Recommendation)[machine],
-                confirmation=entries("confirmation", Confirmation).get(machine),
-                noise=entries("noise", Noise).get(machine, Noise()),
-                failures=entries("failures", Failures).get(machine, Failures()),
-                readback=entries("readback", EffectiveSettings).get(machine, EffectiveSettings()),
-                scaling=entries("scaling", Scaling).get(machine, Scaling()),
-                single_changes=entries("single_changes", SingleChanges).get(
-                    machine, SingleChanges()
-                ),
-                pareto=entries("pareto", Pareto).get(machine, Pareto()),
-                comparisons=entries("inflation", Inflation).get(machine, Inflation()).comparisons,
+                recommendation=recommendations[machine],
+                confirmation=entry("confirmation", analysis.Confirmation, machine),
+                noise=entry("noise", analysis.Noise, machine) or analysis.Noise(),
+                failures=entry("failures", analysis.Failures, machine) or analysis.Failures(),
+                readback=readback or analysis.EffectiveSettings(),
+                scaling=entry("scaling", analysis.Scaling, machine) or analysis.Scaling(),
+                single_changes=changes or analysis.SingleChanges(),
+                pareto=entry("pareto", analysis.Pareto, machine) or analysis.Pareto(),
+                comparisons=inflation.comparisons,
                 profiled=tuple(one for one in manifests if one.machine == machine),
-                targets=tuple(one for one in targets if one.same_as is None),
+                targets=tuple(one for one in causes.targets if one.same_as is None),
                 data_loader=None if plan.data_loader == "off" else loader,
                 microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from scaling_study.records.analysis import Compared, Effective
     from scaling_study.report.draw import Figure
     from scaling_study.report.figures import Series
-    from scaling_study.report.flames import Flames
+    from scaling_study.report.flamegraph import Flames
     from scaling_study.report.model import Machine
 
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 
 
-def interval(found: Interval | None, unit: float = 1.0) -> str:
+def interval(found: Interval | None) -> str:
     """Write the interval of a value; empty without one."""
     if found is None or not found.sure:
         return ""
-    return quantities.format_interval(found.low, found.high, like=found.value, unit=unit)
+    return quantities.format_interval(found.low, found.high, like=found.value)
 
 
 def ratio(found: Interval | float | None) -> str:
@@ -175,21 +175,6 @@ class View:
         return self.machine.name or self.machine.hardware.cpu_model
 
     @property
-    def size(self) -> str:
-        """The machine's size in a few words; its processor too, where the config names it."""
-        hardware = self.machine.hardware
-        parts = [hardware.cpu_model] if self.machine.name else []
-        parts.append(quantities.format_count(len(hardware.cpus), "usable CPU"))
-        if hardware.quota_cpus is not None:
-            parts.append(f"a quota of {quantities.format_number(hardware.quota_cpus)}")
-        return ", ".join([*parts, quantities.format_bytes(hardware.memory_bytes)])
-
-    @property
-    def rate(self) -> str:
-        """The rate that the objective compares."""
-        return OBJECTIVES[self.machine.recommendation.objective].rate
-
-    @property
     def titles(self) -> dict[str, str]:
         """Titles of the launches with a role, by id."""
         return {one.launch: one.title for one in self.series if one.roles}
@@ -280,6 +265,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         words=words,
         sections=sections,
+        objectives=OBJECTIVES,
         noticeable=thresholds.NOTICEABLE,
         variants=TITLES,
         scaling_figures=figures.SCALING,

@@ -10,7 +10,7 @@ from scaling_study.common import storage
 from scaling_study.config.plan import read_plan
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
-from scaling_study.report import flames, model, page, svg
+from scaling_study.report import flamegraph, model, page, svg
 from scaling_study.report.launch_script import (
     ARRAY_JOB,
     BESIDE,
@@ -79,7 +79,7 @@ def render_study(
                 texts[path] = text
             else:
                 path.unlink(missing_ok=True)  # that of an earlier recommendation
-        seen = flames.view_flames(machine.profiled, suffix=machine.suffix)
+        seen = flamegraph.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         for name in FIGURES:
             texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN

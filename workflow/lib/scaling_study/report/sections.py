@@ -39,7 +39,7 @@ from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from scaling_study.records.analysis import Compared, Comparison, Recommendation
+    from scaling_study.records.analysis import Best, Compared, Comparison, Recommendation
     from scaling_study.records.experiment import Microbenchmarks
     from scaling_study.records.verdict import DataLoader, MachineUse
     from scaling_study.report.model import Machine
@@ -174,17 +174,15 @@ def compared_verdict(compared: Compared) -> str:
     if best is None:
         names = [one.name for one in compared.measured]
         return f"Only {names[0]} is measured" if len(names) == 1 else "Nothing to compare"
-    gain = _most(
-        best.first, best.next, best.ratio, best.spread, NOUNS[compared.objective or "steps_per_s"]
-    )
-    return f"{gain}, predicted"
+    return f"{_most(best, NOUNS[compared.objective or 'steps_per_s'])}, predicted"
 
 
-def _most(first: str, other: str, ratio: Interval, spread: float | None, what: str) -> str:
+def _most(best: Best, what: str) -> str:
     """Say which machine gives most of something, where this study can tell."""
+    first, other, ratio = best.first, best.next, best.ratio
     if not ratio.sure:
         return f"{first} looks best; without an interval it is not certain"
-    if not differs(ratio, spread):
+    if not differs(ratio, best.spread):
         return f"{first} and {other} give as many {what}, as far as this study can tell"
     return f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({spelled(ratio)})"
 
@@ -210,8 +208,7 @@ def compared_notes(compared: Compared) -> list[Mark]:
     for measure, unit in per_unit(compared).items():
         best = compared.best.get(measure)
         if best is not None:
-            text = _most(best.first, best.next, best.ratio, best.spread, f"{things} per {unit}")
-            notes.append(Mark(f"{text}."))
+            notes.append(Mark(f"{_most(best, f'{things} per {unit}')}."))
     for names in compared.same:
         text = "are the same machine by all that matters to its speed"
         notes.append(Mark(f"{listed(names, 9)} {text}.", bad=True))

@@ -115,10 +115,9 @@ def standalone(svg: str) -> str:
 
 def _drop_page_wide(root: ET.Element) -> None:
     """Remove the style rule for ``*``, which in a page would reach everything in it."""
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag == f"{{{SVG}}}style":
-                parent.remove(child)
+    for parent in root.iter():
+        for child in parent.findall(f"{{{SVG}}}style"):
+            parent.remove(child)
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
 
 

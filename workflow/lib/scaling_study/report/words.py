@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
+VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
 """What the time is of, by the rate that it comes from."""
 PLAIN_NAMES = {
@@ -145,9 +146,11 @@ def differs(ratio: Interval | None, spread: float | None) -> bool:
         ratio: of two launches.
         spread: of the A/A check at the process counts in question; None without one.
     """
-    if ratio is None or not ratio.sure:
-        return False
-    return abs(ratio.value - 1) > (spread or 0.0) and (ratio.above_one or ratio.below_one)
+    return (
+        ratio is not None
+        and (ratio.above_one or ratio.below_one)
+        and abs(ratio.value - 1) > (spread or 0.0)
+    )
 
 
 # The headline.
@@ -159,6 +162,7 @@ class Answer:
 
     Attributes:
         ok: whether something is recommended.
+        objective: what is compared, a key of `OBJECTIVES`.
         confirmed: whether free runs confirmed it.
         launches: how many were measured.
         same: whether the recommended launch is the one it would be compared with.
@@ -176,6 +180,7 @@ class Answer:
     """
 
     ok: bool = True
+    objective: str = "models_per_hour"
     confirmed: bool = False
     launches: int = 2
     same: bool = False
@@ -311,66 +316,57 @@ def verdict(answer: Answer) -> str:
 
 def headline(machine: Machine) -> Headline:
     """Word the first answer."""
-    recommendation, confirmation = machine.recommendation, machine.confirmation
-    arm = confirmation.arm("recommended") if confirmation else None
-    objective = confirmation.objective if arm and confirmation else recommendation.objective
-    asked = OBJECTIVES[objective]
+    found, answer = machine.recommendation, answer_of(machine)
+    asked = OBJECTIVES[answer.objective]
     question = (
         f"How soon is {THINGS[asked.rate]} done on this machine?"
         if asked.single
-        else f"How many {NOUNS[asked.rate]} can this machine train?"
-        if asked.rate == "models_per_hour"
-        else "How many steps per second can this machine do?"
+        else f"How many {NOUNS[asked.rate]} can this machine {VERBS[asked.rate][0]}?"
     )
-    answer = answer_of(machine)
     if not answer.ok:
-        reason = sentence(f"{recommendation.reason}.")
+        reason = sentence(f"{found.reason}.")
         return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
     row = choose(answer)
     ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
     detail = [format_ratio(ratio.value)] if ratio and row in UNQUOTED else []
     if ratio and row in QUOTED + UNQUOTED:
         detail.append(f"95% interval {spelled(ratio)}")
-    detail.append("confirmed" if arm else "predicted")
-    arms = _confirmed_arms(confirmation) if arm and confirmation else _predicted(recommendation)
-    marks = tuple(_marks(machine, arm))
-    return Headline(question, verdict(answer), ", ".join(detail), _bars(arms, objective), marks)
+    detail.append("confirmed" if answer.confirmed else "predicted")
+    bars = _bars(_confirmed(machine.confirmation) or _predicted(found), answer.objective)
+    return Headline(question, verdict(answer), ", ".join(detail), bars, tuple(_marks(machine)))
 
 
 def answer_of(machine: Machine) -> Answer:
     """Gather what decides the headline."""
     found, confirmation = machine.recommendation, machine.confirmation
-    best = found.recommended
+    best, other = found.recommended, found.compared
     if not found.ok or best is None:
-        return Answer(ok=False)
+        return Answer(ok=False, objective=found.objective)
     arm = confirmation.arm("recommended") if confirmation else None
-    other = found.compared
+    source = confirmation if confirmation and arm else found
+    objective, asked = source.objective, OBJECTIVES[source.objective]
+    against = other.label if other else "default"
     if confirmation and arm:
-        objective, given = confirmation.objective, arm.gave(confirmation.objective)
-        ratio, same_n = confirmation.ratio, confirmation.ratio_same_n
-        against, at_most = confirmation.against, not arm.end_seen and objective == "models_per_hour"
-    else:
-        objective, given = found.objective, best.gives(found.objective)
-        ratio, same_n = found.ratio, found.ratio_same_n
-        against, at_most = other.label if other else "default", False
-    asked = OBJECTIVES[objective]
-    verb = "trains" if asked.rate == "models_per_hour" else "does"
+        against = confirmation.against
+    at_most = arm and not arm.end_seen and objective == "models_per_hour"
+    given = amount(arm.gave(objective) if arm else best.gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
-    value = f"{'at most ' if at_most else ''}{amount(given, objective)} with {processes(best.n)}"
+    does = VERBS[asked.rate][1]
     return Answer(
+        objective=objective,
         confirmed=arm is not None,
         launches=len(found.ranking) or 2,
-        same=same or (ratio is None and arm is not None and other is not None),
+        same=same or (source.ratio is None and arm is not None and other is not None),
         best=best.label,
         started=STARTED[arm.start] if arm else "",
         other=against,
-        value=value,
-        verb="is {} as fast as" if asked.single else f"{verb} {{}} as many {NOUNS[asked.rate]} as",
+        value=f"{'at most ' if at_most else ''}{given} with {processes(best.n)}",
+        verb="is {} as fast as" if asked.single else f"{does} {{}} as many {NOUNS[asked.rate]} as",
         n=best.n,
         probability=best.probability_best,
         once=arm is None and (best.once or (other is not None and other.once)),
-        ratio=ratio if other is not None or arm else None,
-        same_n=same_n if other is None or other.n != best.n else None,
+        ratio=source.ratio if other is not None or arm else None,
+        same_n=source.ratio_same_n if other is None or other.n != best.n else None,
         spread=machine.noise.at(best.n, *([other.n] if other else [])),
     )
 
@@ -408,8 +404,10 @@ def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
     return [*shown, *([("recommended", best)] if best else [])]
 
 
-def _confirmed_arms(confirmation: Confirmation) -> list[tuple[str, Candidate | Arm]]:
-    """Return the same launches as they ran, and the best one with fresh starts."""
+def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate | Arm]]:
+    """Return the same launches as they ran, and the best one with fresh starts; none without it."""
+    if confirmation is None or confirmation.arm("recommended") is None:
+        return []
     arms = [confirmation.arm(role) for role in ROLES]
     if confirmation.start != "fresh":
         arms.insert(-1, confirmation.arm("recommended", "fresh"))
@@ -458,9 +456,10 @@ def sureness(found: Recommendation) -> str:
     return text
 
 
-def _marks(machine: Machine, arm: Arm | None) -> Iterable[Mark]:
+def _marks(machine: Machine) -> Iterable[Mark]:
     found, confirmation = machine.recommendation, machine.confirmation
     best, other = found.recommended, found.compared
+    arm = confirmation.arm("recommended") if confirmation else None
     if best is None:
         return
     yield _confirmation_mark(confirmation, arm)
@@ -522,7 +521,8 @@ PARTS = {
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Say where confirmed is not what was predicted, and what was not seen to its end."""
     if arm.start == "forked":
-        yield Mark("forked", explain_forked(confirmation))
+        tip = "Each model is forked from a process that has imported what the script imports."
+        yield Mark("forked", tip)
     difference = confirmation.difference
     if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
@@ -541,16 +541,6 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
         )
     if not arm.end_seen and OBJECTIVES[confirmation.objective].rate == "models_per_hour":
         yield Mark("end of a model not seen", _no_end(confirmation, arm), bad=True)
-
-
-def explain_forked(confirmation: Confirmation) -> str:
-    """Say what forked models are, and what is not imported ahead."""
-    left = confirmation.imports.left if confirmation.imports else {}
-    own = "".join(f" {name} {why}: each model imports it." for name, why in left.items())
-    return (
-        "Each model is forked from a process that has imported what the script imports. It is a "
-        "process of its own, and shares the seed of Python's hashes with the others." + own
-    )
 
 
 def _no_end(confirmation: Confirmation, arm: Arm) -> str:
