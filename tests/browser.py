@@ -4,7 +4,6 @@ The pipe needs no port, no driver program and no further package: one JSON messa
 Protocol: https://chromedevtools.github.io/devtools-protocol/
 """
 
-import base64
 import contextlib
 import fcntl
 import json
@@ -144,19 +143,6 @@ class Page:
                 windowsVirtualKeyCode=code,
                 text=text if kind == "keyDown" else "",
             )
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """Write a picture of the page, also of what is below the screen's lower edge."""
-        answer = self.send(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole)
-        )
-        path.write_bytes(base64.b64decode(answer["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {**size, "scale": 1}}
 
 
 @contextlib.contextmanager

@@ -267,14 +267,16 @@ def lines(
         return _finish(canvas, about, alt, head)
 
 
-def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Figure:
-    """Draw shares as dots with their intervals, a row each, in one column or two.
+def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Figure | None:
+    """Draw shares as dots with their intervals, a row each, in one column or two; None without any.
 
     Args:
         rows: from the top down.
         about: the texts around the figure.
         heads: above each column.
     """
+    if not rows:
+        return None
     values = [value for row in rows for column in row.columns for value in column]
     ends = [end for one in values for end in (one.value, one.low, one.high) if end is not None]
     span = 0.05 * (max(ends) - min(ends)) if len(set(ends)) > 1 else 0.01

@@ -193,11 +193,8 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
     """Draw the figures against the number of processes; none without a valid window."""
     if machine.points.empty:
         return {}
-    counts = process_counts.resolve(
-        plan.processes,
-        machine.hardware.usable,
-        machine.hardware.quota_cpus,
-    )
+    hardware = machine.hardware
+    counts = process_counts.resolve(plan.processes, hardware.usable, hardware.quota_cpus)
     return {
         **{name: _against_n(machine, series, counts, name) for name in CURVES},
         **{name: _stacked(machine, series, name) for name in STACKS},
@@ -233,10 +230,9 @@ def _against_n(
     rest = format_count(len(launches), "other launch", "other launches")
     curves += [curve_of(rows, rest, "rest", "", 1.0) for rows in launches.values()]
     one_process = points[points["n"] == 1].set_index("launch")["steps_per_s"]
-    slope = {
-        "throughput": one_process.get(series[0].launch) if series else None,
-        "efficiency": 0.0,
-    }.get(name)
+    slope = 0.0 if name == "efficiency" else None
+    if name == "throughput" and series:
+        slope = one_process.get(series[0].launch)
     if slope is not None:
         ns = sorted(points["n"].astype(float).unique())
         ideal = tuple((n, Interval(n * slope or 1.0)) for n in ns)
@@ -264,8 +260,6 @@ def _fairness(machine: Machine, series: Sequence[Series]) -> Figure | None:
         if not own.empty:
             values = tuple(Interval(float(each)) for each in own["relative"])
             rows.append(Row(f"{one.title}, n = {own['n'].max()}", (values,), one.colour))
-    if not rows:
-        return None
     about = About(
         f"fairness{machine.suffix}",
         "Members against their mean step time",
@@ -300,19 +294,16 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
 
 def _noise(machine: Machine) -> Figure | None:
     rows = [
-        Row(
-            words.processes(one.n),
-            ((Interval(one.ratio, one.low, one.high).plus(-1.0),),),
-            "series-3",
-        )
+        Row(words.processes(one.n), ((difference,),), "series-3")
         for one in machine.noise.points
+        for difference in [Interval(one.ratio, one.low, one.high).plus(-1.0)]
     ]
     about = About(
         f"noise{machine.suffix}",
         "A/A check: the baseline against itself",
         "The repeat is the same launch: this is how no difference looks on this machine.",
     )
-    return draw.dots(rows, about) if rows else None
+    return draw.dots(rows, about)
 
 
 def front(machine: Machine) -> Figure | None:
@@ -377,8 +368,6 @@ def interventions(target: Target, name: str) -> Figure | None:
         for one in target.interventions
         if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]
-    if not rows:
-        return None
     rows.sort(key=lambda row: -max((one.value for one in row.columns[0]), default=-1.0))
     about = About(
         name,
@@ -420,10 +409,8 @@ def doses(found: Sequence[Sensitivity], about: About, cpus: float | None = None)
 def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
     placements = {row.placement for row in found.rows}
-    chosen = (
-        PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
-    )
-    rows = [row for row in found.rows if row.valid and row.placement == chosen]
+    best = PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
+    rows = [row for row in found.rows if row.valid and row.placement == best]
     curves = {}
     for kernel in found.kernels:
         rates = {

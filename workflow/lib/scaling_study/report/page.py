@@ -120,7 +120,6 @@ FILTERS = {
     "range": range_of,
     "count": quantities.format_count,
     "bytes": quantities.format_bytes,
-    "cpus": quantities.format_cpus,
     "cpu_list": format_cpu_list,
     "probability": lambda value: quantities.format_probability(value, short=True),
     "added": draw.added,
