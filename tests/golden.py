@@ -77,7 +77,7 @@ def _estimate(value, spread=0.02):
 
 
 LOADER = {
-    "status": "ok", "reason": None, "label": "default", "n": 2, "left_out": [],
+    "label": "default", "n": 2,
     "cached": {"cached_bytes": 2**20, "copied": False},
     "variants": [
         {"variant": "as_is", "step_s": _estimate(0.014), "cpu_s": 0.02, "per_s": 143.0},
@@ -88,14 +88,14 @@ LOADER = {
         {"part": "training", "s": 0.008, "share": _estimate(0.57)},
         {"part": "interference", "s": 0.002, "share": _estimate(0.14)},
     ],
-    "fetching": None, "preparing": None, "most": {"loader": 200.0, "training": 250.0},
+    "most": {"loader": 200.0, "training": 250.0},
     "ways": [
         {"name": "", "title": "as it is", "loader_s": 0.009, "predicted_s": 0.014,
          "measured_s": 0.014, "gain": _estimate(1.0, 0.0)},
         {"name": "workers-2", "title": "2 workers", "axes": {"loader_workers": 2},
          "loader_s": 0.004, "predicted_s": 0.009, "measured_s": 0.010, "gain": _estimate(1.4)},
     ],
-    "neighbours": [], "disk_bytes_per_s": {"as_is": 0.0}, "use": None,
+    "disk_bytes_per_s": {"as_is": 0.0},
 }  # fmt: skip
 
 STUDIES = {

@@ -12,13 +12,10 @@ from unittest import mock
 import synthetic
 from configs import ROOT
 from scaling_study import stages
-from scaling_study.analysis import analyse, imported, imported_causes
-from scaling_study.analysis.collect import collect
-from scaling_study.common.storage import write_table
+from scaling_study.analysis import imported
 from scaling_study.config.plan import read_plan
-from scaling_study.records.analysis import Machines, SavedTables
+from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.columns import BETWEEN, OPERATORS, POINTS, REPLICATES, WINDOWS
 from scaling_study.report import figures
 from scaling_study.report.imported import render_imported
 from scaling_study.report.render import render_study
@@ -49,19 +46,8 @@ def make_study(
     change(plan)
     write_file(folder / "plan.json", plan)
     plan = synthetic.typed(plan)
-    collected = collect(folder, plan)
-    for table, frame in (
-        (WINDOWS, collected.windows),
-        (REPLICATES, collected.replicates),
-        (BETWEEN, collected.between),
-        (POINTS, collected.points),
-    ):
-        write_table(folder / "tables", table, frame)
-    write_file(folder / "tables/cohorts.json", collected.cohorts)
-    found = analyse.analyse(
-        collected.points, collected.replicates, collected.windows, collected.cohorts, plan
-    )
-    analyse.write(folder / "analysis", found, plan)
+    stages.collect(folder, plan)
+    stages.analyse(folder, plan)
     return folder
 
 
@@ -105,16 +91,7 @@ def make_imported(folder: Path, texts: dict[int, str], description: str = "") ->
     section = {"tables": {n: f"{n}.txt" for n in texts}}
     with contextlib.chdir(folder):
         mapping = {"study": "s", "description": description, "import": section}
-        study = imported.load_import(mapping)
-        tables = imported.read_tables(study)
-    operators = imported.operator_frame(tables)
-    write_table(folder / "tables", OPERATORS, operators)
-    saved = tuple(table.saved for table in tables)
-    findings = imported_causes.findings(saved, operators)
-    content = SavedTables(config=study.to_dict(), tables=saved, findings=findings)
-    write_file(folder / "analysis/tables.json", content)
-    comparisons = imported.compare_tables(tables, operators)
-    write_file(folder / "analysis/inflation.json", Machines((comparisons,)))
+        stages.import_tables(imported.load_import(mapping), folder)
     decide = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
     render_imported(folder, folder / "report.html", decide)
     return folder / "report.html"

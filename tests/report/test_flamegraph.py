@@ -37,7 +37,7 @@ def profile(times, *, label="one", root=TRAINER, sample_s=1e-4, native=True):
 
 
 def find(root, name):
-    return next((node for node in flamegraph.walk(root) if node.name == name), None)
+    return next((node for node, _ in flamegraph.walk(root) if node.name == name), None)
 
 
 def decode(flame):
@@ -87,7 +87,7 @@ def test_the_widest_frames_are_kept_where_there_are_too_many(monkeypatch):
     monkeypatch.setattr(flamegraph, "MOST_NODES", 50)
     times = {f"main f{place:03}": 1 + place for place in range(200)}
     root, hidden = flamegraph.merge(profile(times))
-    names = [node.name for node in flamegraph.walk(root)]
+    names = [node.name for node, _ in flamegraph.walk(root)]
     assert len(names) <= 51
     assert "f199" in names
     assert "f100" not in names

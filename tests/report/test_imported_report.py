@@ -1,7 +1,5 @@
 """The report of saved tables, in numbers and as a browser shows it."""
 
-import re
-
 import pytest
 
 from configs import ROOT
@@ -54,14 +52,6 @@ def text_of(page):
 
 
 def test_the_example_in_a_browser(page, example):
-    html = example.read_text(encoding="utf-8")
-    assert len(html) < 300_000
-    assert set(re.findall(r"https?://[^\s\"'<)]+", html)) <= {
-        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink",
-    }  # fmt: skip
-    assert sorted(path.name for path in (example.parent / "figures").iterdir()) == [
-        "inflation-2.svg", "inflation.svg",
-    ]  # fmt: skip
     page.open(example, **PHONE)
     text = text_of(page)
     for value in ("28.8", "50.4", "105", "94.6 µs", "140 µs", "260 µs"):
@@ -70,10 +60,6 @@ def test_the_example_in_a_browser(page, example):
     config = "document.querySelector('[aria-label=\"Configuration of the experiments\"]')"
     decide = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
     assert page.run(f"{config}.textContent") == decide
-    ids = page.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
-    assert len(ids) == len(set(ids))
-    links = page.run("[...document.querySelectorAll('a[href^=\"#\"]')].map(e => e.hash.slice(1))")
-    assert set(links) <= set(ids)
     first = "document.querySelector('#operator-times tbody tr').innerText"
     assert page.run(first).startswith("Optimizer.step#AdamW.step")
     for _ in range(2):

@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -12,13 +11,6 @@ from scaling_study.common import locks
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
 from scaling_study.study_run import StudyInUseError, StudyLock
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = rendering.make_study(tmp_path_factory.mktemp("render") / "a study")
-    rendering.render(folder)
-    return folder
 
 
 def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it(tmp_path):
@@ -100,8 +92,8 @@ def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path)
     assert start.format("&lt;b&gt;") in report
 
 
-def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(study, tmp_path):
-    folder = shutil.copytree(study, tmp_path / "a copy")
+def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(tmp_path):
+    folder = rendering.make_study(tmp_path / "a study", ns=(1, 2), replicates=2)
     path = folder / "analysis/recommendation.json"
     found = read_file(path, object)
     found["machines"][0]["recommended"]["axes"]["build"] = "envs/old torch.txt"

@@ -1,4 +1,7 @@
-"""The report as a browser shows it."""
+"""The report as a browser shows it: six golden reports, and studies that are odd in some way.
+
+After a change that is meant to be seen: ``python tests/golden.py`` writes the golden texts anew.
+"""
 
 import dataclasses
 import itertools
@@ -7,6 +10,7 @@ import re
 import pytest
 
 import browser
+import golden
 import rendering
 import synthetic
 from scaling_study.records.codec import read_file, write_file
@@ -20,7 +24,8 @@ HOSTILE = (
     '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 2">'
     " </style></title>{{ 7 * 7 }} &amp; $x_1^2$ \u202eשלום\u202c 𝒳🚀 it's"  # noqa: RUF001 (letters of other scripts are the point)
 )
-PHONE = {"width": 390, "height": 844}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+MOST_VISIBLE, MOST_WORDS = 1200, 6000
 
 MANY = (
     Launch({}, "default", usl(40.0, 0.6, 0.02)),
@@ -73,7 +78,10 @@ def reports(tmp_path_factory):
     def report(name):
         if name not in rendered:
             folder = tmp_path_factory.mktemp("study")
-            rendered[name] = rendering.render(rendering.make_study(folder, **STUDIES[name]))
+            if name in STUDIES:
+                rendered[name] = rendering.render(rendering.make_study(folder, **STUDIES[name]))
+            else:
+                rendered[name] = getattr(golden, name)(folder)
         return rendered[name]
 
     return report
@@ -92,12 +100,42 @@ BROKEN_LINKS = """
 """
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", golden.STUDIES)
+def test_the_visible_text_is_as_it_was(page, reports, name):
+    expected = (golden.GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    assert golden.visible(page, reports(name)) == expected
+
+
+@pytest.mark.parametrize("name", [*golden.STUDIES, "recorded"])
+def test_the_report_is_short(page, reports, name, capsys):
+    page.open(reports(name))
+    words = "document.body.innerText.split(/\\s+/).length"
+    visible = page.run(words)
+    page.run(UNFOLD)
+    everything = page.run(words)
+    with capsys.disabled():
+        print(f"\n{name}: {visible:,} words visible, {everything:,} in all")
+    assert visible <= MOST_VISIBLE
+    assert everything <= MOST_WORDS
+
+
+@pytest.mark.parametrize("screen", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", sorted({*golden.STUDIES, "recorded"} - {"machines"}))
+def test_answer_bars_command_and_why_are_on_the_first_screen(page, reports, name, screen):
+    page.open(reports(name), **screen)
+    for part in ("verdict", "detail", "bars", "command", "because", "marks"):
+        script = f"document.querySelector('.answer .{part}')?.getBoundingClientRect().bottom ?? 0"
+        assert page.run(script) <= screen["height"], part
+    assert page.run("document.documentElement.scrollWidth") <= screen["width"]
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "imported"])
 def test_the_page_is_sound(page, reports, name):
     text = reports(name).read_text(encoding="utf-8")
     assert len(text.encode()) < 3e6
-    figures = reports(name).parent / "figures"
-    assert all((figures / f"{one}.svg").exists() for one in ("throughput", "step_time"))
+    figures = {path.stem for path in (reports(name).parent / "figures").iterdir()}
+    promised = {"throughput", "step_time"} if name in STUDIES else {"inflation", "inflation-2"}
+    assert promised <= figures
     addresses = set(re.findall(r"\bhttps?://[^\s\"'<]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     page.open(reports(name), **PHONE)

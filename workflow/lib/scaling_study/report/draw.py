@@ -43,9 +43,9 @@ NAME_ROW_PT = 14
 NAME_PART = 0.0185
 """Width of a character in the name of a boundary, as a part of the axis."""
 LABEL_CHARACTERS = 46
-"""Of a legend's line: what fits a figure's width in the widest font."""
+"""Longest line of a legend: it fits a figure's width in the widest font."""
 ROW_CHARACTERS = 34
-"""Of a row's name, beside its number."""
+"""Longest name of a row, which has its number beside it."""
 LONG_AXIS = 16
 """From this ratio of largest to smallest count on, a linear axis squeezes the small counts."""
 WIDE_RANGE = 8.0
@@ -69,19 +69,14 @@ STYLE: dict[str, object] = {
     "axes.titlesize": 13,
     "axes.titlelocation": "left",
     "axes.labelsize": 13,
-    "xtick.labelsize": 14,
-    "ytick.labelsize": 14,
     "legend.fontsize": 13,
     "legend.frameon": False,
     "text.color": svg.colour("ink"),
-    "axes.titlecolor": svg.colour("ink"),
     "axes.labelcolor": svg.colour("muted"),
     "xtick.color": svg.colour("muted"),
     "ytick.color": svg.colour("muted"),
     "axes.edgecolor": svg.colour("rest"),
     "grid.color": svg.colour("grid"),
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scaling_study.report.model import Machine
 
 MARKERS = ("o", "X", "s", "^", "D", "v")
-"""Of the series in colour: more lines than these cannot be told apart."""
+"""Markers of the series in colour: more lines than these cannot be told apart."""
 STACKED = 3
 """Panels of stacked bars: the recommended launch, the default and the baseline."""
 ACCOUNTS = {
@@ -59,7 +59,7 @@ USES = {
 SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step": 0.02}
 """Shares of a step up to which these accounts are not drawn."""
 SMALL_SHARE = 0.005
-"""Of the longer step: an account that is smaller at both counts has no row of its own."""
+"""An account below this share of the longer step, at both counts, has no row of its own."""
 LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"

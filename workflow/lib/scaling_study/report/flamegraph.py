@@ -71,7 +71,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Flame:
-    """What the templates show of a flamegraph.
+    """A flamegraph, as templates show it.
 
     Attributes:
         name: unique in the page; letters, digits, ``-`` and ``_``.
@@ -132,11 +132,11 @@ def merge(a: Folded, b: Folded | None = None) -> tuple[Node, float]:
                 node.times[place] += stack.seconds
     # Each group of threads is shown alone: a frame is narrow beside its group.
     groups = root.children.values()
-    shares = [node.width / (group.width or 1.0) for group in groups for node in walk(group)]
+    shares = [node.width / (group.width or 1.0) for group in groups for node, _ in walk(group)]
     least = max([LEAST_SHARE, *sorted(shares, reverse=True)[MOST_NODES : MOST_NODES + 1]])
     hidden = 0.0
     for group in groups:
-        for node in walk(group):
+        for node, _ in walk(group):
             wide = [one for one in node.children.values() if one.width > least * group.width]
             narrow = [one for one in node.children.values() if one.width <= least * group.width]
             hidden += sum(sum(one.times) for one in narrow)
@@ -155,13 +155,16 @@ def _in_order(nodes: Iterable[Node]) -> dict[str, Node]:
     return {node.name: node for node in sorted(nodes, key=order)}
 
 
-def walk(root: Node) -> Iterator[Node]:
-    """Yield a node and all below it, each before its children, which may change meanwhile."""
-    waiting = [root]
+def walk(root: Node) -> Iterator[tuple[Node, int]]:
+    """Yield a node and all below it with their depths, each before its children.
+
+    The children of a node may change when it is yielded.
+    """
+    waiting = [(root, 0)]
     while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(node.children.values()))
+        node, depth = waiting.pop()
+        yield node, depth
+        waiting.extend((child, depth + 1) for child in reversed(node.children.values()))
 
 
 def pale_seconds(a: Folded, b: Folded | None) -> float:
@@ -178,14 +181,11 @@ def to_json(root: Node, *, labels: Labels, pale: float) -> str:
     unit = (root.width or UNITS) / UNITS
     names: dict[str, int] = {}
     columns: dict[str, list[int]] = {"name": [], "depth": [], "a": [], "b": []}
-    waiting = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
+    for node, depth in walk(root):
         columns["name"].append(names.setdefault(node.name, len(names)))
         columns["depth"].append(depth)
         for column, seconds in zip("ab", node.times, strict=True):
             columns[column].append(round(seconds / unit))
-        waiting.extend((child, depth + 1) for child in reversed(node.children.values()))
     content = {
         "labels": labels, "unit": unit, "pale": round(pale / unit), "names": [*names], **columns
     }  # fmt: skip

@@ -125,7 +125,7 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
 
 
 def _spread(operators: pd.DataFrame, values: pd.Series[float]) -> dict[str, float]:
-    """How far a quantity of each operator differs between tables: largest over smallest, less 1."""
+    """Return, for each operator, the largest value of the tables over the smallest, less 1."""
     groups = values[values > 0].groupby(operators["operator"], sort=False)
     spread = (groups.max() / groups.min() - 1)[groups.count() > 1]
     return {str(name): float(value) for name, value in spread.items()}

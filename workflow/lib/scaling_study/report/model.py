@@ -1,4 +1,4 @@
-"""All that a report shows of a machine: what the analyses have found, its tables and profiles."""
+"""A machine as a report shows it: its analyses, tables and profiles."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=analysis.OfMachine)
 
 MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
-"""What ``compare_members`` reads of tables/windows."""
+"""Columns of tables/windows that ``compare_members`` reads."""
 OTHER_NODES = ", other nodes"
 """Behind a machine's name: nodes under it that are another machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All that a study knows of one machine.
+    """A machine, with its analyses, tables and profiles.
 
     Attributes:
         name: what the config calls it; ``""`` in a study of one machine.
@@ -74,7 +74,7 @@ class Machine:
 
     @property
     def queued(self) -> str:
-        """What follows the launch script's name where forked models are the headline."""
+        """The launch script's arguments if forked models are the headline."""
         forked = self.confirmation is not None and self.confirmation.start == "forked"
         return " --queue models.txt" if forked else ""
 

@@ -170,7 +170,7 @@ class View:
 
     @property
     def name(self) -> str:
-        """What the page calls the machine."""
+        """The machine's name in the page."""
         return self.machine.name or self.machine.hardware.cpu_model
 
     @property
@@ -187,7 +187,7 @@ class View:
 
     @property
     def between(self) -> list[dict[Hashable, object]]:
-        """What lies between steps, of launches and counts where it takes a part worth a row."""
+        """Time between steps, of launches and counts where it takes a part worth a row."""
         found = self.machine.between
         found = found[found["launch"].isin([*self.titles])]
         whole = found.groupby(["launch", "n"])["share"].transform("sum")
@@ -213,6 +213,7 @@ class View:
 def render_report(plan: Plan, views: Sequence[View], compared: Compared | None = None) -> str:
     """Render the report of a study; the same input gives the same text."""
     several = len(views) > 1 or compared is not None
+    learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     return render_page(
         "report.html.j2",
         flames=any(one.flames.shown for one in views),
@@ -220,7 +221,8 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
         plan=plan,
         script_name=program.name(work.program(plan.workload)),
         config_yaml=yaml_text(_readable(plan, compared)),
-        equal_work=_equal_work(plan, views),
+        equal_work=set(work.work_by_launch(learnt).values()) <= {1.0},
+        samples=work.samples_per_step(learnt, plan.by_id[plan.default]),
         views=views,
         places={one.name: one for one in views},
         several=several,
@@ -300,21 +302,8 @@ def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
 
 
 def _set(section: object) -> dict[str, object]:
-    """What is set in a section of a config."""
+    """Return the keys of a section that are set."""
     return {key: value for key, value in dict(section).items() if value}  # type: ignore[call-overload]
-
-
-def _equal_work(plan: Plan, views: Sequence[View]) -> str:
-    """Say what a step is, where launches of the study do different work in one."""
-    learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
-    if set(work.work_by_launch(learnt).values()) <= {1.0}:
-        return ""
-    samples = work.samples_per_step(learnt, plan.by_id[plan.default])
-    what = "one of the default launch's" if samples is None else f"{samples:,g} samples"
-    return (
-        f"A step is {what}: launches are compared by equal work, in which each rank of a group has "
-        "a step of its own. Profiles and causes show the script's own steps."
-    )
 
 
 def checks(launches: Sequence[Effective]) -> list[tuple[tuple[bool, str, str, str], list[str]]]:

@@ -51,7 +51,7 @@ STILL_SCALING = 0.9
 HURTS = 1.02
 """A step that is surely this much longer is hurt."""
 MAXED = 0.9
-"""What is used to this part has nothing left to give."""
+"""A resource used to this part has nothing left to give."""
 STALLED = 0.1
 """Something waits for this share of the time, and more."""
 

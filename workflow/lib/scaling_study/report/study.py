@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 BLOCK_LINES, SHOWN_WARNINGS = 15, 3
-"""Of what came out."""
+"""Lines of the result, and warnings among them."""
 
-# Of what a script has printed.
 SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
+"""Lines that a script has printed, and characters of each."""
 
 
 def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str] = ()) -> str:
@@ -74,7 +74,7 @@ def look_around() -> str:
 
 
 def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
-    """What came out on a machine, how to launch it, and why it does not scale further."""
+    """Return a machine's result, its launch command, and why it does not scale further."""
     found = words.headline(machine)
     lines = [f"{found.verdict} ({found.detail})"]
     lines += [f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars]

@@ -46,7 +46,7 @@ UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
 VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
-"""What the time is of, by the rate that it comes from."""
+"""Things that take the time, by the rate that it comes from."""
 PLAIN_NAMES = {
     "default": "the default launch",
     "today": "today's launch",
@@ -158,7 +158,7 @@ def differs(ratio: Interval | None, spread: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All that decides the headline.
+    """The findings that decide the headline.
 
     Attributes:
         ok: whether something is recommended.
@@ -256,7 +256,7 @@ UNQUOTED = ("not confirmed", "slower", "small", "uncertain")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a launch gives, as a bar.
+    """A launch's rate, or time of one model, as a bar.
 
     Attributes:
         role: ``recommended``, ``today``, ``default`` or ``same`` (at the recommended count).
@@ -284,7 +284,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What stands at the top: question, answer with its interval, bars and marks."""
+    """The top of a report: question, answer with its interval, bars and marks."""
 
     question: str
     verdict: str
