@@ -53,7 +53,7 @@ STUDIES = {
         ],
         "steps_per_model": None,
     },
-    "machines": {
+    "unnamed machines": {
         "launches": FEW,
         "machines": [synthetic.machine(), synthetic.machine(name="b")],
         "ns": (1, 2),
