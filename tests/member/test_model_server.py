@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -28,32 +29,29 @@ class Server:
         self._count = 0
 
     def __enter__(self):
-        self.answers, theirs = os.pipe()
-        words = ["--start", "forked", "--answers", str(theirs), "--imports", str(self.imports)]
+        self.line, theirs = socket.socketpair()
+        words = ["--start", "forked", "--answers", "--imports", str(self.imports)]
         self.process = subprocess.Popen(
             [sys.executable, model_server.__file__, *words, "--", "train.py"],
-            cwd=self.folder, env=self._env, stdin=subprocess.PIPE, pass_fds=[theirs],
-            start_new_session=True,
+            cwd=self.folder, env=self._env, stdin=theirs, start_new_session=True,
         )  # fmt: skip
-        os.close(theirs)
+        theirs.close()
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        self.line.close()
         self.process.wait(ENDS)
-        os.close(self.answers)
 
     def order(self, *arguments, log=None):
         self._count += 1
         log = log or self.folder / f"{self._count}.log"
         order = {"arguments": list(arguments), "log": str(log)}
-        self.process.stdin.write(json.dumps(order).encode() + b"\n")
-        self.process.stdin.flush()
+        self.line.sendall(json.dumps(order).encode() + b"\n")
         return log
 
     def status(self):
         """Return how the model ended that was ordered."""
-        return int(os.read(self.answers, 64).split()[0])
+        return int(self.line.recv(64).split()[0])
 
     def train(self, *arguments):
         """Return how a model ended: its status, and what it printed."""

@@ -51,10 +51,10 @@ SETTINGS = (
 
 
 def learning(path: str) -> Callable[[], None]:
-    """Note from now on what this process imports; return what writes it down.
+    """Note from now on what this process imports; return what writes it to a file.
 
     Args:
-        path: of the file. It is written beside it: ``keep`` gives it its name.
+        path: of the file.
     """
     folders = _installed_folders()
     known = set(sys.modules)
@@ -77,7 +77,7 @@ def learning(path: str) -> Callable[[], None]:
                 left["everything later"] = f"comes after the script sets {unknown}"
                 break
             steps += own
-        _write(_part(path, os.getpid()), steps, left)
+        _write(path, steps, left)
 
     sys.addaudithook(note)
     return write
@@ -113,19 +113,11 @@ def _is_installed(name: str, module: object, folders: tuple[str, ...]) -> bool:
     return bool(os.path.realpath(spec.origin).startswith(folders))
 
 
-def keep(path: str, pid: int) -> None:
-    """Give a file its name that a process has written at its end."""
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(_part(path, pid), path)
-
-
-def _part(path: str, pid: int) -> str:
-    return f"{path}.{pid}"
-
-
 def _write(path: str, steps: list[list[str]], left: dict[str, str]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+    part = f"{path}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as file:
         json.dump({"steps": steps, "left": left}, file, indent=0)
+    os.rename(part, path)
 
 
 # ---- in the process that models are forked from
@@ -164,8 +156,7 @@ def load(path: str, program: Sequence[str]) -> bool:
                 if reason is not None:
                     left[name] = reason
                     kept = steps[:number] if len(left) > MOST_LEFT else steps
-                    _write(_part(path, os.getpid()), kept, left)
-                    keep(path, os.getpid())
+                    _write(path, kept, left)
                     return False
     finally:
         sys.argv = arguments

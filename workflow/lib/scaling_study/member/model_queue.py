@@ -31,6 +31,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -42,8 +43,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import FrameType
-    from typing import IO
 
 IMPORTS = "imports.json"
 CLAIMS = "claims"
@@ -55,6 +54,9 @@ GRACE_S = 2.0
 # Time for a server that has trained all its models to end: what scripts have left for the end of a
 # process is done then.
 EXIT_S = 30.0
+
+# poll(2) takes no more than 24 days.
+LONGEST_WAIT_S = 86_400.0
 
 SECONDS_PER_HOUR = 3600
 
@@ -75,9 +77,8 @@ class Ended:
     peak_kib: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    process: subprocess.Popen[bytes]
+class _Running(NamedTuple):
+    pid: int
     pidfd: int
     began_s: float
 
@@ -96,29 +97,29 @@ class Slots:
 
     def pid(self, slot: int) -> int:
         """Return the process of a busy slot."""
-        return self._running[slot].process.pid
+        return self._running[slot].pid
 
     def start(
         self,
         slot: int,
         command: Sequence[str],
-        log: Path,
+        log: Path | None,
         env: Mapping[str, str] | None = None,
         errors: Path | None = None,
         *,
         folder: str | None = None,
-        orders: Path | None = None,
+        orders: Path | int | None = None,
     ) -> float:
         """Start a process in a free slot.
 
         Args:
             slot: the slot.
             command: the program and its arguments.
-            log: gets its output; what it held is lost.
+            log: gets its output; what it held is lost. None for this process's output.
             env: its environment; None for this process's.
-            errors: gets its standard error; None for the log.
+            errors: gets its standard error; None for where its output goes.
             folder: its working directory; None for this process's.
-            orders: what it reads as standard input; None for nothing.
+            orders: its standard input, a file or a descriptor, which is closed; None for nothing.
 
         Returns:
             When it began.
@@ -127,6 +128,7 @@ class Slots:
             OSError: it cannot be started.
         """
         began_s = time.monotonic()
+        beside = subprocess.STDOUT if log else None
         with contextlib.ExitStack() as files:
             given = open(orders or os.devnull, "rb")  # noqa: PTH123, SIM115 (the stack's)
             process = subprocess.Popen(
@@ -134,66 +136,63 @@ class Slots:
                 env=env,
                 cwd=folder,
                 stdin=files.enter_context(given),
-                stdout=files.enter_context(log.open("wb")),
-                stderr=files.enter_context(errors.open("wb")) if errors else subprocess.STDOUT,
+                stdout=files.enter_context(log.open("wb")) if log else None,
+                stderr=files.enter_context(errors.open("wb")) if errors else beside,
                 start_new_session=True,
             )
-        self._running[slot] = _Running(process, os.pidfd_open(process.pid), began_s)
+        self._running[slot] = _Running(process.pid, os.pidfd_open(process.pid), began_s)
+        process.returncode = 0  # it is waited for here
         return began_s
 
-    def wait(self, timeout_s: float | None = None, stop: int | None = None) -> list[Ended]:
-        """Wait until a process has ended, the time is over, or ``stop`` becomes readable.
+    def wait(self, timeout_s: float = math.inf, stop: int | None = None) -> list[Ended]:
+        """Wait until a process has ended, the time is over, or the descriptor ``stop`` is readable.
 
-        Args:
-            timeout_s: None to wait without an end.
-            stop: a descriptor.
+        It may return earlier, after ``LONGEST_WAIT_S``.
         """
         by_pidfd = {running.pidfd: slot for slot, running in self._running.items()}
         ready = _ready([*by_pidfd, *(() if stop is None else (stop,))], timeout_s)
         ended_s = time.monotonic()
         return [self._reap(by_pidfd[one], ended_s) for one in ready if one in by_pidfd]
 
-    def stop(self, grace_s: float = GRACE_S) -> None:
+    def stop(self, grace_s: float = GRACE_S, *, told: bool = False) -> None:
         """End all processes with their own child processes.
 
         Args:
             grace_s: how long they may take after SIGTERM; without any they are killed at once.
+            told: they know already that they are to end.
         """
         deadline_s = time.monotonic() + grace_s
-        if grace_s > 0:
-            self._signal_all(signal.SIGTERM)
+        if grace_s > 0 and not told:
+            for slot in self._running:
+                self.signal(slot, signal.SIGTERM)
         # A leader that is waited for at once would free the group's number: its children first.
-        while grace_s > 0 and self._unended() and time.monotonic() < deadline_s:
-            _ready([one.pidfd for one in self._unended()], deadline_s - time.monotonic())
-        self._signal_all(signal.SIGKILL)
+        waiting = {running.pidfd for running in self._running.values()}
+        while waiting and (left_s := deadline_s - time.monotonic()) > 0:
+            waiting.difference_update(_ready([*waiting], left_s))
         for slot in list(self._running):
-            self._reap(slot, time.monotonic())
+            self.kill(slot)
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's process and its child processes."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid(slot), signum)
 
-    def _signal_all(self, signum: int) -> None:
-        for slot in self._running:
-            self.signal(slot, signum)
-
-    def _unended(self) -> list[_Running]:
-        """Processes that have not ended; those that have are not waited for yet."""
-        return [running for running in self._running.values() if not _has_ended(running.process)]
+    def kill(self, slot: int) -> Ended:
+        """Kill a slot's process and its child processes; return how it has ended."""
+        self.signal(slot, signal.SIGKILL)
+        return self._reap(slot, time.monotonic())
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
-        running = self._running.pop(slot)
+        pid, pidfd, began_s = self._running[slot]
         # Not waited for yet: the group's number is still this process's.
-        info = os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOWAIT)
+        info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
             # What a failed process leaves would take CPU time from the next one.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(running.process.pid, signal.SIGKILL)
-        os.close(running.pidfd)
-        _, status, usage = os.wait4(running.process.pid, 0)
-        running.process.returncode = code = os.waitstatus_to_exitcode(status)
-        return Ended(slot, running.began_s, ended_s, code, usage.ru_maxrss)
+            self.signal(slot, signal.SIGKILL)
+        del self._running[slot]
+        os.close(pidfd)
+        _, status, usage = os.wait4(pid, 0)
+        return Ended(slot, began_s, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 
 class FreshModels(Slots):
@@ -214,24 +213,6 @@ class FreshModels(Slots):
         self.start(slot, [*self._commands[slot], *arguments], log)
 
 
-@dataclass(slots=True)
-class _Server:
-    """A process of ``model_server.py``, and the model that it trains.
-
-    Attributes:
-        orders: it reads models from there.
-        answers: how each of them ended comes from there.
-        trained: models that it has trained.
-        model: the order and the time at which it began; None while there is none.
-    """
-
-    process: subprocess.Popen[bytes]
-    orders: IO[bytes]
-    answers: int
-    trained: int = 0
-    model: tuple[bytes, float] | None = None
-
-
 class ServedModels:
     """Runs a server in each of n slots, which trains one model after the other.
 
@@ -249,14 +230,18 @@ class ServedModels:
         self, commands: Sequence[Sequence[str]], options: Sequence[str], *, reused: bool
     ) -> None:
         self._commands, self._options, self._reused = commands, options, reused
-        self._servers: dict[int, _Server] = {}
+        self._servers = Slots(len(commands))
+        # A server reads orders from its line, and answers there.
+        self._lines: dict[int, socket.socket] = {}
+        # The order of each model that is being trained, and when it began.
+        self._models: dict[int, tuple[bytes, float]] = {}
+        self._used: set[int] = set()  # slots whose server has trained a model
         self.anew = 0
 
     @property
     def free(self) -> list[int]:
         """Slots without a model."""
-        busy = {slot for slot, server in self._servers.items() if server.model}
-        return [slot for slot in range(len(self._commands)) if slot not in busy]
+        return [slot for slot in range(len(self._commands)) if slot not in self._models]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
         """Have a free slot train a model.
@@ -267,100 +252,74 @@ class ServedModels:
             log: gets the model's output; what it held is lost.
         """
         order = json.dumps({"arguments": list(arguments), "log": str(log)}).encode() + b"\n"
-        self._give(slot, order, time.monotonic())
+        self._models[slot] = (order, time.monotonic())
+        self._give(slot)
 
-    def wait(self, timeout_s: float | None, stop: int) -> list[Ended]:
+    def wait(self, timeout_s: float, stop: int) -> list[Ended]:
         """Wait until a model has ended; as ``Slots.wait``."""
-        by_answers = {one.answers: slot for slot, one in self._servers.items() if one.model}
-        ready = _ready([*by_answers, stop], timeout_s)
-        ended = [self._answered(by_answers[one]) for one in ready if one in by_answers]
+        by_line = {self._lines[slot].fileno(): slot for slot in self._models}
+        ready = _ready([*by_line, stop], timeout_s)
+        ended = [self._answered(by_line[one]) for one in ready if one in by_line]
         return [one for one in ended if one is not None]
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's server, which ends its model with it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._servers[slot].process.pid, signum)
+        self._servers.signal(slot, signum)
 
     def stop(self) -> None:
         """End all processes with their own child processes."""
-        busy = len(self._commands) - len(self.free)
-        # A server has a model killed that does not end in time, and ends after it.
-        deadline_s = time.monotonic() + (2 * GRACE_S if busy else EXIT_S)
-        for slot, server in self._servers.items():
-            if server.model is None:  # there is no further one: it ends as a script does
-                server.orders.close()
-            else:
+        for slot, line in self._lines.items():
+            if slot in self._models:
                 self.signal(slot, signal.SIGTERM)
-        for slot, server in list(self._servers.items()):
-            pidfd = os.pidfd_open(server.process.pid)
-            _ready([pidfd], deadline_s - time.monotonic())
-            os.close(pidfd)
-            self._end(slot)
+            else:  # there is no further one: it ends as a script does
+                line.close()
+        # A server has a model killed that does not end in time, and ends after it.
+        self._servers.stop(2 * GRACE_S if self._models else EXIT_S, told=True)
 
-    def _give(self, slot: int, order: bytes, began_s: float) -> None:
-        server = self._servers.get(slot) or self._begin(slot)
-        server.model = (order, began_s)
+    def _give(self, slot: int) -> None:
+        if slot not in self._lines:
+            self._begin(slot)
+        order, _ = self._models[slot]
         with contextlib.suppress(BrokenPipeError):  # its end is seen where its answer is awaited
-            server.orders.write(order)
-            server.orders.flush()
+            self._lines[slot].sendall(order)
 
-    def _begin(self, slot: int) -> _Server:
-        answers, theirs = os.pipe()
+    def _begin(self, slot: int) -> None:
         command = list(self._commands[slot])
         last = len(command) - command[::-1].index("--") - 1  # before the program
-        command[last:last] = [*self._options, "--answers", str(theirs)]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, pass_fds=[theirs], start_new_session=True
-        )
-        os.close(theirs)
-        if process.stdin is None:
-            raise RuntimeError("the process has no standard input")
-        self._servers[slot] = _Server(process, process.stdin, answers)
-        return self._servers[slot]
+        command[last:last] = [*self._options, "--answers"]
+        self._lines[slot], theirs = socket.socketpair()
+        self._servers.start(slot, command, None, orders=theirs.detach())
 
     def _answered(self, slot: int) -> Ended | None:
         """Return how a slot's model has ended; None where it starts anew."""
-        server, ended_s = self._servers[slot], time.monotonic()
-        if server.model is None:
-            return None
-        order, began_s = server.model
-        answer = [int(word) for word in os.read(server.answers, 64).split()]
-        server.model = None
-        if not answer or (answer[0] and self._reused):
-            code = self._end(slot)
-            answer = answer or [code or 1, 0]
-        status, peak_kib = answer
-        if status and self._reused and server.trained:
+        ended_s = time.monotonic()
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):  # it ended before it had read the order
+            answer = self._lines[slot].recv(64)
+        status, peak_kib = map(int, answer.split() or (1, 0))
+        used = slot in self._used
+        if not answer or (status and self._reused):
+            self._used.discard(slot)
+            self._lines.pop(slot).close()
+            code = self._servers.kill(slot).status
+            status = status if answer else code or 1
+        if status and self._reused and used:
             self.anew += 1
-            self._give(slot, order, began_s)
+            self._give(slot)
             return None
-        server.trained += 1
+        if not status:
+            self._used.add(slot)
+        _, began_s = self._models.pop(slot)
         return Ended(slot, began_s, ended_s, status, peak_kib)
 
-    def _end(self, slot: int) -> int:
-        """End a server and its children; return its return code."""
-        server = self._servers.pop(slot)
-        # Not waited for yet: the group's number is still this process's.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(server.process.pid, signal.SIGKILL)
-        with contextlib.suppress(BrokenPipeError):
-            server.orders.close()
-        os.close(server.answers)
-        return server.process.wait()
 
-
-def _ready(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
-    """Wait until one of some descriptors can be read from; return those."""
+def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
+    """Wait until some of these descriptors can be read from; return them."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return [one for one, _ in poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)]
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended, which is not waited for yet."""
-    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, process.pid, how) is not None
+    wait_s = max(0.0, min(timeout_s, LONGEST_WAIT_S))
+    return [one for one, _ in poll.poll(wait_s * 1000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,8 +505,8 @@ class Queue:
         journal: int,
         claims: Claims,
         *,
-        limit_s: float = math.inf,
-        retries: int = 0,
+        limit_s: float,
+        retries: int,
     ) -> None:
         self._slots, self._logs, self._journal, self._claims = slots, logs, journal, claims
         self._limit_s, self._retries = limit_s, retries
@@ -595,10 +554,9 @@ class Queue:
         self._training[slot] = _Training(model, datetime.now(UTC), now_s + self._limit_s)
         self._slots.train(slot, model.arguments, self.log(model))
 
-    def _until_limit_s(self) -> float | None:
-        """Return the time until a model has taken as long as it may; None for no limit."""
-        next_s = min((one.next_s for one in self._training.values()), default=math.inf)
-        return None if math.isinf(next_s) else next_s - time.monotonic()
+    def _until_limit_s(self) -> float:
+        """Return the time until a model has taken as long as it may."""
+        return min(one.next_s for one in self._training.values()) - time.monotonic()
 
     def _end_late_ones(self) -> None:
         for slot, one in self._training.items():
@@ -662,19 +620,6 @@ def slot_command(
     options = ["--cpus", cpus] if cpus else []
     return [*binder, *options, "--mempolicy", policy, "--die-with", str(os.getpid()), "--",
             *command]  # fmt: skip
-
-
-def _noted(_signum: int, _frame: FrameType | None) -> None:
-    """Do nothing: Python has written the signal's number into the wake-up pipe."""
-
-
-def summary(trained: int, before: int, seconds: float, slots: int) -> str:
-    """Say how many models an hour that was."""
-    rate = trained * SECONDS_PER_HOUR / seconds if trained else 0.0
-    earlier = f", {before} trained before" if before else ""
-    return (
-        f"{rate:,.1f} models/hour: {trained} trained in {seconds:,.1f} s, {slots} at once{earlier}"
-    )
 
 
 def _fail(message: str) -> NoReturn:
@@ -770,7 +715,7 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
     for signum in STOP_SIGNALS:
-        signal.signal(signum, _noted)
+        signal.signal(signum, lambda *_: None)  # its number is in the wake-up pipe
     before = len(models) - len(waiting)
     began_s = time.monotonic()
     done = queue.run(waiting, stop)
@@ -782,7 +727,13 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     if not done:
         status = 128 + os.read(stop, 1)[0]
         print("stopped; the same command goes on, interrupted models anew", file=sys.stderr)
-    print(summary(queue.trained, before, seconds, slots), flush=True)
+    rate = queue.trained * SECONDS_PER_HOUR / seconds
+    earlier = f", {before} trained before" if before else ""
+    print(
+        f"{rate:,.1f} models/hour: {queue.trained} trained in {seconds:,.1f} s, {slots} at once"
+        f"{earlier}",
+        flush=True,
+    )
     return status
 
 

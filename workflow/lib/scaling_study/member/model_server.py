@@ -3,9 +3,10 @@
 ``python model_server.py --start reused [OPTIONS] -- SCRIPT`` or ``… -- -m MODULE``
 
 Each line of standard input is a model: a JSON object with its ``arguments``, the file for its
-output, ``log``, and a file for standard error if that is to be apart, ``errors``. The answer to
-each, on descriptor ``--answers``, is its exit status, below 0 the signal that killed it, and its
-peak memory in KiB. Without that descriptor a model that fails ends the server.
+output, ``log``, and a file for standard error if that is to be apart, ``errors``. With
+``--answers`` standard input is a socket, and the answer to each model goes there: its exit status,
+below 0 the signal that killed it, and its peak memory in KiB. Otherwise a model that fails ends the
+server.
 
 reused
     The models run in this process. A model finds what the ones before it have left: imported
@@ -39,7 +40,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import FrameType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -140,12 +141,11 @@ class Forked:
     Args:
         program: the words after the options.
         imports: the file of what is imported ahead; after the first model it is there.
-        answers: a descriptor that models do not get.
+        line: the descriptor of orders, which models do not get.
     """
 
-    def __init__(self, program: Sequence[str], imports: str, answers: int | None) -> None:
-        self._program = program
-        self._imports, self._answers = imports, answers
+    def __init__(self, program: Sequence[str], imports: str, line: int) -> None:
+        self._program, self._imports, self._line = program, imports, line
         self._pid, self._child = os.getpid(), 0
         self._imported = self._stopped = False
         signal.signal(signal.SIGTERM, self._stop)
@@ -156,8 +156,7 @@ class Forked:
         if self._imported or not os.path.exists(self._imports):
             return
         if not AHEAD["load"](self._imports, self._program):
-            if self._answers is not None:
-                os.set_inheritable(self._answers, True)
+            os.dup2(self._line, 0)
             os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:]])  # noqa: S606
         self._imported = True
         gc.collect()
@@ -166,10 +165,9 @@ class Forked:
 
     def train(self, model: Model) -> tuple[int, int]:
         """Train a model; return its exit status and peak memory (KiB)."""
-        learns = not os.path.exists(self._imports)
         child = os.fork()
         if child == 0:
-            self._be_model(model, learns=learns)
+            self._be_model(model)
         self._child = child
         info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         # Not waited for yet: the group's number is still the child's.
@@ -180,22 +178,18 @@ class Forked:
         _, status, usage = os.wait4(child, 0)
         if self._stopped:
             BIND["end_by"](signal.SIGTERM)
-        if learns:
-            AHEAD["keep"](self._imports, child)
         return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 
-    def _be_model(self, model: Model, *, learns: bool) -> None:
+    def _be_model(self, model: Model) -> None:
         for signum in (signal.SIGTERM, signal.SIGALRM):
             signal.signal(signum, signal.SIG_DFL)
         os.setsid()
         BIND["die_with_parent"](self._pid)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if self._answers is not None:
-            os.close(self._answers)
+        os.close(self._line)
         model.redirect()
         AHEAD["renew"]()
         own = os.getpid()
-        learn: Callable[[], None] = AHEAD["learning"](self._imports) if learns else _nothing
+        learn = None if os.path.exists(self._imports) else AHEAD["learning"](self._imports)
         status = train([*self._program, *model.arguments])
         # What Python does at its end (Py_FinalizeEx), but for taking all modules apart.
         threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
@@ -204,7 +198,7 @@ class Forked:
         gc.collect()  # frees what the script's globals hold
         if not flush() or not written:
             status = status or UNWRITTEN
-        if os.getpid() == own:  # not a child that the script has forked
+        if learn is not None and os.getpid() == own:  # not a child that the script has forked
             learn()
         _count("script_ended")
         os._exit(status)
@@ -227,10 +221,6 @@ class Forked:
                 os.kill(self._child, signum)
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def _count(event: str) -> None:
     """Note an event where steps are counted: a method of ``iterations.Counter``."""
     counter = getattr(sys, "scaling_study_counter", None)
@@ -249,32 +239,31 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Train models one after the other.")
     parser.add_argument("--start", choices=["forked", "reused"], required=True)
     parser.add_argument("--switches", help="file that changes this process when torch is imported")
-    parser.add_argument("--answers", type=int, help="descriptor for exit statuses")
+    parser.add_argument("--answers", action="store_true", help="to standard input, a socket")
     parser.add_argument("--imports", help="file of what is imported before a model is forked")
     at = argv.index("--")
     options, program = parser.parse_args(argv[:at]), argv[at + 1 :]
     if options.switches is not None:
         runpy.run_path(options.switches, run_name="switches")
     PROGRAM["add_path"](program)
-    # What a script starts holds neither end of the line to the queue, and reads nothing from it.
-    if options.answers is not None:
-        os.set_inheritable(options.answers, False)
     trainer: Forked | Reused
+    # No program that a script starts holds the line to the queue, or reads from it.
+    line = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if options.start == "forked":
-        source, trainer = 0, Forked(program, options.imports, options.answers)
+        trainer = Forked(program, options.imports, line)
     else:
-        source, trainer = os.dup(0), Reused(program)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        trainer = Reused(program)
     # Without a buffer: what it held would be lost where this process begins anew.
-    orders = open(source, "rb", buffering=0)  # noqa: SIM115 (to the end of the process)
+    orders = open(line, "rb", buffering=0)  # noqa: SIM115 (to the end of the process)
     while True:
         trainer.prepare()
-        line = orders.readline()
-        if not line:
+        order = orders.readline()
+        if not order:
             break
-        status, peak_kib = trainer.train(Model(**json.loads(line)))
-        if options.answers is not None:
-            os.write(options.answers, f"{status} {peak_kib}\n".encode())
+        status, peak_kib = trainer.train(Model(**json.loads(order)))
+        if options.answers:
+            os.write(line, f"{status} {peak_kib}\n".encode())
         elif status < 0:
             BIND["end_by"](-status)
         elif status:
