@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from torch.distributed import GradBucket
     from torch.futures import Future
 
-    from scaling_study.member.loaders import Trainer
+    from scaling_study.member.member import Member
 
-    Change = Callable[[Trainer, Sequence[str]], None]
+    Change = Callable[[Member, Sequence[str]], None]
 
 
 # ---- values of axes
@@ -255,18 +255,21 @@ HASH_ROUNDS = 5000
 IDLE_S = 0.01
 
 
-def _unpack() -> Callable[[], object]:
-    packed = zlib.compress(os.urandom(PIECE_BYTES // 8) * 8)
-    return lambda: zlib.decompress(packed)
+@functools.cache
+def _packed() -> bytes:
+    return zlib.compress(os.urandom(PIECE_BYTES // 8) * 8)
 
 
-def _compute() -> Callable[[], object]:
-    return lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
+def _unpack() -> None:
+    zlib.decompress(_packed())
 
 
-def _work(what: Callable[[], Callable[[], object]], asked: Callable[[], int]) -> None:
+def _compute() -> None:
+    hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
+
+
+def _work(piece: Callable[[], None], asked: Callable[[], int]) -> None:
     """Work until the process that this one was forked from has ended, if it was."""
-    piece = what()
     parent = os.getppid()
     while os.getppid() == parent:
         share = asked() / FULL_DOSE
@@ -291,11 +294,9 @@ def _threads_elsewhere(asked: Callable[[], int], count: int) -> None:
     _fork(run)
 
 
-def _processes(
-    what: Callable[[], Callable[[], object]], asked: Callable[[], int], count: int
-) -> None:
+def _processes(piece: Callable[[], None], asked: Callable[[], int], count: int) -> None:
     for _ in range(count):
-        _fork(functools.partial(_work, what, asked))
+        _fork(functools.partial(_work, piece, asked))
 
 
 def _fork(run: Callable[[], None]) -> None:
@@ -315,7 +316,7 @@ BESIDE: Mapping[str, Callable[[Callable[[], int], int], None]] = {
 """What can run beside, by the name of the change."""
 
 
-def _work_beside(name: str, member: Trainer, _: Sequence[str]) -> None:
+def _work_beside(name: str, member: Member, _: Sequence[str]) -> None:
     """Start work beside this process's training, with a thread for each of its CPUs."""
     BESIDE[name](member.asked, len(os.sched_getaffinity(0)))
     effects[name] += 1

@@ -31,7 +31,7 @@ from scaling_study.member.loaders import effects
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaling_study.member.loaders import Trainer
+    from scaling_study.member.member import Member
 
     File = str | bytes | os.PathLike[str]
     Add = Callable[[File], None]
@@ -116,7 +116,7 @@ def shared(folder: Path) -> dict[str, int]:
     return {path: count for path, count in sorted(writers.items()) if count > 1}
 
 
-def note_opened(member: Trainer, _: Sequence[str]) -> None:
+def note_opened(member: Member, _: Sequence[str]) -> None:
     """Have the paths of files that are opened for reading written down, once.
 
     Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not

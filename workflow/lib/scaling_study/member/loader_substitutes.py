@@ -8,7 +8,6 @@ Standard library only, and what is torch's.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import itertools
@@ -27,10 +26,12 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from torch.utils.data import DataLoader
+    from torch.utils.data._utils.fetch import _BaseDatasetFetcher as Fetcher
 
-    from scaling_study.member.loaders import Fetch, Fetcher, Makes, Trainer
+    from scaling_study.member.loaders import Fetch, Makes
+    from scaling_study.member.member import Member
 
-    Gives = Callable[[Makes, Trainer, object], Iterator[object]]
+    Gives = Callable[[Makes, Member, object], Iterator[object]]
     T = TypeVar("T")
 
 # Enough for the batches to differ, few enough to stay in memory.
@@ -43,7 +44,7 @@ _facts: dict[str, object] = {}
 _own = threading.local()
 
 
-def put(gives: Gives, member: Trainer, further: Sequence[str]) -> None:
+def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
     """Put something around what every loader gives to this thread.
 
     Args:
@@ -90,14 +91,14 @@ def facts() -> dict[str, object]:
 # ---- batches from memory
 
 
-def cached(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
+def cached(make: Makes, _: Member, loader: object) -> Iterator[object]:
     """Give batches from memory alone."""
     batches = _batches(make, loader)
     effects["cached_batches"] += bool(batches)
     return _again(batches, loader)
 
 
-def beside(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
+def beside(make: Makes, member: Member, loader: object) -> Iterator[object]:
     """Give batches from memory, while the loader goes on at the rate that the coordinator asks for.
 
     A pipeline that gives one epoch is over once that is; the script then makes another one. A
@@ -125,7 +126,7 @@ class _Taker:
     made anew in a child).
     """
 
-    def __init__(self, member: Trainer) -> None:
+    def __init__(self, member: Member) -> None:
         self._asked = member.asked
         self._epochs: queue.SimpleQueue[Iterator[object]] = queue.SimpleQueue()
         self._wants, self._over = True, False
@@ -187,8 +188,9 @@ class Batch:
 
     def __init__(self, value: object) -> None:
         import torch  # noqa: PLC0415 (the script's to import first)
+        from torch.utils import _pytree  # noqa: PLC0415 (likewise)
 
-        parts = list(_parts(value))
+        parts = _pytree.tree_flatten(value)[0]
         self._value, self._kept = value, _copy(value)
         # Inference tensors count nothing, and cannot be changed where they are trained on.
         self._tensors = [
@@ -208,29 +210,16 @@ class Batch:
         return _copy(self._kept) if _facts.get("copied") else self._value
 
 
-def _parts(value: object) -> Iterator[object]:
-    """Return a batch's tensors and arrays: collate functions make tuples, lists and dicts."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _parts(one)
-    else:
-        yield value
-
-
 def _copy(value: object) -> object:
     import torch  # noqa: PLC0415 (as above)
+    from torch.utils import _pytree  # noqa: PLC0415 (likewise)
 
-    if isinstance(value, dict):
-        return type(value)({key: _copy(one) for key, one in value.items()})
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(map(_copy, value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_copy, value))
-    if isinstance(value, torch.Tensor):
-        return value.clone()
-    return methodcaller("copy")(value) if hasattr(value, "__array_interface__") else value
+    def copied(part: object) -> object:
+        if isinstance(part, torch.Tensor):
+            return part.clone()
+        return methodcaller("copy")(part) if hasattr(part, "__array_interface__") else part
+
+    return _pytree.tree_map(copied, value)
 
 
 # ---- a loader that does what it is asked for
@@ -287,14 +276,14 @@ def _known(field: int) -> int | None:
 AS_IT_IS = Ask()
 
 
-def switch(member: Trainer, further: Sequence[str]) -> None:
+def switch(member: Member, further: Sequence[str]) -> None:
     """Have every loader give in each step what the coordinator asks for."""
     effects["loader_switched"] += 1  # a script without a loader has nothing to switch
     loaders.allow_whole()
     put(_switched, member, further)
 
 
-def _switched(make: Makes, member: Trainer, loader: object) -> Iterator[object]:
+def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
     """Give what is asked for.
 
     A batch from memory has the place of a new one that was waited for and thrown away, or of none.
@@ -382,7 +371,7 @@ class _Sources:
             return self._make(self._loader)
         other = _changed(self._loader, way)
         self._holds(loaders.facts(other).ready)
-        with loaders.whole_asked(other) if way.whole else contextlib.nullcontext():
+        with loaders.reading(other, whole=way.whole):
             return self._make(other)
 
 
@@ -425,7 +414,7 @@ class _Token:
     """Stands for a batch that a worker has made and not sent."""
 
 
-def send_nothing(member: Trainer, further: Sequence[str]) -> None:
+def send_nothing(member: Member, further: Sequence[str]) -> None:
     """Have workers make their batches and keep them: training is on the loader's first ones.
 
     What batches take to get from one process to another is missing, and nothing else.
@@ -449,7 +438,7 @@ def send_nothing(member: Trainer, further: Sequence[str]) -> None:
     put(_from_tokens, member, further)
 
 
-def _from_tokens(make: Makes, _: Trainer, loader: object) -> Iterator[object]:
+def _from_tokens(make: Makes, _: Member, loader: object) -> Iterator[object]:
     """Give a batch from memory for each that a worker has made."""
     effects["no_copies"] += bool(loaders.facts(loader).workers)
     batches = loaders.notes(loader).batches

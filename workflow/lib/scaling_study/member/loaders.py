@@ -24,16 +24,18 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member.after_torch import LOADERS, call_back, shares_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from torch.utils.data import DataLoader
+    from torch.utils.data._utils.fetch import _BaseDatasetFetcher as Fetcher
     from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+    from scaling_study.member.loader_substitutes import Batch
 
     Makes = Callable[..., Iterator[object]]
     Takes = Callable[..., object]
@@ -45,29 +47,6 @@ effects: Counter[str] = Counter()
 """How often each change of loaders has taken effect in this process (see ``changes``)."""
 refusals: dict[str, str | None] = {}
 """Why a change that was tried cannot be made here; None where it could be, at least once."""
-
-
-class Trainer(Protocol):
-    """What changes inside a process need of its member (see ``member``)."""
-
-    slot: int
-    folder: Path
-
-    def asked(self) -> int:
-        """Return the number that the coordinator has put beside its order."""
-
-    def step_end(self) -> None:
-        """End a step."""
-
-    def holds_ready(self, ready: int) -> None:
-        """Note how many batches a loader may hold ready that is taken from."""
-
-
-class Taken(Protocol):
-    """A batch in memory."""
-
-    def take(self) -> object:
-        """Return it, as it was."""
 
 
 class Kind(NamedTuple):
@@ -257,13 +236,6 @@ class Proxy:
 # ---- the fetching of batches
 
 
-class Fetcher(Protocol):
-    """What makes a batch of a data set's rows."""
-
-    dataset: object
-    fetch: Fetch
-
-
 def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
     """Put something around the fetching of every batch, here and in processes forked from here.
 
@@ -294,7 +266,7 @@ class Notes:
 
     gives_whole: bool | None = None
     whole: bool = False
-    batches: list[Taken] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
 
 
 def notes(reader: object) -> Notes:
@@ -333,7 +305,7 @@ def allow_whole() -> None:
     def at_once(fetcher: Fetcher, fetch: Fetch) -> Fetch:
         if not notes(fetcher).whole:
             return fetch
-        return lambda indices: default_convert(fetcher.dataset[list(indices)])  # type: ignore[index, call-overload]
+        return lambda indices: default_convert(fetcher.dataset[list(indices)])  # type: ignore[call-overload]
 
     around_fetch(at_once)
 
@@ -351,10 +323,10 @@ def whole_possible(loader: object) -> bool:
 
 
 @contextlib.contextmanager
-def whole_asked(loader: object) -> Iterator[None]:
-    """Have the iterators that are made meanwhile read whole batches, where that is possible."""
+def reading(loader: object, *, whole: bool) -> Iterator[None]:
+    """Have the iterators that are made meanwhile read whole batches or single rows."""
     own = notes(loader)
-    before, own.whole = own.whole, whole_possible(loader)
+    before, own.whole = own.whole, whole and whole_possible(loader)
     try:
         yield
     finally:
