@@ -29,10 +29,11 @@ print("ended")
 """
 
 
-def run(folder, *options, text=TRAIN, steps=1000):
+def run(folder, count, seed=0, text=TRAIN, steps=1000):
     script, file = folder / "train.py", folder / "losses.json"
     script.write_text(text)
-    words = ["-m", "scaling_study.member.losses", file, *options, "--", script, str(steps)]
+    own = [file, str(count), str(seed), "[]"]
+    words = ["-m", "scaling_study.member.losses", *own, script, str(steps)]
     done = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder
     )
@@ -40,21 +41,21 @@ def run(folder, *options, text=TRAIN, steps=1000):
 
 
 def test_losses_are_written_after_so_many_steps(tmp_path):
-    done, found = run(tmp_path, "--steps", "5")
+    done, found = run(tmp_path, 5)
     assert (done.returncode, done.stdout) == (0, "")
     assert found["steps"] == len(found["losses"]) == 5
     assert found["losses"] == sorted(found["losses"], reverse=True)
 
 
 def test_a_script_that_ends_earlier_leaves_what_it_has(tmp_path):
-    done, found = run(tmp_path, "--steps", "50", steps=7)
+    done, found = run(tmp_path, 50, steps=7)
     assert (done.returncode, done.stdout) == (0, "ended\n")
     assert len(found["losses"]) == 7
 
 
 def test_a_seed_moves_the_scripts_own(tmp_path):
-    runs = [run(tmp_path, "--steps", "2", "--seed", seed)[1]["losses"] for seed in "012"]
-    assert runs[0] == run(tmp_path, "--steps", "2")[1]["losses"]
+    runs = [run(tmp_path, 2, seed)[1]["losses"] for seed in "012"]
+    assert runs[0] == run(tmp_path, 2)[1]["losses"]
     assert len({tuple(one) for one in runs}) == 3
 
 

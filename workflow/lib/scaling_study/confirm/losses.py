@@ -77,10 +77,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     command = [
         *bind_command(member.cpus, member.mempolicy, preload, launch.group),
         *program.harness(launch.python, "scaling_study.member.losses"),
-        str(file),
-        *("--steps", str(steps), "--seed", str(seed)),
-        *(word for switch in launch.switches for word in ("--switch", switch)),
-        *("--", *member.command),
+        *(str(file), str(steps), str(seed), json.dumps(launch.switches), *member.command),
     ]
     log, errors = (folder / f"losses-{seed}.{kind}" for kind in ("log", "errors"))
     with log.open("wb") as output, errors.open("wb") as apart:

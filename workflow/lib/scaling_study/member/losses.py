@@ -1,10 +1,12 @@
 """Run a script for some steps and write down its losses; nothing is timed.
 
-``python -m scaling_study.member.losses FILE --steps N --seed K [--switch ..] -- PROGRAM``
+``python -m scaling_study.member.losses FILE STEPS SEED SWITCHES PROGRAM``
 
-A loss is what ``backward`` is called on, where that is one number. Seed K is added to every seed
+SWITCHES is a JSON list of what ``changes.switch`` takes.
+
+A loss is what ``backward`` is called on, where that is one number. SEED is added to every seed
 that the script sets for torch, so that runs of one script differ as other trainings of it would, on
-the same data. The process ends after N steps of its optimizers, or with the script.
+the same data. The process ends after STEPS steps of its optimizers, or with the script.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.member import after_torch, bind, changes, program
+from scaling_study.member import after_torch, changes, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,23 +73,14 @@ class Losses:
         self._file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def main(argv: list[str]) -> None:
-    """Parse ``FILE [options] -- PROGRAM`` and run."""
-    import argparse  # noqa: PLC0415
-
-    parser = argparse.ArgumentParser(description="Write down a training script's losses.")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--steps", type=int, required=True, help="of optimizers, then it ends")
-    parser.add_argument("--seed", type=int, default=0, help="added to the script's seeds")
-    parser.add_argument("--switch", action="append", default=[], help="an axis's value to set")
-    arguments, command = bind.split_command(argv)
-    options = parser.parse_args(arguments)
-    losses = Losses(options.file.absolute(), options.steps)
+def main(file: str, steps: str, seed: str, switches: str, *command: str) -> None:
+    """Run the program, as the module's command line says."""
+    losses = Losses(Path(file).absolute(), int(steps))
     atexit.register(losses.write)
 
     def prepare() -> None:
-        losses.attach(options.seed)
-        changes.switch(options.switch)
+        losses.attach(int(seed))
+        changes.switch(json.loads(switches))
 
     after_torch.call_back(prepare)
     program.add_path(command)
@@ -95,4 +88,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
