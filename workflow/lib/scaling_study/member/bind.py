@@ -127,11 +127,8 @@ def free_port() -> int:
         least, most = FIRST_PORT, LAST_PORT
     while True:
         port = least + int.from_bytes(os.urandom(4), "big") % (most - least)
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
             return port
 
 
