@@ -1,9 +1,9 @@
-"""What is imported once, before models are forked from a process.
+"""Imports that are made once, before models are forked from a process.
 
-It is learnt from a first model: what it had imported at its end, in that order, with the settings
-of libraries that it put into its environment in between, since they may be read when a library is
-imported. Another variable of the script's may hold a secret: it is not kept, and what is imported
-after it is left to each model. So are the script's own modules, which may change.
+They are learnt from a first model: the modules that it had imported at its end, in that order. Its
+settings of libraries are kept too, because a library may read a variable while it is imported. Any
+other variable may hold a secret: it is not kept, and each model makes the imports after it by
+itself. The script's own modules may change, so they are left to each model as well.
 
 A fork copies the thread that calls it and no other; open files and their positions are shared, and
 so is CUDA's state, which a child cannot use. A module that leaves such things behind is left to the
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # jemalloc's threads only give memory back; a child starts its own (``renew``).
 JEMALLOC = "jemalloc"
 
-# Where so many modules cannot be imported ahead, what comes after the next one is not tried.
+# After so many modules that cannot be imported ahead, no import behind the next one is tried.
 MOST_LEFT = 3
 
 EVENTS = {"os.putenv": "set", "os.unsetenv": "unset"}
@@ -176,9 +176,9 @@ def _import(name: str, files: set[str], children: str) -> str | None:
     if name in sys.modules:
         return None
     threads = len(os.listdir("/proc/self/task"))
-    # One that cannot be imported by itself is imported by the models, as the script does.
+    # A module that cannot be imported by itself is left to the models, whose script imports it.
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is warned of, a model is warned of
+        warnings.simplefilter("ignore")  # each model gets its own warnings
         importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) > threads and (names := _remaining_threads()):
         return f"starts threads: {', '.join(names)}"

@@ -1,12 +1,12 @@
-"""What is changed in a process, as soon as torch is there, and what holds in it afterwards.
+"""Changes inside a process, made as soon as torch is there, and which of them hold afterwards.
 
 Values of axes belong to a launch. A switch is a text ``MODULE=VALUE``: the axis's module, and the
 value as JSON.
 
 Single changes take something of a step away, or put work beside training. They are experiments and
 no launches: training on cached batches sees the same data again and again, ranks that exchange one
-number drift apart, and other changes belong into the script itself. Each tells afterwards whether
-it took effect. Standard library only, what is torch's, and what an axis's own function imports.
+number drift apart, and other changes belong into the script itself. Each reports whether it took
+effect. Standard library only, what is torch's, and what an axis's own function imports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Axis(Protocol):
-    """What a process needs of an axis."""
+    """The part of an axis that a process needs."""
 
     apply: Callable[[object], None] | None
     observe: Callable[[], object] | None
@@ -313,7 +313,7 @@ BESIDE: Mapping[str, Callable[[Callable[[], int], int], None]] = {
     "neighbour_processes": functools.partial(_processes, _unpack),
     "neighbour_foreign": functools.partial(_processes, _compute),
 }
-"""What can run beside, by the name of the change."""
+"""Work that can run beside training, by the name of the change."""
 
 
 def _work_beside(name: str, member: Member, _: Sequence[str]) -> None:
@@ -340,15 +340,15 @@ CHANGES: Mapping[str, Change] = {
     "quick_switches": _switch_soon,
     "no_gc": _stop_collecting,
 }
-"""What makes each change in this process, from its member and the kinds of loaders that the config
-names (see ``loaders``)."""
+"""Functions that make the changes in this process. They take its member and the kinds of loaders
+that the config names (see ``loaders``)."""
 
 READ: Mapping[str, Callable[[], bool]] = {
     "flush_denormals": _flushes_denormals,
     "quick_switches": _switches_soon,
     "no_gc": _collects_nothing,
 }
-"""What tells whether a change holds that is not counted where it takes effect."""
+"""Functions that look whether a change holds; all other changes count where they take effect."""
 
 
 def effective() -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What a cohort's members and their coordinator share: one page of integers and some pipes.
+"""The channel between a cohort's members and their coordinator: a page of integers and some pipes.
 
 The coordinator writes orders and members write steps into one file that all of them map. Nothing
 is allocated and no system call is made for a step. A member that may not run sleeps in a blocking
@@ -101,7 +101,7 @@ class Pipe:
         self._open()
 
     def descriptor(self) -> int:
-        """Return the pipe's descriptor, opened anew where its number is not the pipe's any more.
+        """Return the pipe's descriptor; open it again if its number belongs to another file now.
 
         Raises:
             OSError: the coordinator, and with it the pipe's other end, is gone.
@@ -188,7 +188,7 @@ def drain(descriptor: int) -> None:
 
 
 def read_rest(descriptor: int) -> tuple[set[int], set[int]]:
-    """Return what slots have told since the last call; does not block.
+    """Return which slots have reported since the last call; does not block.
 
     Returns:
         Those that have come to rest, and those that have passed their window's close.

@@ -1,4 +1,4 @@
-"""Which files a script writes, and which its loader reads.
+"""Notes of the files that a script writes, and of those that its loader reads.
 
 A study names files that several members write. The functions that open files are wrapped for that.
 An audit hook (sys.addaudithook) would miss most checkpoints: torch.save has C++ open its file,

@@ -1,12 +1,12 @@
-"""What ends an iteration of a script that trains with torch's optimizers, and counting them.
+"""The iterations of a script that trains with torch's optimizers: their ends, and their number.
 
-One optimizer: each of its steps does. Several that take turns, as those of a GAN: a round of them
-does, which is a step of the one that steps least often. Which one that is is learnt in the first
-rounds, before anything is measured: an optimizer that steps for the first time is taken to end
-rounds from then on, and another one takes that part over where it steps after the present one has
-stepped several times in a row. So a script that trains with one optimizer after the other is
-counted right too. The config decides where this is wrong: every so many steps of any optimizer, or
-the steps of a class of optimizers.
+With one optimizer, each of its steps ends an iteration. Several optimizers may take turns, as in a
+GAN: then a round of them is an iteration, and the one that steps least often ends it. The first
+rounds show which one that is, before anything is measured. An optimizer that steps for the first
+time ends rounds from then on. Another one takes over if it steps after the present one has stepped
+several times in a row, so a script that trains with one optimizer after the other is counted right
+too. The config can say otherwise: every so many steps of any optimizer, or the steps of a class of
+optimizers.
 
 A program that runs as its user starts it has no gate and no window: its iterations are counted. A
 module on PYTHONPATH (``hook/sitecustomize.py``) attaches a counter in each process of the program.
@@ -65,8 +65,7 @@ READY = "ready-"
 """With a server's process id, the file that holds when it had imported what its models need (ns of
 the monotonic clock)."""
 
-# Of so many iterations it is kept when they ended. Only the parts of a page that are written take
-# memory.
+# The ends of so many iterations are kept. Only the written parts of a page take memory.
 KEPT = 2**18
 
 MADE_NS, PARENT, TRAINER_TID = range(3)
@@ -84,7 +83,7 @@ class Seen:
 
 
 class Iterations:
-    """Counts the steps of a script's optimizers and tells which of them end an iteration.
+    """Counts the steps of a script's optimizers and finds those that end an iteration.
 
     Args:
         how: ``mark``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
@@ -219,7 +218,7 @@ class Counted(NamedTuple):
 
 
 class Page:
-    """What a process has counted; it may still be counting.
+    """The count of a process, which may still be going on.
 
     Args:
         path: of the file; its name is the process id.
@@ -344,7 +343,7 @@ class Counter:
 
     def _make_page(self) -> memoryview:
         path = os.path.join(self._folder, str(os.getpid()))  # noqa: PTH118 (no pathlib is needed)
-        # Who reads pages finds it whole: an empty file cannot be mapped.
+        # Readers find a whole page: an empty file cannot be mapped.
         part = f"{path}.part"
         file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         os.ftruncate(file, WORDS * WORD_BYTES)

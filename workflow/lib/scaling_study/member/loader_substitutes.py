@@ -1,8 +1,8 @@
-"""What takes a loader's place in the training thread: batches from memory, other ways to load.
+"""Substitutes for a loader in the training thread: batches from memory, other ways to load.
 
-A substitute is put around every loader of the script (see ``loaders``). The coordinator asks one
-that is switched for something by a number (``Ask``): new batches, batches from memory, none; and
-for the way in which the loader makes them. Batches from memory are the loader's first ones.
+A substitute is put around every loader of the script (see ``loaders``). The coordinator sets a
+number (``Ask``) that says what a switched loader gives, new batches, batches from memory or none,
+and in which way it makes them. Batches from memory are the loader's first ones.
 Standard library only, and what is torch's.
 """
 
@@ -40,7 +40,8 @@ CACHED_BATCHES = 8
 # A loader that runs beside batches from memory looks so often whether its rate is known.
 LOOK_S = 0.01
 
-_facts: dict[str, object] = {}
+cached_facts: dict[str, object] = {}
+"""Batches from memory, for the readback: how many, their bytes, whether they are copied."""
 _own = threading.local()
 
 
@@ -83,11 +84,6 @@ def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
         _own.runs = False
 
 
-def facts() -> dict[str, object]:
-    """Return, as JSON data, what the readback says of batches from memory."""
-    return dict(_facts)
-
-
 # ---- batches from memory
 
 
@@ -119,11 +115,11 @@ def beside(make: Makes, member: Member, loader: object) -> Iterator[object]:
 
 
 class _Taker:
-    """A thread that takes a loader's batches at the rate that is told, and throws them away.
+    """A thread that takes a loader's batches at the rate that is asked for, and drops them.
 
-    It is given its iterators by the training thread. A worker that it forked itself would wait for
-    ever for a lock that the training thread held just then (torch's and the C library's are not
-    made anew in a child).
+    The training thread makes its iterators. A worker forked by this thread could wait for ever for
+    a lock that the training thread held just then (locks of torch and of the C library stay locked
+    in a child).
     """
 
     def __init__(self, member: Member) -> None:
@@ -161,9 +157,9 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
     if batches is None:
         batches = [Batch(one) for one in itertools.islice(make(loader), CACHED_BATCHES)]
         setattr(holder, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
-        _facts["cached_batches"] = len(batches)
-        _facts["cached_bytes"] = sum(batch.bytes for batch in batches)
-        _facts.setdefault("copied", False)
+        cached_facts["cached_batches"] = len(batches)
+        cached_facts["cached_bytes"] = sum(batch.bytes for batch in batches)
+        cached_facts.setdefault("copied", False)
     return batches
 
 
@@ -206,8 +202,8 @@ class Batch:
     def take(self) -> object:
         """Return it."""
         if self._others or self._seen() != self._versions:
-            _facts["copied"] = True
-        return _copy(self._kept) if _facts.get("copied") else self._value
+            cached_facts["copied"] = True
+        return _copy(self._kept) if cached_facts.get("copied") else self._value
 
 
 def _copy(value: object) -> object:
@@ -224,8 +220,8 @@ def _copy(value: object) -> object:
 
 # ---- a loader that does what it is asked for
 
-# What the script gets: new batches, ones from memory, those in the place of new ones; or nothing,
-# while batches are taken as fast as they come.
+# The script gets new batches, batches from memory, or those in the place of new ones. With NOTHING
+# it gets none, and batches are taken as fast as they come.
 NEW, FROM_MEMORY, SWAPPED, NOTHING = range(4)
 
 _BITS = 16
@@ -233,7 +229,7 @@ _MASK = (1 << _BITS) - 1
 
 
 class Ask(NamedTuple):
-    """What is asked for.
+    """A request to a switched loader.
 
     Attributes:
         gives: one of NEW, FROM_MEMORY, SWAPPED and NOTHING.
@@ -301,7 +297,7 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
     def asked(code: int) -> tuple[int, Ask]:
         """Return what the script gets, and the way to load."""
         ask = Ask.of(code)
-        # What is iterated over without gradients is for validation: it gives batches in any case.
+        # A loader that runs without gradients is for validation: it gives batches in any case.
         gives = NEW if ask.gives == NOTHING and not trains else ask.gives
         return gives, ask.way if facts.settable else AS_IT_IS
 
@@ -326,7 +322,7 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
 
 
 class _Sources:
-    """What a loader gives, as it is and in other ways, in the epoch that has begun.
+    """The batches of a loader, as it is and in other ways, in the epoch that has begun.
 
     Each way has an iterator of its own, made when it is first asked for. One that is not asked
     rests: its workers have filled their queues.
@@ -393,7 +389,7 @@ def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     if own["persistent_workers"]:
         kept[way] = other
     if not workers:
-        # What it opens to read a row is not to be there when other workers are forked.
+        # A file that it opens to read a row must not be open when other workers are forked.
         own["dataset"] = _copied(loader.dataset)
     # torch refuses to have some of these set, of a loader that has been made.
     other.__dict__.update(loader.__dict__ | own)
@@ -424,7 +420,7 @@ def send_nothing(member: Member, further: Sequence[str]) -> None:
     def kept(fetcher: Fetcher, fetch: Fetch) -> Fetch:
         if os.getpid() == owner:
             return fetch
-        # What the training process holds already, it held when this worker was forked.
+        # Batches that the training process holds now were there when this worker was forked.
         held = len(loaders.notes(fetcher).batches) == CACHED_BATCHES
         left = itertools.count(0 if held else CACHED_BATCHES, -1)
 

@@ -1,8 +1,8 @@
-"""What loaders are: every kind whose iterators are timed, and can be replaced.
+"""Loaders: every kind whose iterators are timed, and can be replaced.
 
-A loader is reached where it makes an iterator, as soon as the script has imported its module. One
-inside another (SPDL's loader over its pipeline) is the outer one's business, and what other threads
-than the training one iterate over is no batch of a step.
+A loader is reached where it makes an iterator, as soon as the script has imported its module. A
+loader inside another one (SPDL's loader over its pipeline) counts as part of that. Batches in other
+threads than the training one are not those of a step.
 
 torch's loaders make a batch by a fetcher of the data set, in the training thread or in worker
 processes. It is reached where it is created. Workers that are forked inherit what is put around
@@ -126,7 +126,7 @@ def _replace_in_script(around: Makes, kind: Kind) -> None:
 
 
 class Facts(NamedTuple):
-    """What is known of a loader; one that a config names has no workers, unless it says how many.
+    """Facts about a loader; a class that a config names has no workers unless it says how many.
 
     Attributes:
         kind: its class, with the module.
@@ -256,7 +256,7 @@ def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
 
 @dataclass
 class Notes:
-    """What is noted of a data set.
+    """Notes on a data set.
 
     Attributes:
         gives_whole: whether it takes a list of indices in place of one; None before that was tried.
@@ -339,7 +339,7 @@ def _gives_whole(loader: object) -> bool:
     if not facts(loader).by_row:
         return False
     try:
-        # Whatever it opens to read a row is not to be there when workers are forked.
+        # A file that it opens to read a row must not be open when workers are forked.
         dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
         indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
         whole = default_convert(dataset[indices])
@@ -364,7 +364,7 @@ def _equal(one: object, other: object) -> bool:
 
 # ---- how long it takes
 
-# Of each batch: how long it took to make, and for how much of that a CPU was used, or several.
+# How long each batch took to make, and for how much of that one CPU or several were used.
 MADE, COMPUTED = range(2)
 FIELDS = 2
 
@@ -376,9 +376,9 @@ _add: dict[int, Callable[[int], None]] = {}
 
 
 def watch(field: int, add: Callable[[int], None]) -> None:
-    """Have a function told what batches took (ns): one of MADE and COMPUTED.
+    """Call a function with what batches took (ns): one of MADE and COMPUTED.
 
-    What a worker process needed is told when the training thread takes its next batch.
+    The times of a worker process are passed on when the training thread takes its next batch.
     """
     if not _add:
         _Watched().install()
@@ -386,7 +386,7 @@ def watch(field: int, add: Callable[[int], None]) -> None:
 
 
 class _Watched:
-    """What batches have taken in this process and its workers."""
+    """The times of batches in this process and its workers."""
 
     def __init__(self) -> None:
         self._owner, self._trainer = os.getpid(), threading.get_ident()

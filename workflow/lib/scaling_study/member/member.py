@@ -1,9 +1,9 @@
-"""What a member stores of each step, and the gate at which it rests.
+"""A member: the record of its steps, and the gate at which it rests.
 
 torch's global optimizer hooks end a step; light wrappers attribute its time to the loader, backward
-and the optimizer, and Python tells how long its garbage collector took. What runs in every step is
-kept to a few integer stores: no system call but the clock's (vDSO), no lock, no allocation that
-lasts. A member may be a group of ranks. Standard library only; ``worker`` installs the hooks.
+and the optimizer, and Python reports how long its garbage collector took. Each step pays for a few
+integer stores: no system call but the clock's (vDSO), no lock, no allocation that lasts. A member
+may be a group of ranks. Standard library only; ``worker`` installs the hooks.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class Member:
         self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
         self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
         self._pid = os.getpid()
-        # Where this process has begun anew in the middle of a window, the window goes on.
+        # If this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
         self._began_at = self._words[channel.EARLIER] + self._steps
-        # What the page gets of the step that runs now, and what is in it when a step begins.
+        # The fields of the step that runs now, and those of a step that begins.
         self._step, self._blank = _step(), _step()
         self._step[channel.FRESH] = 1
         self._optimizer_began_ns = self._closure_ns = 0
@@ -419,7 +419,7 @@ class Follower(Rank):
         gate = self._gate.descriptor()
         poll = select.poll()
         poll.register(gate, select.POLLIN)
-        # What an earlier release has left in the pipe is no release from here.
+        # A byte that an earlier release has left in the pipe does not release from here.
         while lead[channel.REST_AT] == self._total:
             if not poll.poll(None if rests(lead) else PATIENCE_S * 1000):
                 if rests(lead):

@@ -172,7 +172,7 @@ class Forked:
         info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         # Not waited for yet: the group's number is still the child's.
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0 or self._stopped:
-            self._signal(signal.SIGKILL)  # what a failed model leaves would slow the next one down
+            self._signal(signal.SIGKILL)  # processes it leaves would slow the next model down
         signal.alarm(0)
         self._child = 0
         _, status, usage = os.wait4(child, 0)
@@ -191,7 +191,7 @@ class Forked:
         own = os.getpid()
         learn = None if os.path.exists(self._imports) else AHEAD["learning"](self._imports)
         status = train([*self._program, *model.arguments])
-        # What Python does at its end (Py_FinalizeEx), but for taking all modules apart.
+        # As Python ends (Py_FinalizeEx), but all modules stay.
         threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001
         written = flush()  # first: collecting may close a file below the buffer that holds text

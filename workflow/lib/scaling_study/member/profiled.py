@@ -33,8 +33,8 @@ WARM_UP_STEPS = 1
 
 CLOSURE = "scaling_study: closure"
 
-# Whose time an operator's is, by the ranges around it, the innermost first. torch's own ranges are
-# there for loaders, the autograd engine and optimizers; an optimizer's closure is marked by us.
+# The phase of an operator follows from the ranges around it, the innermost first. torch has ranges
+# for loaders, the autograd engine and optimizers; we mark an optimizer's closure.
 PHASES = (
     ("autograd::engine::evaluate_function", "backward"),
     ("enumerate(DataLoader)#", "load"),

@@ -1,4 +1,4 @@
-"""What a member really got, read back inside it.
+"""The settings that really hold in a member, read back inside it.
 
 A launch is a set of intents: environment variables, preloads, masks, policies. Whether they took
 effect is read here from the kernel, the dynamic linker, torch and the libraries themselves, never
@@ -251,7 +251,7 @@ def report(*, with_kernel: bool) -> dict[str, object]:
         "intra_op": torch.get_num_threads(),
         "inter_op": torch.get_num_interop_threads(),
         "openmp": sorted(path for path in mapped if _OPENMP.search(path)),
-        # What ATen's operators and MKL call: compilers other than GCC have another name for it.
+        # ATen's operators and MKL call it. Compilers other than GCC have another name for it.
         "parallel": owner("GOMP_parallel") or owner("__kmpc_fork_call"),
         "sgemm": sgemm,
         "sgemm_kernel": sgemm_kernel(sgemm) if with_kernel else None,
@@ -265,7 +265,7 @@ def report(*, with_kernel: bool) -> dict[str, object]:
         "spin_s": _spin_s(),
         "changes": changes.effective(),
         "impossible": changes.impossible(),
-        "cached": loader_substitutes.facts(),
+        "cached": loader_substitutes.cached_facts,
         "compiled": compiled(),
         "torch": torch.__version__,
         "python": sys.executable,
