@@ -169,8 +169,10 @@ class Slots:
         waiting = {running.pidfd for running in self._running.values()}
         while waiting and (left_s := deadline_s - time.monotonic()) > 0:
             waiting.difference_update(_ready([*waiting], left_s))
+        for slot in self._running:
+            self.signal(slot, signal.SIGKILL)
         for slot in list(self._running):
-            self.kill(slot)
+            self._reap(slot, time.monotonic())
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's process and its child processes."""
@@ -187,7 +189,7 @@ class Slots:
         # Not waited for yet: the group's number is still this process's.
         info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
-            # What a failed process leaves would take CPU time from the next one.
+            # Processes that a failed one leaves would take CPU time from the next one.
             self.signal(slot, signal.SIGKILL)
         del self._running[slot]
         os.close(pidfd)
@@ -216,9 +218,9 @@ class FreshModels(Slots):
 class ServedModels:
     """Runs a server in each of n slots, which trains one model after the other.
 
-    A server that ends is started again. Where models are trained in the server itself, one that
-    fails after others starts anew in a fresh one: what a script cannot do twice in a process is no
-    fault of the model.
+    A server that ends is started again. Where models are trained in the server itself, a model that
+    fails after others starts again in a fresh server, because some scripts cannot run twice in a
+    process.
 
     Args:
         commands: of each slot: of ``model_server.py``, with the program after the last ``--``.
@@ -357,7 +359,7 @@ def parse_models(text: str) -> list[Model]:
 
 
 class Line(NamedTuple):
-    """What the journal says of a model that ended."""
+    """A line of the journal: a model that ended."""
 
     model: int
     arguments: str
