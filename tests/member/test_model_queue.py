@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from unittest import mock
 
 import psutil
@@ -27,6 +26,14 @@ if "once" in sys.argv and not os.path.exists("second time"):
 with open("order", "a") as file:
     print(sys.argv[1], file=file)
 """
+
+
+def launched(tmp_path, text, slots=1):
+    """The launch script of a script with this text."""
+    (tmp_path / "train.py").write_text(text)
+    return write(
+        tmp_path, recommendation(list(map(slot, range(slots)))), plan(tmp_path / "train.py")
+    )
 
 
 @pytest.fixture
@@ -54,6 +61,16 @@ def log(folder, number):
     return (folder / f"models.txt.logs/model-{number:05}.log").read_text()
 
 
+def journal(folder, share=""):
+    """Lines on models that ended, of a queue."""
+    lines = (folder / f"models.txt.logs/queue{share}.jsonl").read_text().splitlines()
+    return list(map(json.loads, lines))
+
+
+def ended(folder, share=""):
+    return [(line["model"], line["status"]) for line in journal(folder, share)]
+
+
 def order(folder):
     return (folder / "order").read_text().split()
 
@@ -77,8 +94,7 @@ def test_the_same_command_goes_on_and_a_failed_model_is_trained_again(tmp_path, 
     assert "model 2 failed with status 3; see " in first.stderr
     assert "failed: models 2, 3" in first.stderr
     assert order(tmp_path) == ["1", "4"]
-    journal = tmp_path / "models.txt.logs/queue.jsonl"
-    with journal.open("a") as file:
+    with (tmp_path / "models.txt.logs/queue.jsonl").open("a") as file:
         file.write('{"model": 4, "argu')  # cut off by a crash
     second = queue(launch, models)
     assert second.returncode == 1
@@ -86,10 +102,7 @@ def test_the_same_command_goes_on_and_a_failed_model_is_trained_again(tmp_path, 
     assert order(tmp_path) == ["1", "4", "2"]
     assert "1 trained in" in second.stdout
     assert "2 trained before" in second.stdout
-    assert [json.loads(line)["model"] for line in journal.read_text().splitlines()] == [
-        *(1, 2, 3, 4),
-        *(2, 3),
-    ]
+    assert ended(tmp_path) == [(1, 0), (2, 3), (3, 7), (4, 0), (2, 0), (3, 7)]
 
 
 def test_a_list_may_grow_and_not_change_where_it_was_trained(tmp_path, launch):
@@ -106,10 +119,19 @@ def test_a_list_may_grow_and_not_change_where_it_was_trained(tmp_path, launch):
 
 
 @pytest.mark.parametrize(
-    ("models", "words"), [("1\n'2\n", "line 2: No closing quotation"), ("# 1\n", "no model")]
+    ("models", "options", "words"),
+    [
+        ("1\n'2\n", [], "line 2: No closing quotation"),
+        ("# 1\n", [], "no model"),
+        ("1\n", ["--limit", "0"], "--limit"),
+        ("1\n", ["--share", "a/b"], "--share"),
+        ("1\n", ["--slow"], "--slow"),
+    ],
 )
-def test_a_list_that_cannot_be_read_starts_nothing(tmp_path, launch, models, words):
-    done = queue(launch, models)
+def test_a_list_or_an_option_that_cannot_be_read_starts_nothing(
+    tmp_path, launch, models, options, words
+):
+    done = queue(launch, models, *options)
     assert done.returncode == 2
     assert words in done.stderr
     assert not (tmp_path / "order").exists()
@@ -128,31 +150,29 @@ time.sleep(600)
 def start(path, models, logs, *options):
     """Start a queue, and wait until the logs of all models of these numbers have two numbers."""
     (path.parent / "models.txt").write_text(models)
-    command = [
-        "/usr/bin/env",
-        "--default-signal=INT",
-        BASH,
-        path,
-        "--queue",
-        *options,
-        "models.txt",
-    ]
-    process = subprocess.Popen(command, cwd=path.parent, stdout=subprocess.PIPE, text=True)
+    command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "--queue", *options]
+    process = subprocess.Popen(
+        [*command, "models.txt"], cwd=path.parent, stdout=subprocess.PIPE, text=True
+    )
     files = [path.parent / f"models.txt.logs/model-{number:05}.log" for number in logs]
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        told = [file.read_text().split() for file in files if file.exists()]
-        if len(told) == len(files) and all(len(pids) == 2 for pids in told):
-            return process, [int(pid) for pids in told for pid in pids]
-        time.sleep(0.05)
-    raise AssertionError("models did not start")
+
+    def pids():
+        told = [word for file in files if file.exists() for word in file.read_text().split()]
+        return len(told) == 2 * len(files) and told
+
+    return process, list(map(int, wait_until(pids, "the models")))
+
+
+def stop(process, pids):
+    process.terminate()
+    process.communicate(timeout=60)
+    for pid in pids:
+        wait_ended(pid)
 
 
 @pytest.fixture
 def endless(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(ENDLESS)
-    return write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
+    return launched(tmp_path, ENDLESS, slots=2)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +194,8 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(
     for pid in pids:
         wait_ended(pid)
     assert "1 trained in" in said.splitlines()[-1]
-    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
-    assert [json.loads(line)["model"] for line in journal] == [1]
-    again, pids = start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options)
-    again.terminate()
-    again.communicate(timeout=60)
-    for pid in pids:
-        wait_ended(pid)
+    assert ended(tmp_path) == [(1, 0)]
+    stop(*start(endless, "short\nlong 1\nlong 2\nlong 3\n", (2, 3), *options))
 
 
 @pytest.mark.parametrize("options", [[], ["--forked"], ["--reuse"]])
@@ -200,30 +215,23 @@ def test_two_queues_of_one_folder_do_not_run_at_once(endless):
     assert second.returncode == 2
     assert "another queue" in second.stderr
     assert not any(map(has_ended, pids))
-    process.terminate()
-    process.communicate(timeout=60)
-    for pid in pids:
-        wait_ended(pid)
+    stop(process, pids)
 
 
 def test_queues_share_a_list(tmp_path):
     """Each model is trained once; what a killed queue had begun is trained by another one."""
-    (tmp_path / "train.py").write_text(
+    path = launched(
+        tmp_path,
         "import os, sys, time\n"
         "with open('began', 'a') as file: print(sys.argv[1], file=file)\n"
         "if sys.argv[1] == '1' and not os.path.exists('go'): time.sleep(600)\n"
-        "sys.exit(sys.argv[1] == '4')\n"
+        "sys.exit(sys.argv[1] == '4')\n",
     )
-    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
     models = "".join(f"{number}\n" for number in range(1, 7))
 
     def began():
         file = tmp_path / "began"
         return file.read_text().split() if file.exists() else []
-
-    def journal(name):
-        lines = (tmp_path / f"models.txt.logs/queue-{name}.jsonl").read_text().splitlines()
-        return [(one["model"], one["status"]) for one in map(json.loads, lines)]
 
     (tmp_path / "models.txt").write_text(models)
     first = subprocess.Popen(
@@ -233,7 +241,7 @@ def test_queues_share_a_list(tmp_path):
     second = queue(path, models, "--share", "b")
     assert second.returncode == 1
     assert "failed: models 4" in second.stderr
-    assert journal("b") == [(number, int(number == 4)) for number in range(2, 7)]
+    assert ended(tmp_path, "-b") == [(number, int(number == 4)) for number in range(2, 7)]
     assert "another queue's, which runs" in queue(path, models, "--share", "a").stderr
     first.kill()
     first.wait()
@@ -295,13 +303,13 @@ def test_a_command_runs_in_a_slot(tmp_path, launch):
 
 
 def test_a_slot_takes_the_next_model_while_others_train(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(
+    path = launched(
+        tmp_path,
         "import os, sys, time\n"
         "open(sys.argv[1], 'w').close()\n"
-        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)\n",
+        slots=2,
     )
-    path = write(tmp_path, recommendation([slot(0), slot(1)]), plan(script))
     # The first one waits for the third, which can only start in the second's slot.
     done = queue(path, "1 3\n2 1\n3 1\n")
     assert done.returncode == 0, done.stderr
@@ -353,16 +361,12 @@ elif how != "well":
 
 def served(tmp_path, option, *how):
     """Train models in one slot; return what the queue said, and which process trained each."""
-    (tmp_path / "train.py").write_text(HOW)
-    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
-    done = queue(path, "\n".join(how), option)
+    done = queue(launched(tmp_path, HOW), "\n".join(how), option)
     told = [log(tmp_path, number).split()[:5] for number in range(1, len(how) + 1)]
     for _, folder, first, name, read in told:
         assert (folder, first) == (str(tmp_path), str(tmp_path))
         assert (name, read) == ("__main__", "''")
-    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
-    status = [json.loads(line)["status"] for line in journal]
-    return done, [pid for pid, *_ in told], status
+    return done, [pid for pid, *_ in told], [status for _, status in ended(tmp_path)]
 
 
 @pytest.mark.parametrize(("option", "processes"), [("--reuse", 1), ("--forked", 4)])
@@ -406,20 +410,18 @@ if "hangs" in sys.argv and not os.path.exists("hung"):
 
 @pytest.mark.parametrize("option", ["--fresh", "--forked", "--reuse"])
 def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, option):
-    (tmp_path / "train.py").write_text(LATE)
-    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    path = launched(tmp_path, LATE)
     done = queue(path, "hangs\nwell", option, "--limit", "1.5", "--retries", "1")
     assert done.returncode == 0, done.stderr
     assert "model 1 took more than 1.5 s; it starts again after the others" in done.stderr
-    journal = (tmp_path / "models.txt.logs/queue.jsonl").read_text().splitlines()
-    ended = [json.loads(line) for line in journal]
-    assert [(one["model"], bool(one["status"])) for one in ended] == [
-        (1, True),
-        (2, False),
+    lines = journal(tmp_path)
+    assert [(line["model"], line["status"] == 0) for line in lines] == [
         (1, False),
+        (2, True),
+        (1, True),
     ]
-    assert all(one["began"] < one["ended"] for one in ended)
-    assert all(one["peak_memory_mib"] > 5 for one in ended[1:])
+    assert all(line["began"] < line["ended"] for line in lines)
+    assert all(line["peak_memory_mib"] > 5 for line in lines[1:])
 
 
 DEADLY = """
@@ -432,8 +434,7 @@ if "kills" in sys.argv and not os.path.exists("killed"):
 
 
 def test_a_server_that_dies_is_started_again(tmp_path):
-    (tmp_path / "train.py").write_text(DEADLY)
-    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    path = launched(tmp_path, DEADLY)
     done = queue(path, "well\nkills\nwell\n", "--forked", "--retries", "1")
     assert done.returncode == 0, done.stderr
     assert "model 2 was killed by SIGKILL; it starts again after the others" in done.stderr
@@ -441,11 +442,10 @@ def test_a_server_that_dies_is_started_again(tmp_path):
 
 
 def test_queue_and_server_do_not_grow_with_the_models(tmp_path):
-    (tmp_path / "train.py").write_text("import json, sys; print(sys.argv)")
-    path = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
+    path = launched(tmp_path, "import json, sys; print(sys.argv)")
     (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(10_000)))
     command = [BASH, path, "--queue", "--forked", "models.txt"]
-    journal = tmp_path / "models.txt.logs/queue.jsonl"
+    lines = tmp_path / "models.txt.logs/queue.jsonl"
 
     def rss_kib():
         """Memory of the queue, which the command becomes, and of its server."""
@@ -453,7 +453,7 @@ def test_queue_and_server_do_not_grow_with_the_models(tmp_path):
         return [one.memory_info().rss / 1024 for one in (queue, *queue.children())]
 
     def trained(count):
-        return journal.exists() and journal.read_bytes().count(b"\n") >= count
+        return lines.exists() and lines.read_bytes().count(b"\n") >= count
 
     with subprocess.Popen(command, cwd=tmp_path) as process:
         wait_until(lambda: trained(1000), "1,000 models", 600)
@@ -463,11 +463,3 @@ def test_queue_and_server_do_not_grow_with_the_models(tmp_path):
     assert process.returncode == 0
     assert len(before) == len(after) == 2
     assert all(late - early < 512 for early, late in zip(before, after, strict=True))
-
-
-@pytest.mark.parametrize("words", [["--limit", "0"], ["--share", "a/b"], ["--slow"]])
-def test_a_wrong_option_starts_nothing(tmp_path, launch, words):
-    done = queue(launch, "1\n", *words)
-    assert done.returncode == 2
-    assert words[0] in done.stderr
-    assert not (tmp_path / "order").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import wait_ended
+from processes import wait_ended, wait_until
 from scaling_study.member import model_server
 
 ENDS = 60
@@ -63,15 +63,21 @@ class Server:
         return found["steps"], found["left"]
 
 
+def knows(*names):
+    """A script that tells which of these modules are there before it imports them."""
+    return (
+        f"import sys; print(*[one in sys.modules for one in {names!r}])\nimport {', '.join(names)}"
+    )
+
+
 def test_what_the_first_model_imports_is_there_for_the_others(tmp_path):
-    script = "import sys; print('tool' in sys.modules, 'own' in sys.modules); import tool, own"
-    with Server(tmp_path, script) as server:
+    with Server(tmp_path, knows("tool", "own")) as server:
         (server.packages / "tool.py").touch()
         (tmp_path / "own.py").touch()
         said = [server.train() for _ in range(3)]
     assert said == [(0, "False False\n"), (0, "True False\n"), (0, "True False\n")]
     assert server.learnt() == ([["import", "tool"]], {})
-    with Server(tmp_path, script) as server:
+    with Server(tmp_path, knows("tool", "own")) as server:
         assert server.train() == (0, "True False\n")
 
 
@@ -116,8 +122,7 @@ KEEPS = {
 
 @pytest.mark.parametrize("what", KEEPS)
 def test_a_module_that_a_fork_breaks_is_left_to_the_models(tmp_path, what):
-    script = "import sys; print(*[one in sys.modules for one in ('bad', 'good')]); import bad, good"
-    with Server(tmp_path, script) as server:
+    with Server(tmp_path, knows("bad", "good")) as server:
         (server.packages / "bad.py").write_text(KEEPS[what])
         (server.packages / "good.py").touch()
         said = [server.train()[1] for _ in range(2)]
@@ -127,11 +132,10 @@ def test_a_module_that_a_fork_breaks_is_left_to_the_models(tmp_path, what):
 
 
 def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):
-    script = "import sys; print('good' in sys.modules); sys.ready = True; import shy, good"
-    with Server(tmp_path, script) as server:
+    with Server(tmp_path, "import sys; sys.ready = True\n" + knows("shy", "good")) as server:
         (server.packages / "shy.py").write_text("import sys; sys.ready")
         (server.packages / "good.py").touch()
-        assert [server.train() for _ in range(2)] == [(0, "False\n"), (0, "True\n")]
+        assert [server.train()[1] for _ in range(2)] == ["False False\n", "False True\n"]
 
 
 DRAWS = """
@@ -224,24 +228,16 @@ time.sleep(600)
 """
 
 
-def read_pids(log):
-    while not (log.exists() and log.read_text().endswith("\n")):
-        pass
-    return [int(word) for word in log.read_text().split()]
-
-
-def test_a_server_that_is_told_to_end_ends_its_model_with_all_it_started(tmp_path):
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_model_does_not_outlive_its_server(tmp_path, signum):
+    """A server that is told to end ends all that the model has started, too."""
     with Server(tmp_path, CHILD) as server:
-        pids = read_pids(server.order())
-        server.process.terminate()
-        assert server.process.wait(ENDS) == -signal.SIGTERM
-    for pid in pids:
-        wait_ended(pid)
-
-
-def test_a_model_does_not_outlive_its_server(tmp_path):
-    with Server(tmp_path, CHILD) as server:
-        model, child = read_pids(server.order())
-        server.process.kill()
+        log = server.order()
+        wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the model")
+        model, child = map(int, log.read_text().split())
+        server.process.send_signal(signum)
+        assert server.process.wait(ENDS) == -signum
     wait_ended(model)
-    os.kill(child, signal.SIGKILL)
+    if signum == signal.SIGKILL:
+        os.kill(child, signal.SIGKILL)
+    wait_ended(child)
