@@ -1,5 +1,7 @@
 """The page and the pipes that a cohort's members and their coordinator share."""
 
+import array
+import itertools
 import os
 import shutil
 import stat
@@ -10,15 +12,7 @@ import pytest
 
 from processes import private_folder
 from scaling_study.member import channel
-from scaling_study.member.channel import (
-    CAPACITY,
-    HEADER,
-    STEP_FIELDS,
-    STEPS,
-    TIMED,
-    Page,
-    Step,
-)
+from scaling_study.member.channel import HEADER, STEP_FIELDS, STEPS, TIMED, Page, Step
 
 LIBRARY = str(channel.__file__).rpartition("/scaling_study/")[0]
 
@@ -28,36 +22,17 @@ def folder(tmp_path):
     return private_folder(tmp_path / "cohort")
 
 
-def pages(folder, count):
-    """Every slot's page, in a mapping of its own, as another process would have it."""
-    return [Page(channel.open_words(folder), slot) for slot in range(count)]
-
-
-def store(page, steps):
-    for at, step in enumerate(steps[:CAPACITY]):
-        page.words[HEADER + at * STEP_FIELDS : HEADER + (at + 1) * STEP_FIELDS] = memoryview(
-            b"".join(
-                value.to_bytes(8, sys.byteorder, signed=True)
-                for value in (*step[:TIMED], *step.timed_ns)
-            )
-        ).cast("q")
-    page.words[STEPS] = len(steps)
-
-
 def test_one_mapping_sees_what_another_wrote(folder):
     channel.create(folder, 2)
-    _, member = pages(folder, 2)
-    _, coordinator = pages(folder, 2)
-
-    def times(at):
-        return [at + timer for timer in range(len(channel.TIMERS))]
-
-    written = [Step(10 * at + 9, at, at + 1, at + 2, at % 2, times(at)) for at in range(5)]
-    store(member, written)
-    assert coordinator.steps() == written
+    member, coordinator = (Page(channel.open_words(folder), 1) for _ in range(2))
+    steps = [[*range(at, at + STEP_FIELDS)] for at in range(5)]
+    flat = array.array("q", itertools.chain.from_iterable(steps))
+    member.words[HEADER : HEADER + len(flat)] = memoryview(flat)
+    member.words[STEPS] = len(steps)
+    assert coordinator.steps() == [Step(*step[:TIMED], step[TIMED:]) for step in steps]
     assert coordinator.steps()[3]._asdict() == {
-        "end_ns": 39, "load_ns": 3, "backward_ns": 4, "optimizer_ns": 5, "fresh": 1,
-        "timed_ns": times(3),
+        "end_ns": 3, "load_ns": 4, "backward_ns": 5, "optimizer_ns": 6, "fresh": 7,
+        "timed_ns": steps[3][TIMED:],
     }  # fmt: skip
 
 
@@ -118,11 +93,5 @@ def test_the_measured_processes_modules_need_the_standard_library_only():
         "print(*sorted({name.partition('.')[0] for name in sys.modules}"
         " - sys.stdlib_module_names - {'scaling_study'}))"
     )
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        f"import sys; sys.path.insert(0, {LIBRARY!r}); {code}",
-    ]
+    command = [sys.executable, "-I", "-S", "-c", code]
     assert subprocess.check_output(command, text=True).split() == ["__main__"]

@@ -71,15 +71,11 @@ def test_operators_are_counted_by_step_and_phase(tmp_path, step):
     assert all(row["self_s"] <= row["total_s"] + 1e-9 for row in content["rows"])
 
 
-def test_flops_are_there_where_torch_knows_them(tmp_path):
+def test_a_table_a_trace_and_flops_are_written_too(tmp_path):
     content, _ = operators(tmp_path, plain_step)
     (row,) = [row for row in content["rows"] if row["operator"] == "aten::addmm"]
     assert row["flops"] == 3 * 2 * 4 * 8
     assert all(row["flops"] is None for row in content["rows"] if row["operator"] == "aten::relu")
-
-
-def test_a_table_and_a_trace_are_written_too(tmp_path):
-    operators(tmp_path, plain_step)
     assert "Self CPU" in (tmp_path / "operators.txt").read_text()
     with gzip.open(tmp_path / "trace.json.gz", "rt") as file:
         names = {event.get("name") for event in json.load(file)["traceEvents"]}

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from configs import ROOT
-from processes import wait_ended, wait_until
+from processes import wait_ended, wait_state
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters
 from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.member import bind, channel
-from small_cohort import SmallCohort, train, until
+from small_cohort import SmallCohort, train
 
 SCRIPT = ROOT / "tests/workloads/ranks.py"
 AXIS = ("scaling_study.launch.axes.ranks=2",)
@@ -62,13 +62,8 @@ def test_a_resting_group_takes_no_cpu_time(groups):
     train(groups.members, [0])
     tree = [entry for entry in kernel_counters.descendants(pid) if entry != pid]
     assert len(tree) == 2
-    wait_until(
-        lambda: all(
-            Path(f"/proc/{one}/task/{one}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-            for one in tree
-        ),
-        "sleep of both ranks",
-    )
+    for one in tree:
+        wait_state(one, "S")
     used_s = kernel_counters.tree_cpu_s(pid)
     time.sleep(0.5)
     assert kernel_counters.tree_cpu_s(pid) - used_s < 0.05
@@ -151,16 +146,6 @@ def test_a_killed_rank_ends_its_group_only(groups, victim):
     assert len(kernel_counters.descendants(second)) == 3
 
 
-def test_a_failing_rank_ends_its_group(groups):
-    how = groups.launcher(switches=AXIS)
-    groups.start(how, 0, SCRIPT, "--fails")
-    groups.members.wait_resting([0], until())
-    groups.members.order([0], channel.RUN)
-    log = groups.wait_ended(0)
-    assert "rank 1 has had enough" in log
-    assert "rank 1 of 2 failed with status 1" in log
-
-
 def test_ranks_end_with_their_parent(groups):
     (pid,) = start(groups, [0])
     tree = kernel_counters.descendants(pid)
@@ -169,23 +154,21 @@ def test_ranks_end_with_their_parent(groups):
         wait_ended(one)
 
 
-def run_bound(*words):
-    command = [sys.executable, "-P", bind.__file__, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_a_plain_run_of_ranks_ends_with_the_first_failure():
-    code = "import os, sys, time; time.sleep(60) if os.environ['RANK'] == '0' else sys.exit(3)"
-    done = run_bound("--ranks", "2", "--", sys.executable, "-c", code)
-    assert done.returncode == 3
-    assert "rank 1 of 2 failed with status 3" in done.stderr
-
-
-def test_a_plain_run_of_ranks_ends_once():
-    code = "import os; os.write(1, (os.environ['RANK'] + os.environ['OMP_NUM_THREADS']).encode())"
-    done = run_bound("--ranks", "2", "--", sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout in {"0111", "1101"}
+@pytest.mark.parametrize(
+    ("last", "status", "words"),
+    [("time.sleep(60)", 3, "rank 1 of 2 failed with status 3"), ("pass", 0, "")],
+)
+def test_a_plain_run_of_ranks_ends_once_or_with_the_first_failure(last, status, words):
+    code = (
+        "import os, sys, time; rank = os.environ['RANK']\n"
+        "os.write(1, (rank + os.environ['OMP_NUM_THREADS']).encode())\n"
+        f"if rank == '0': {last}\nelse: sys.exit({status})"
+    )
+    command = [sys.executable, "-P", bind.__file__, "--ranks", "2", "--", sys.executable, "-c"]
+    done = subprocess.run([*command, code], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
+    assert status or done.stdout in {"0111", "1101"}
 
 
 @pytest.mark.parametrize("launcher", ["fork", "dask"])

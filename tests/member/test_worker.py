@@ -3,12 +3,9 @@
 import ast
 import functools
 import json
-import subprocess
-import sys
 
 import pytest
 
-import scaling_study
 from processes import wait_until
 from scaling_study.member import channel
 from scaling_study.member.member import Member, Options
@@ -92,11 +89,6 @@ def test_a_closures_time_is_not_the_optimizers(cohort, clock, member, by_name):
     assert last_step(cohort) == {"load": 0, "backward": 11, "optimizer": 3}
 
 
-def test_a_closure_that_is_none_is_handed_on(cohort, clock, member):
-    assert member.before_optimizer(object(), ("self", None), {}) is None
-    assert member.before_optimizer(object(), ("self",), {"closure": None}) is None
-
-
 def test_an_optimizer_inside_an_optimizer_makes_no_step_of_its_own(cohort, clock, member):
     def closure():
         clock.passes(2)
@@ -178,57 +170,26 @@ def test_a_mark_ends_a_step_where_the_config_says_so(cohort, clock):
     assert (words[channel.SAMPLES], words[channel.STEPS]) == (8, 2)
 
 
-def test_a_mark_outside_a_study_does_nothing():
-    assert scaling_study.mark() is None
-
-
 # ---- running a script, without torch: the script marks its steps
-
-RUNNER = """
-import sys
-from pathlib import Path
-import scaling_study
-from scaling_study.member import worker
-from scaling_study.member.member import Member, Options
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options(launcher="test"))
-scaling_study.mark = member.step_end
-worker.run(member, sys.argv[3:])
-"""
-
-
-class Plain:
-    """Starts scripts that need no torch."""
-
-    def __init__(self, cohort, folder):
-        self.cohort = cohort
-        self.folder = folder
-        self.processes = []
-
-    def start(self, slot, code, *args):
-        script = self.folder / f"script {slot}.py"
-        script.write_text("from scaling_study import mark\n" + code)
-        with (self.cohort.folder / f"log-{slot}").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", RUNNER, self.cohort.folder, str(slot), script, *args],
-                stdout=log, stderr=log,
-            )  # fmt: skip
-        self.processes.append(process)
-        self.cohort.members.add(slot, process.pid)
-        return process
 
 
 @pytest.fixture
 def plain(cohort, tmp_path):
-    one = Plain(cohort, tmp_path)
-    yield one
-    for process in one.processes:
-        process.kill()
-        process.wait()
+    """A function that starts a script as member 0; its member's launcher says how it ends."""
+
+    def start(code, *args):
+        script = tmp_path / "script 0.py"
+        script.write_text("from scaling_study import mark\n" + code)
+        pid = cohort.start(how, 0, script, *args)
+        return lambda: how.exit_reason(pid)
+
+    how = cohort.launcher(step="mark")
+    return start
 
 
 @pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
 def test_a_script_that_ends_well_is_started_again(cohort, plain, end):
-    plain.start(0, f"for _ in range(3):\n    mark()\n{end}")
+    plain(f"for _ in range(3):\n    mark()\n{end}")
     cohort.wait_resting([0])
     steps = [step for _, step in cohort.train(0, 10)]
     # One step was made before the release. Then two more of the first run.
@@ -248,18 +209,17 @@ def test_a_script_that_ends_well_is_started_again(cohort, plain, end):
     ],
 )
 def test_a_script_that_ends_badly_ends_its_member(cohort, plain, end, status, said):
-    process = plain.start(0, f"for _ in range(3):\n    mark()\n{end}")
+    how_it_ended = plain(f"for _ in range(3):\n    mark()\n{end}")
     cohort.wait_resting([0])
     cohort.members.order([0], channel.RUN)
     assert cohort.wait_ended(0).endswith(said)
-    assert process.wait() == status
+    assert how_it_ended() == f"ended with status {status}"
 
 
 @pytest.mark.parametrize("code", ["", "import sys; sys.exit(0)", "if 0: mark()"])
 def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
-    process = plain.start(0, code)
+    plain(code)
     text = cohort.wait_ended(0)
-    assert process.wait() == 1
     assert (
         "script 0.py ended without a step: a step ends with optimizer.step(), or, with"
         " 'step: mark' in the config, with scaling_study.mark()"
@@ -278,7 +238,7 @@ mark()
 while not Path({str(tmp_path / "go on")!r}).exists():
     time.sleep(0.005)
 """
-    plain.start(0, code)
+    plain(code)
     cohort.wait_resting([0])
     cohort.members.order([0], channel.RUN)
     words = cohort.members.words(0)
@@ -306,7 +266,7 @@ print([__name__, sys.argv[1:], others, "seen" in globals()], flush=True)
 seen = sys.argv.pop()
 mark()
 """
-    plain.start(0, code, "--rate", "0.1")
+    plain(code, "--rate", "0.1")
     cohort.wait_resting([0])
     cohort.train(0, 3)
     lines = [ast.literal_eval(line) for line in cohort.log(0).splitlines()]
@@ -316,7 +276,7 @@ mark()
     }
 
 
-def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain, monkeypatch):
+def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain):
     """A readback neither starts a step nor counts as one."""
     code = """
 import sys, types
@@ -328,14 +288,14 @@ scaling_study.member.readback = fake
 while True:
     mark()
 """
-    plain.start(0, code)
+    plain(code)
     cohort.wait_resting([0])
     words = cohort.members.words(0)
     for order, with_kernel in [(channel.READ_BACK_KERNEL, True), (channel.READ_BACK, False)]:
         assert cohort.report(0, order) == {
-            "slot": 0, "launcher": "test", "with_kernel": with_kernel, "once": False,
+            "slot": 0, "launcher": "exec", "with_kernel": with_kernel, "once": False,
             "switches": {}, "loaders": [], "ended": None,
-            "counted": {"how": "optimizer", "optimizers": []},
+            "counted": {"how": "mark", "optimizers": []},
         }  # fmt: skip
     assert (words[channel.STEPS], words[channel.RELEASED_NS]) == (1, 0)
     cohort.train(0)

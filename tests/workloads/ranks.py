@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -14,10 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100_000)
 parser.add_argument("--pause", type=float, default=0.0, help="s in each step")
-parser.add_argument("--slow", type=float, default=0.0, help="s more in each step of rank 1")
-parser.add_argument("--alone", action="store_true", help="join no group")
 parser.add_argument("--local", type=int, default=1, help="steps of rank 1 for each that it joins")
-parser.add_argument("--fails", action="store_true", help="rank 1 fails after three steps")
 parser.add_argument("--variables", help="a file, per rank, for what torchrun sets")
 args = parser.parse_args()
 
@@ -25,20 +21,15 @@ rank = int(os.environ["RANK"])
 if args.variables:
     Path(f"{args.variables}-{rank}").write_text(json.dumps(dict(os.environ)))
 torch.manual_seed(1)
-model = torch.nn.Linear(16, 1)
-if not args.alone:
-    distributed.init_process_group("gloo")
-    model = DistributedDataParallel(model)
+distributed.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(8, 16)
-for step in range(args.steps):
-    time.sleep(args.pause + (args.slow if rank else 0.0))
+for _ in range(args.steps):
+    time.sleep(args.pause)
     optimizer.zero_grad()
     model(inputs).square().mean().backward()
     optimizer.step()
     for _ in range(args.local - 1 if rank else 0):
         optimizer.step()
-    if args.fails and rank and step == 2:
-        sys.exit("rank 1 has had enough")
-if not args.alone:
-    distributed.destroy_process_group()
+distributed.destroy_process_group()
