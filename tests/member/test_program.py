@@ -125,17 +125,11 @@ def workload(**keys):
 @pytest.mark.parametrize(
     ("keys", "place", "words"),
     [
-        ({}, "workload.script", ("missing", "workload.module")),
-        ({"script": "train.py", "module": "mypkg.train"}, "workload.script", ("beside",)),
-        ({"module": "mypkg/train.py"}, "workload.module", ("mypkg.train",)),
-        ({"module": "my-pkg"}, "workload.module", ("the name of a module",)),
-        ({"script": "train.py", "cwd": "mypk"}, "workload.cwd", ("does not exist", "mypkg")),
-        ({"script": "trian.py", "cwd": "mypkg"}, "workload.script", ("in mypkg", "train.py")),
-        ({"script": "mypkg/train.py", "cwd": "mypkg/train.py"}, "workload.cwd", ("no folder",)),
-        ({"script": "mypkg/train.py", "python": "mypkg"}, "workload.python", ("no bin/python",)),
-        ({"script": "mypkg/train.py", "python": "mypkg/train.py"}, "workload.python", ("execu",)),
-        ({"script": "mypkg/train.py", "python": "no/venv"}, "workload.python", ("not exist",)),
-        ({"script": "mypkg/train.py", "inputs": ["data/y"]}, "workload.inputs[0]", ("not exist",)),
+        ({"module": "my-pkg"}, "workload.module", "the name of a module"),
+        ({"script": "trian.py", "cwd": "mypkg"}, "workload.script", "in mypkg"),
+        ({"script": "mypkg/train.py", "cwd": "mypkg/train.py"}, "workload.cwd", "no folder"),
+        ({"script": "mypkg/train.py", "python": "mypkg"}, "workload.python", "no bin/python"),
+        ({"script": "mypkg/train.py", "python": "mypkg/train.py"}, "workload.python", "execu"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(package, monkeypatch, keys, place, words):
@@ -144,26 +138,22 @@ def test_a_mistake_is_named_with_its_place(package, monkeypatch, keys, place, wo
         load_config(workload(**keys))
     text = str(raised.value)
     assert text.startswith(place), text
-    assert all(word in text for word in words), text
+    assert words in text
 
 
-def test_paths_of_a_workload_start_in_its_folder(package, monkeypatch):
+def test_a_workloads_inputs_script_and_other_modules_count(package, monkeypatch):
+    """Paths of a workload start in its folder."""
     monkeypatch.chdir(package.parent)
-    found = load_config(workload(script="mypkg/train.py", cwd=package.name, inputs=["data"]))
-    digests = [measure.workload_digest(found.workload)]
-    (package / "data/more").touch()
-    digests.append(measure.workload_digest(found.workload))
-    (package / "mypkg/train.py").write_text("")
-    digests.append(measure.workload_digest(found.workload))
-    assert len(set(digests)) == 3
-
-
-def test_another_module_of_the_package_counts(package, monkeypatch):
-    monkeypatch.chdir(package)
-    found = load_config(workload(module="mypkg.train")).workload
-    before = measure.workload_digest(found)
-    (package / "mypkg/model.py").write_text("")
-    assert measure.workload_digest(found) != before
+    own = {"cwd": package.name, "inputs": ["data"]}
+    script = load_config(workload(script="mypkg/train.py", **own)).workload
+    module = load_config(workload(module="mypkg.train", **own)).workload
+    digests = [[measure.workload_digest(one) for one in (script, module)]]
+    for path, text in (("data/more", ""), ("mypkg/train.py", ""), ("mypkg/model.py", "")):
+        (package / path).write_text(text)
+        digests.append([measure.workload_digest(one) for one in (script, module)])
+    of_script, of_module = zip(*digests, strict=True)
+    assert len(set(of_script)) >= 3
+    assert len(set(of_module)) == 4
 
 
 SAYS = "print('3.12.1'); print([3, 12]); print('2.9')"
@@ -203,11 +193,9 @@ def test_a_module_that_is_not_there_is_named(package):
     resolve.require_module(sys.executable, "mypkg.train", str(package))
 
 
-def test_an_environment_is_activated(venv):
-    own = activated(str(venv / "bin/python"), {"PATH": "/usr/bin"})
+def test_an_environment_is_activated_and_its_interpreter_is_no_link_that_was_followed(venv):
+    python = resolve.work.interpreter(SimpleNamespace(python=str(venv)))
+    assert Path(python) == venv / "bin/python"
+    own = activated(python, {"PATH": "/usr/bin"})
     assert own == {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:/usr/bin"}
     assert activated(sys.executable, {"PATH": "/usr/bin"}) == {}
-
-
-def test_the_interpreter_of_an_environment_is_no_link_that_was_followed(venv):
-    assert Path(resolve.work.interpreter(SimpleNamespace(python=str(venv)))) == venv / "bin/python"

@@ -71,47 +71,31 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return tmp_path_factory.mktemp("built")
+def started(values, folder):
+    launch = {**DEFAULTS, **values}
+    environment = axis_table.prepare(launch, Where(probe.read_machine(), folder)).environment()
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE, str(launch["inter_op"]), NUMA_MAPS],
+        env=member_environment(os.environ, environment, {}),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def started(built):
-    """A process for each case that this machine can do, all at once; for others, why not."""
-    machine = probe.read_machine()
+def reports(tmp_path_factory):
+    """Reports of a process for each case, all started at once, or why this machine has none."""
+    folder = tmp_path_factory.mktemp("built")
     found = {}
     for name, values in CASES.items():
-        launch = {**DEFAULTS, **values}
         try:
-            environment = axis_table.prepare(launch, Where(machine, built)).environment()
+            found[name] = started(values, folder)
         except UnavailableError as unavailable:
             found[name] = f"{unavailable.reason}: {unavailable.remedy}"
-            continue
-        found[name] = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(launch["inter_op"]), NUMA_MAPS],
-            env=member_environment(os.environ, environment, {}),
-            stdout=subprocess.PIPE, stderr=(built / f"{name}.log").open("w"), text=True,
-        )  # fmt: skip
-    yield found
-    for process in found.values():
+    for name, process in found.items():
         if not isinstance(process, str):
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture(scope="module")
-def reports(started, built):
-    """What each of them reports, and what its libraries print."""
-
-    def of(name, process):
-        found = json.loads(process.stdout.read())
-        return found | {"stderr": (built / f"{name}.log").read_text()}
-
-    return {
-        name: process if isinstance(process, str) else of(name, process)
-        for name, process in started.items()
-    }
+            text, errors = process.communicate()
+            found[name] = json.loads(text) | {"stderr": errors}
+    return found
 
 
 @pytest.fixture
@@ -203,6 +187,7 @@ def test_openblas_owns_sgemm_and_names_its_kernel(case):
     assert got["sgemm"] == os.path.realpath(got["env"]["LD_PRELOAD"])
     assert got["sgemm_kernel"] == "Haswell"  # isa avx2 asks it to
     assert got["isa"] == "AVX2"
+    assert got["spin_s"] is None  # one thread waits for nobody
     assert "libc" in name_of(got["allocator"])
 
 
@@ -224,11 +209,6 @@ def test_the_openmp_runtime_is_named(case):
     assert name_of(case["first"]["parallel"]).startswith(names[case["name"]])
     assert case["first"]["thread_cpus"] is None  # nothing binds them
     assert case["first"]["jemalloc_decay_ms"] is None
-
-
-@of("openblas", "mkl, huge pages")
-def test_one_thread_waits_for_nobody(case):
-    assert case["first"]["spin_s"] is None
 
 
 @of("mkl, huge pages")
