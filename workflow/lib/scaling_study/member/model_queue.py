@@ -282,7 +282,7 @@ class ServedModels:
         if slot not in self._lines:
             self._begin(slot)
         order, _ = self._models[slot]
-        with contextlib.suppress(BrokenPipeError):  # its end is seen where its answer is awaited
+        with contextlib.suppress(ConnectionError):  # its end is seen where its answer is awaited
             self._lines[slot].sendall(order)
 
     def _begin(self, slot: int) -> None:
@@ -296,7 +296,7 @@ class ServedModels:
         """Return how a slot's model has ended; None where it starts anew."""
         ended_s = time.monotonic()
         answer = b""
-        with contextlib.suppress(ConnectionResetError):  # it ended before it had read the order
+        with contextlib.suppress(ConnectionError):  # it ended before it had read the order
             answer = self._lines[slot].recv(64)
         status, peak_kib = map(int, answer.split() or (1, 0))
         used = slot in self._used
