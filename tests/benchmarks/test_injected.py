@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import WORKLOADS, environment, processes
+from jobs import environment, processes
 from processes import killed_at_the_end, state, wait_until
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -28,7 +28,6 @@ from fault_cases import Case, clean_of  # noqa: E402
 from fault_list import FAULTS, NOTHING  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
-SHORT = WORKLOADS / "short_script.py"
 BOTH = [
     (name, workload)
     for name, fault in FAULTS.items()
@@ -159,7 +158,7 @@ def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
 # ---- wrappers
 
 
-def wrapped(wrapper, *options, script=SHORT):
+def wrapped(wrapper, *options, script):
     return [
         sys.executable,
         str(BENCHMARKS / "injected_faults" / wrapper),

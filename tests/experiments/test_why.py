@@ -146,7 +146,7 @@ def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_pat
 
 @pytest.mark.long
 def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
-    mapping = config(WORKLOADS / "rarely_slow.py")
+    mapping = config(WORKLOADS / "plain_loop.py")
     nothing = subprocess.DEVNULL
     process = subprocess.Popen(
         why_command(mapping, tmp_path), env=environment(tmp_path), stdout=nothing, stderr=nothing

@@ -178,7 +178,7 @@ def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(
 
 def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     """Every fifth step is long, and most windows close inside one."""
-    one = make("long_phases.py", ["--every", 5, "--phase-s", 0.4], members=2)
+    one = make("plain_loop.py", ["--every", 5, "--phase-s", 0.4], members=2)
     one.start([0, 1], 60)
     short = cohort.WindowSettings(steps=1, shortest_s=0.1, longest_s=3.0, settle_s=0.3)
     records = [one.take(windows.Window(at, 0, 2), short) for at in range(6)]
@@ -192,7 +192,7 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
 
 def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
     monkeypatch.setattr(member_processes, "HANG_S", 0.2)
-    one = make("long_phases.py", ["--every", 50, "--phase-s", 1.0])
+    one = make("plain_loop.py")
     assert one._patience_s == 0.2
     one._longest_step_s = 1.0
     assert one._patience_s == 10.0
@@ -200,9 +200,10 @@ def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
 
 def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
     """Two workers give ten batches a second at most; six wait for the member that rested."""
-    one = make("starved.py")
+    one = make("feeds.py", ["torch", "--workers", 2, "--seconds", 0.2, "--samples", 80_000])
     one.start([0], 60)
-    settings = cohort.WindowSettings(steps=4, shortest_s=0.5, longest_s=10.0, settle_s=0.05)
+    # Batches may come in pairs: nine of them take 0.8 s at least.
+    settings = cohort.WindowSettings(steps=8, shortest_s=0.5, longest_s=10.0, settle_s=0.05)
     for at in range(3):
         time.sleep(1.0)
         (member,) = one.take(windows.Window(at, 0, 1), settings).members
@@ -211,7 +212,7 @@ def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
 
 
 def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
-    one = make("only_once.py", ["--steps", 200])
+    one = make("plain_loop.py", ["--once", "--steps", 200])
     one.start([0], 60)
     pid = one.members.pids[0]
     assert one.read_back(60, with_kernel=False)[0].once is False

@@ -113,7 +113,7 @@ def test_a_member_that_crashes_is_started_again_then_given_up(tmp_path):
 )
 def test_a_checkpoint_that_all_members_write_is_named(tmp_path, name, processes):
     out = tmp_path / "runs" / name
-    script = WORKLOADS / "checkpoints.py"
+    script = WORKLOADS / "plain_loop.py"
     records = run(config(script, args=["--out", str(out)], windows=1), tmp_path)
     shared = {str(out): processes} if processes else None
     before, after = (record.get("shared_files") for record in records["readback"])

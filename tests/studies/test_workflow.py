@@ -25,7 +25,7 @@ def study(script=SCRIPT, **launches):
         "study": "whole",
         "workload": {
             "script": script,
-            "args": ["--output", "reported {member}.json"],
+            "args": ["--steps", "300", "--report", "reported {member}.json"],
             "env": {"GREETING": GREETING},
             "pass_env": ["API_KEY"],
             "steps_per_model": 300,
@@ -52,7 +52,7 @@ def study(script=SCRIPT, **launches):
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
     project.take_every_window()
-    shutil.copy(project.folder / "tests/workloads/reporting.py", project.folder / SCRIPT)
+    shutil.copy(project.folder / "tests/workloads/plain_loop.py", project.folder / SCRIPT)
     return project
 
 

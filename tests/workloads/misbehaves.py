@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -93,6 +94,14 @@ def eats():
     kept = []
     while True:
         kept.append(b"x" * (64 * MIB))
+
+
+def starves():
+    """Memory, until there is no more: 300 MiB beside what it has."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit_bytes = pages * resource.getpagesize() + 300 * MIB
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, resource.RLIM_INFINITY))
+    eats()
 
 
 steps = 0
