@@ -10,8 +10,7 @@ import pytest
 from jobs import WORKLOADS, baseline_job, command, config, environment
 from quotas import divided_group, set_quota
 from scaling_study.analysis import accounts
-from scaling_study.analysis.record_rows import read_rows
-from scaling_study.analysis.window_table import window_rows
+from scaling_study.analysis.record_rows import read_rows, window_rows
 from scaling_study.records.columns import PER_STEP
 from scaling_study.records.window import Member, WindowMachine
 
@@ -155,9 +154,7 @@ def measured(folder, group, cpus):
         env=environment(folder), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)
-    file = read_rows(folder / "0.jsonl")
-    file.rows["replicate"] = 0
-    return window_rows([file])
+    return window_rows(read_rows(folder / "0.jsonl").rows.assign(replicate=0))
 
 
 @pytest.mark.long

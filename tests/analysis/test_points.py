@@ -102,13 +102,13 @@ def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
     names = ["machine", "launch", "label", "role", "n", "replicate"]
     names += ["windows", "steps_per_s", "step_s", "non_step_share"]
     rates = pd.DataFrame(rows, columns=names)
-    found = make_replicates([rates], {}, 100, batches)
+    found = make_replicates(rates, {}, 100, batches)
     each = found["steps_per_s"] / found["n"]
     assert each.max() / each.min() < 1.02
     given = found["steps_per_s"] * found["drift"]
     pd.testing.assert_series_equal(given.sort_values(), rates["steps_per_s"].sort_values(), **NEAR)
     assert (found["steps_per_s"] * found["step_s"]).tolist() == pytest.approx(found["n"].tolist())
-    assert (make_replicates([rates], {}, 100)["drift"] == 1).all()
+    assert (make_replicates(rates, {}, 100)["drift"] == 1).all()
 
 
 NEAR = {"check_names": False, "check_index": False}

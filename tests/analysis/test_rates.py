@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from scaling_study.analysis import rates
-from scaling_study.analysis.record_rows import FileRows
 from scaling_study.member.channel import Step
 from scaling_study.runner import windows
 
@@ -38,12 +37,11 @@ class Script:
         return n * (USUAL_US * np.exp(0.1**2 / 2) + self.phase_us / self.every)
 
 
-def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000):
-    """Record files as they are read, and their rows."""
-    found, rows = [], []
+def rows_of(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000):
+    """Rows of the members of a script, as they are read."""
+    made = []
     for replicate in range(replicates):
         script.at = {}
-        made, lives, step_us = [], [], []
         for window in range(number):
             for n in counts:
                 for slot in range(n):
@@ -51,18 +49,13 @@ def files(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_000
                     made.append(
                         {"n": n, "replicate": replicate, "cohort": 0, "window": window,
                          "attempt": 0, "slot": slot, "steps": len(counted), "valid": True,
-                         "work": 1.0}
+                         "work": 1.0, "step_us": np.array(counted), "life": life}
                     )  # fmt: skip
-                    lives.append(life)
-                    step_us += counted
-        frame = pd.DataFrame(made)
-        found.append(FileRows(frame, np.array(step_us, dtype=np.int64), (), tuple(lives)))
-        rows.append(frame)
-    return pd.concat(rows, ignore_index=True), found
+    return pd.DataFrame(made)
 
 
 def test_without_anything_between_a_rate_is_steps_over_time():
-    given = rates.rates(*files(Script(10**9, 0, 1)))
+    given = rates.rates(rows_of(Script(10**9, 0, 1)))
     assert given.between.empty
     for n, rows in given.replicates.groupby("n"):
         assert rows["steps_per_s"].to_numpy() == pytest.approx(n / (n * 6_030e-6), rel=0.02)
@@ -72,7 +65,7 @@ def test_without_anything_between_a_rate_is_steps_over_time():
 
 def test_a_validation_that_takes_half_the_time_is_in_the_rate_and_not_in_the_step():
     script = Script(400, 3_000_000, 2)
-    given = rates.rates(*files(script))
+    given = rates.rates(rows_of(script))
     for n, rows in given.replicates.groupby("n"):
         true = n * 1e6 / script.true_us(n)
         assert rows["steps_per_s"].to_numpy() == pytest.approx(true, rel=0.02)
@@ -87,22 +80,19 @@ def test_a_validation_that_takes_half_the_time_is_in_the_rate_and_not_in_the_ste
 
 def test_a_count_that_has_seen_no_phase_takes_the_nearest_ones():
     script = Script(400, 3_000_000, 3)
-    rows, found = files(script, replicates=2)
+    rows = rows_of(script, replicates=2)
     rows.loc[(rows["n"] == 2) & (rows["window"] > 0), "valid"] = False
-    lone = rates.rates(rows, found).replicates.set_index(["n", "replicate"])["steps_per_s"]
+    lone = rates.rates(rows).replicates.set_index(["n", "replicate"])["steps_per_s"]
     assert lone[2].to_numpy() == pytest.approx(2 * 1e6 / script.true_us(2), rel=0.1)
 
 
 def test_files_of_before_have_rates_too():
-    rows, found = files(Script(400, 3_000_000, 4))
-    old = [FileRows(one.rows, one.step_us, ()) for one in found]
-    given = rates.rates(rows, old)
+    given = rates.rates(rows_of(Script(400, 3_000_000, 4)).assign(life=None))
     assert given.between.empty
     assert given.replicates["steps_per_s"].notna().all()
 
 
 def test_no_valid_window_gives_no_rate():
-    rows, found = files(Script(400, 0, 5), number=1)
-    given = rates.rates(rows.assign(valid=False), found)
+    given = rates.rates(rows_of(Script(400, 0, 5), number=1).assign(valid=False))
     assert given.replicates.empty
     assert given.between.empty

@@ -35,7 +35,7 @@ def test_a_row_per_member_and_window_with_its_steps_in_order(path):
     assert file.rows["window_s"].tolist() == [
         window["window_s"] for window in windows for _ in window["members"]
     ]
-    assert file.step_us.tolist() == [us for member in members for us in member["step_us"]]
+    assert [list(one) for one in file.rows["step_us"]] == [one["step_us"] for one in members]
     assert np.isnan(file.rows["migrations"]).all()
     assert file.cohorts[0].windows_valid == 2
     assert file.cohorts[0].steps == 12

@@ -6,21 +6,23 @@ listed.
 """
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from msgspec import convert, structs
 
-from scaling_study.analysis import points, rates
+from scaling_study.analysis import points
 from scaling_study.analysis.process_starts import process_starts
-from scaling_study.analysis.record_rows import CohortRecords, FileRows, read_rows
-from scaling_study.analysis.window_table import (
-    of_equal_work,
-    pooled_quantiles,
+from scaling_study.analysis.rates import rates
+from scaling_study.analysis.record_rows import (
+    STEP_QUANTILES,
+    CohortRecords,
+    FileRows,
+    read_rows,
     window_rows,
-    work_of_rows,
 )
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
@@ -42,9 +44,10 @@ from scaling_study.records.columns import BETWEEN, WINDOWS
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Readback
+from scaling_study.records.window import AskedCohort
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
-
+STEP_TIMES = {"step_s", "step_mean_s", *STEP_QUANTILES}
 
 CHANGED = {
     "measured_hash": "workload (script, arguments, environment, inputs or build)",
@@ -98,17 +101,14 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     _refuse_mixtures(found.cohorts)
     _refuse_unsaid(found.samples)
     work = work_by_launch(with_learnt(plan, found.samples))
-    found.compare_equal_work(work)
     length = model_length(found.ended, work, plan.default)
-    windows = pd.concat(found.windows, ignore_index=True) if found.windows else None
-    windows = WINDOWS.frame(windows)
+    windows = WINDOWS.frame(found.table("windows", work))
     replicates = points.replicates(
-        found.rates,
+        found.table("replicates", work),
         process_starts(found.cohorts),
         with_learnt(plan, found.samples, length).steps_per_model,
         {(one.machine, one.launch, one.replicate): one.batch for one in found.cohorts if one.batch},
     )
-    between = pd.concat(found.between, ignore_index=True) if found.between else None
     cohorts = Cohorts(
         schema_version=1,
         samples=found.samples,
@@ -121,8 +121,8 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     return Collected(
         windows,
         replicates,
-        BETWEEN.frame(between),
-        points.points(windows, replicates, _extra(found)),
+        BETWEEN.frame(found.table("between", work)),
+        points.points(windows, replicates, _extra(found, work)),
         cohorts,
     )
 
@@ -131,27 +131,27 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
 class _Found:
     """What was read so far.
 
-    Tables have an entry per launch with windows, or per machine of it. `samples` of a step are by
-    launch, 0 where the script has said none; so are the starts of scripts that have `ended`.
+    Attributes:
+        tables: Tables of each name, one for each launch, or for each machine of it.
+        samples: Of a step, by launch; 0 where the script has said none.
+        ended: Starts of scripts that have ended, by launch.
     """
 
-    windows: list[pd.DataFrame] = dataclasses.field(default_factory=list)
-    rates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
-    between: list[pd.DataFrame] = dataclasses.field(default_factory=list)
-    quantiles: list[pd.DataFrame] = dataclasses.field(default_factory=list)
+    tables: dict[str, list[pd.DataFrame]] = dataclasses.field(
+        default_factory=lambda: defaultdict(list)
+    )
     machines: dict[str, Machine] = dataclasses.field(default_factory=dict)
     cohorts: list[CohortSummary] = dataclasses.field(default_factory=list)
     missing: list[MissingFile] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
-    def compare_equal_work(self, work: Mapping[str, float]) -> None:
-        """Have all tables tell of steps of the default launch."""
-        for tables in (self.windows, self.rates, self.between, self.quantiles):
-            for at, table in enumerate(tables):
-                launches = table["launch"] if "launch" in table else table.index.unique("launch")
-                if len(launches):
-                    tables[at] = of_equal_work(table, work[next(iter(launches))])
+    def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
+        """Return all rows of a name, per step of the default launch; None without any."""
+        if not self.tables[name]:
+            return None
+        rows = pd.concat(self.tables[name], ignore_index=True)
+        return of_equal_work(rows, rows["launch"].map(work))
 
 
 def _add_launch(
@@ -189,19 +189,20 @@ def _add_launch(
             found.ended.setdefault(launch.id, []).extend(
                 ModelLength(one.starts, one.steps, one.shortest, one.longest) for one in ended
             )
-    if any(len(file.rows) for file in files):
-        rows = window_rows(files).assign(work=1.0)
+    frames = [file.rows for file in files if len(file.rows)]
+    if frames:
+        rows = window_rows(pd.concat(frames, ignore_index=True)).assign(work=1.0)
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
                 found.samples[launch.id] = float(per_step)
-        found.windows.append(of_equal_work(rows[WINDOWS.names], rows["work"]))
-        found.quantiles.append(pooled_quantiles(rows, files))
+        found.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         for machine, own in rows.groupby("machine", sort=False):
             names = {"machine": machine, **_names(launch)}
-            given = rates.rates(own, files)
-            found.rates.append(given.replicates.assign(**names))
-            found.between.append(given.between.assign(**names))
+            given = rates(own)
+            found.tables["replicates"].append(given.replicates.assign(**names))
+            found.tables["between"].append(given.between.assign(**names))
+            found.tables["quantiles"].append(given.quantiles.assign(**names))
 
 
 def _names(launch: Launch) -> dict[str, str]:
@@ -229,26 +230,16 @@ def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
 def _described(cohort: CohortRecords, launch: Launch, file: Path) -> CohortSummary:
     """A cohort as cohorts.json holds it: without its machine, with its first member only."""
     head = cohort.head
+    asked = {name: getattr(head, name) for name in AskedCohort.__struct_fields__}
     return CohortSummary(
-        **_names(launch),
+        **asked | _names(launch),
         file=str(file),
         machine=head.machine_hash,
         host=head.machine.hostname,
-        replicate=head.replicate,
-        cohort=head.cohort,
-        process_counts=tuple(head.process_counts),
-        seed=head.seed,
-        started=head.started,
-        measured_hash=head.measured_hash,
-        harness_hash=head.harness_hash,
-        axes=head.axes,
-        slots=tuple(head.slots),
-        requested_env=head.requested_env,
-        batch=head.batch,
         end=cohort.end,
         events=tuple(cohort.events),
         windows_valid=cohort.windows_valid,
-        ns_valid=tuple(cohort.ns_valid),
+        ns_valid=cohort.ns_valid,
         windows_invalid=tuple(
             InvalidWindow(n=n, flags=tuple(flags)) for n, flags in cohort.windows_invalid
         ),
@@ -267,7 +258,7 @@ def _reported(cohort: CohortRecords) -> Reported | None:
     members = sorted(before.members, key=lambda member: member.slot)
     first = members[0] if members else None
     found = Reported(
-        checks=tuple(before.checks),
+        checks=before.checks,
         member=first,
         intra_op=tuple(member.intra_op for member in members),
         start_s=tuple(member.start_s for member in members if member.start_s is not None),
@@ -335,11 +326,12 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _extra(found: _Found) -> pd.DataFrame:
+def _extra(found: _Found, work: Mapping[str, float]) -> pd.DataFrame:
     """What points hold that is not in the rows of windows, by machine, launch, n."""
-    if not found.quantiles:
+    quantiles = found.table("quantiles", work)
+    if quantiles is None:
         return pd.DataFrame()
-    extra = pd.concat(found.quantiles)
+    extra = quantiles.set_index(["machine", "launch", "n"])[[*STEP_QUANTILES]]
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in found.cohorts:
@@ -352,6 +344,37 @@ def _extra(found: _Found) -> pd.DataFrame:
     extra["windows_invalid"] = [invalid[point] for point in extra.index]
     extra["oversubscribed"] = [point in crowded for point in extra.index]
     return extra
+
+
+def work_of_rows(rows: pd.DataFrame) -> tuple["pd.Series[float]", float | None]:
+    """Return the work of a step in each row of a launch whose script says its samples.
+
+    Args:
+        rows: As `window_rows` returned them.
+
+    Returns:
+        Samples of a step over those of the launch's mean step, 1 where a row has none; and the
+        latter, None where no valid window tells.
+    """
+    said = rows[rows["valid"] & rows["samples_active"].notna()]
+    per_step = said["samples_active"].sum() / said["steps_active"].sum() if len(said) else None
+    own = rows["samples_active"] / rows["steps_active"] / (per_step or np.nan)
+    return own.where((own > 0) & np.isfinite(own), 1.0), per_step
+
+
+def of_equal_work(rows: pd.DataFrame, work: "pd.Series[float]") -> pd.DataFrame:
+    """Return rows per step of the default launch, where steps do other work.
+
+    Args:
+        rows: Of any table.
+        work: Of a step of each row, in steps of the default launch.
+    """
+    times = [name for name in rows if name in STEP_TIMES or str(name).endswith("_per_step")]
+    rates = [name for name in rows if name == "steps_per_s"]
+    return rows.assign(
+        **{str(name): rows[name] / work for name in times},
+        **{str(name): rows[name] * work for name in rates},
+    )
 
 
 def oversubscribed(cohort: CohortSummary, n: int, cpus: float) -> bool:

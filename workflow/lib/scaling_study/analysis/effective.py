@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaling_study.records.analysis import Effective, Settling
+from scaling_study.records.cohorts import Got
 from scaling_study.stats import intervals
 
 if TYPE_CHECKING:
@@ -46,11 +47,7 @@ def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Ef
         Effective(
             launch=launch,
             label=cohort.label,
-            checks=got.checks,
-            member=got.member,
-            changes=got.changes,
-            counted=got.counted,
-            once=got.once,
+            **{name: getattr(got, name) for name in Got.__struct_fields__},
             pace=paces.get(launch),
             settling=_settling([one for one in cohorts if one.launch == launch]),
         )

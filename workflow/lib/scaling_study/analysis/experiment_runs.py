@@ -3,42 +3,33 @@
 Those on causes are the rows of tables/experiments.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import PHASES
 from scaling_study.analysis.record_rows import (
-    MACHINE_FIELDS,
-    MEMBER_FIELDS,
-    FileRows,
-    machine_values,
-    member_values,
+    NOT_PROVEN,
+    machine_rows,
+    member_rows,
+    read_each,
     refuse_contradictions,
+    window_rows,
 )
-from scaling_study.analysis.window_table import window_rows
 from scaling_study.records import experiment
-from scaling_study.records.codec import REMEDY, RecordError, read
+from scaling_study.records.codec import REMEDY, RecordError
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
+from scaling_study.records.readback import Readback
 from scaling_study.runner.windows import INVALID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
 
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
-
-NO_SUCH_COHORT = "not_proven"
-"""Flag of a window whose cohort did not show that it got what it asks for."""
 
 MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
@@ -79,18 +70,16 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    records = []
-    for line, record in read(path, experiment.DECODER):
-        if isinstance(record, experiment.Window):
-            try:
-                refuse_contradictions(record)
-            except RecordError as error:
-                raise RecordError(f"{path}:{line}: {error}; {REMEDY}") from None
-        records.append(record)
+    records = [*read_each(path, experiment.DECODER, _refuse)]
     heads = _of_kind(records, kind)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
     return heads[0], records
+
+
+def _refuse(record: experiment.Record) -> None:
+    if isinstance(record, experiment.Window):
+        refuse_contradictions(record, in_turns=True)
 
 
 def _of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
@@ -119,9 +108,7 @@ def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyR
     """Arrange the records of one job."""
     windows = _of_kind(records, experiment.Window)
     readbacks = {one.cohort: one for one in _of_kind(records, experiment.Readbacks)}
-    unproven = frozenset(
-        name for name, one in readbacks.items() if not all(check.ok for check in one.checks)
-    )
+    unproven = frozenset(name for name, one in readbacks.items() if not one.proven)
     counted = _member_rows(windows)
     foreign = _of_kind(records, experiment.Foreign)
     return WhyRun(
@@ -168,15 +155,15 @@ def _frame(
 def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, object]:
     """What a row holds besides what is counted."""
     cohort = window.name if window.experiment == "intervention" else "reference"
-    flags = [*window.flags, *([NO_SUCH_COHORT] if cohort in unproven else [])]
+    flags = [*window.flags, *([NOT_PROVEN] if cohort in unproven else [])]
     # Remarks on a valid window make it no less valid, so they do not make it useless either.
     evidence = EVIDENCE.issuperset(_invalid(flags))
     whole = len(window.members) == window.n
     return {
         **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "attempt")},
         **{key: _or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
-        "valid": window.valid and NO_SUCH_COHORT not in flags,
-        "usable": whole and NO_SUCH_COHORT not in flags and (window.valid or evidence),
+        "valid": window.valid and NOT_PROVEN not in flags,
+        "usable": whole and NOT_PROVEN not in flags and (window.valid or evidence),
         "flags": ";".join(flags),
     }
 
@@ -187,44 +174,32 @@ def _or_nan(value: float | None) -> float:
 
 
 def _invalid(flags: Sequence[str]) -> list[str]:
-    return [flag for flag in flags if flag in INVALID or flag == NO_SUCH_COHORT]
+    return [flag for flag in flags if flag in INVALID or flag == NOT_PROVEN]
 
 
 def _member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
-    """What members counted, a row per member and window; `window` is its place."""
-    flat = [(at, window, one) for at, window in enumerate(windows) for one in window.members]
-    if not flat:
-        return pd.DataFrame()
-    values = [
-        (at, *machine_values(window.machine), *member_values(one)) for at, window, one in flat
-    ]
-    names = ["window", *MACHINE_FIELDS, *MEMBER_FIELDS]
-    rows = pd.DataFrame(np.array(values, dtype=np.float64), columns=names)
-    rows = rows.assign(replicate=0, cohort=0, attempt=0)
-    step_us = np.concatenate([np.array(member.step_us, np.int64) for *_, member in flat])
-    return window_rows([FileRows(rows, step_us, ())])
+    """What members counted, a row per member and window; `at` is the place of the window."""
+    rows = member_rows(windows)
+    return rows if rows.empty else window_rows(rows, ["at"])
 
 
 def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.DataFrame:
     """What `WhyRun.members` holds; of windows that count only."""
     if rows.empty:
         return pd.DataFrame(columns=MEMBERS)
-    at = rows["window"].astype(np.int64).to_numpy()
-    names = pd.DataFrame(
-        [(one.name, one.n, one.block, one.valid) for one in windows],
-        columns=["name", "n", "block", "valid"],
-    )
-    waits = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1).to_numpy()
-    found = names.iloc[at].reset_index(drop=True)
-    found["slot"] = rows["slot"].to_numpy(dtype=np.int64)
-    found["unhindered_s"] = 1 / rows["steps_per_s"].to_numpy() - waits
+    names = ["name", "n", "block", "valid"]
+    of_window = pd.DataFrame([[getattr(one, key) for key in names] for one in windows])
+    found = of_window.set_axis(names, axis=1).loc[rows["at"]].reset_index(drop=True)
+    found["slot"] = rows["slot"].astype(np.int64)
+    waits_s = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1)
+    found["unhindered_s"] = 1 / rows["steps_per_s"] - waits_s
     counts = found["valid"] & np.isfinite(found["unhindered_s"])
     return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """What members counted, a row per window: sums over members over sums of their steps."""
-    by_window = rows["window"].astype(np.int64)
+    by_window = rows["at"]
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
     found = {"step_s": rows.groupby(by_window).size() / steps_per_s}
     for column in PER_STEP:
@@ -243,8 +218,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
     """Readings of the machine: per second between the edges, or per step of all members."""
-    values = [machine_values(window.machine) for window in windows]
-    machine = pd.DataFrame(np.array(values, dtype=np.float64), columns=list(MACHINE_FIELDS))
+    machine = machine_rows(windows)
     window_s = pd.Series([window.window_s for window in windows])
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)

@@ -19,21 +19,10 @@ from scaling_study.common.printable import printable_lines
 from scaling_study.common.problems import ConfigError, Problem, wrong
 from scaling_study.common.quantities import format_count, format_percent
 from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
-from scaling_study.config.operator_text import (
-    TRUNCATED,
-    OperatorTable,
-    Row,
-)
-from scaling_study.profiling.operator_groups import OTHER, OUTSIDE
+from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
+from scaling_study.profiling.operator_groups import OTHER
 from scaling_study.profiling.profiles import operator_rows
-from scaling_study.records.analysis import (
-    Comparison,
-    GroupRow,
-    Inflation,
-    Machines,
-    SavedTable,
-    Side,
-)
+from scaling_study.records.analysis import Comparison, Inflation, Machines, SavedTable, Side
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, OperatorSums
@@ -259,7 +248,8 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     """Compare the table of the fewest processes with every other one: analysis/inflation.json.
 
     A table is cut after some rows, so an operator that it does not show is unknown, not absent:
-    only operators that both tables show are compared. The rest of the step is one row.
+    only operators that both tables show are compared. The rest of the step is one row, of other
+    operators.
 
     Args:
         tables: ascending in the number of processes.
@@ -274,10 +264,19 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
             Side(launch=IMPORTED, label=PROFILED, n=one.n, step_s=one.step_s)
             for one in (first, other)
         )
-        found = compare(a, b, both, kind="counts", rest=NOT_IN_BOTH)
+        found = compare(a, b, both, kind="counts", rest=(NOT_IN_BOTH, OTHER))
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
-        comparisons.append(_with_rest_as_others(replace(found, title=title)))
+        comparisons.append(replace(found, title=title, text=_describe(found)))
     return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))
+
+
+def _describe(comparison: Comparison) -> str:
+    """Return the sentence about the largest operator that is known, and how much is not."""
+    rest = next(row for row in comparison.rows if row.operator == NOT_IN_BOTH)
+    known = tuple(row for row in comparison.rows if row is not rest)
+    share = f"{format_percent(rest.share)} is in operators that are {NOT_IN_BOTH.strip('()')}."
+    text = describe(replace(comparison, rows=known)) if known else "The tables share no operator."
+    return f"{text} {share}"
 
 
 def outline(study: ImportConfig) -> str:
@@ -291,31 +290,3 @@ def conclusion(results: Path, report: Path) -> str:
     machines = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
     texts = [found.text for machine in machines for found in machine.comparisons[:1]]
     return printable_lines("\n".join([*texts, f"Report: {report}"]))
-
-
-def _with_rest_as_others(comparison: Comparison) -> Comparison:
-    """Count the rest of the step among other operators: here it is rows that a table leaves out.
-
-    The sentence names an operator that is known, and how much is not.
-    """
-    rows = [replace(row, group=OTHER) if row.group == OUTSIDE else row for row in comparison.rows]
-    rest = next(row for row in rows if row.operator == NOT_IN_BOTH)
-    known = tuple(row for row in rows if row is not rest)
-    changed = replace(comparison, rows=tuple(rows), groups=_sum_others(comparison.groups))
-    share = f"{format_percent(rest.share)} is in operators that are {NOT_IN_BOTH.strip('()')}."
-    text = describe(replace(changed, rows=known)) if known else "The tables share no operator."
-    return replace(changed, text=f"{text} {share}")
-
-
-def _sum_others(groups: Sequence[GroupRow]) -> tuple[GroupRow, ...]:
-    others = [group for group in groups if group.group in {OTHER, OUTSIDE}]
-    a_s, b_s = (sum(getattr(one, key) for one in others) for key in ("self_a_s", "self_b_s"))
-    together = GroupRow(
-        group=OTHER,
-        self_a_s=a_s,
-        self_b_s=b_s,
-        difference_s=sum(one.difference_s for one in others),
-        share=sum(one.share or 0.0 for one in others),
-        ratio=b_s / a_s if a_s > 0 else None,
-    )
-    return (*(group for group in groups if group not in others), together)

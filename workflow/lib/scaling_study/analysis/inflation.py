@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
-"""The row of what no operator covers."""
+"""The row for the part of a step that no operator covers."""
 SAME = 0.02
 """A step whose time changed by less than this share has not changed: profiles are of few steps."""
 SUMS = ["calls_per_step", "self_s_per_step"]
@@ -43,7 +43,7 @@ def compare(
     operators: pd.DataFrame,
     *,
     kind: Kind,
-    rest: str = REST,
+    rest: tuple[str, str] = (REST, OUTSIDE),
 ) -> Comparison:
     """Compare two profiles.
 
@@ -52,12 +52,12 @@ def compare(
         b: the profile compared with it.
         operators: rows of tables/operators of one machine; those of the two sides are used.
         kind: what the sides differ in.
-        rest: name of the row for what the operators of the table do not cover.
+        rest: operator and group of the row for what the operators of the table do not cover.
     """
     before, after = (_of(operators, side) for side in (a, b))
     table = _join(before, after)
     uncovered = {
-        "operator": rest, "phase": "", "group": OUTSIDE,
+        "operator": rest[0], "phase": "", "group": rest[1],
         "self_a_s": a.step_s - table["self_a_s"].sum(),
         "self_b_s": b.step_s - table["self_b_s"].sum(),
     }  # fmt: skip

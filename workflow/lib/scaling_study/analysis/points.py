@@ -1,6 +1,6 @@
 """From rows of windows to replicates and points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -22,7 +22,7 @@ MEANS = [
 
 
 def replicates(
-    rates: Sequence[pd.DataFrame],
+    rates: pd.DataFrame | None,
     starts: Mapping[tuple[str, str], float],
     steps_per_model: float | None,
     batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
@@ -30,7 +30,7 @@ def replicates(
     """Rates of every process count in every replicate.
 
     Args:
-        rates: Of each launch on each machine (`rates.Rates.replicates`), with the names of both.
+        rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
         starts: What the start of a process takes (s), by machine and launch; without one that is
             not known, models/hour are those of processes that have started.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
@@ -41,9 +41,9 @@ def replicates(
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
-    if not rates:
+    if rates is None:
         return REPLICATES.frame()
-    rows = pd.concat(rates, ignore_index=True)
+    rows = rates.copy()
     places = zip(rows["machine"], rows["launch"], strict=True)
     rows["start_s"] = [starts.get(place, np.nan) for place in places]
     rows["batch"] = [

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from scaling_study.analysis.record_rows import STEP_QUANTILES, US_PER_S
 from scaling_study.runner import non_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaling_study.analysis.record_rows import FileRows
-    from scaling_study.records.window import Life
     from scaling_study.stats.intervals import Integers
 
-US_PER_S = 1e6
 KEY = ["n", "replicate"]
 REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "non_step_share"]
 BETWEEN_COLUMNS = ["n", "kind", "every_steps", "duration_s", "share", "seen"]
@@ -36,37 +34,48 @@ class Rates:
     Attributes:
         replicates: `REPLICATE_COLUMNS`, a row per process count and replicate.
         between: `BETWEEN_COLUMNS`, a row per process count and kind of phase that comes back.
+        quantiles: n and `STEP_QUANTILES` of all counted steps, a row per process count.
     """
 
     replicates: pd.DataFrame
     between: pd.DataFrame
+    quantiles: pd.DataFrame
 
 
-def rates(rows: pd.DataFrame, files: Sequence[FileRows]) -> Rates:
+def rates(rows: pd.DataFrame) -> Rates:
     """Return the rates of a launch.
 
     Args:
-        rows: Its rows on one machine, as `window_rows` makes them of `files`, with their place
-            among all rows of the files as index; and `work`: that of a step, 1 where all are alike.
-        files: Its record files.
+        rows: Its rows of `window_rows` on one machine; and `work`: that of a step, 1 where all are
+            alike.
     """
-    lives = [life for file in files for life in file.lives] or [None] * (max(rows.index) + 1)
-    step_us = np.split(
-        np.concatenate([file.step_us for file in files]),
-        np.cumsum(np.concatenate([file.rows["steps"].to_numpy(np.int64) for file in files]))[:-1],
-    )
     valid = rows[rows["valid"]]
-    counted = _counted(valid, step_us)
+    counted = _counted(valid)
     labels = np.zeros(len(counted), dtype=np.int64)
     kinds: tuple[non_step.Kind, ...] = ()
     known = pd.DataFrame(columns=["n", "replicate", "us", "label"])
-    if _looks_long(counted) and all(lives[at] is not None for at in rows.index):
-        kinds, labels, known = _kinds(rows, lives, step_us)
+    if _looks_long(counted) and rows["life"].notna().all():
+        kinds, labels, known = _kinds(rows)
     counted["label"] = labels
     step_s = _ordinary(counted)
     excess = _excess(kinds, known, step_s)
     work = _work(valid).reindex(step_s.index)
-    return Rates(_replicates(valid, step_s, excess, kinds, work), _between(step_s, excess, kinds))
+    return Rates(
+        _replicates(valid, step_s, excess, kinds, work),
+        _between(step_s, excess, kinds),
+        _quantiles(valid),
+    )
+
+
+def _quantiles(valid: pd.DataFrame) -> pd.DataFrame:
+    """Quantiles of all counted steps (s) by process count; work divides the time of a step."""
+    found = []
+    for n, own in valid.groupby("n"):
+        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
+        step_us = np.rint(np.concatenate(own["step_us"].to_list()) / works)
+        found.append((n, *np.quantile(step_us, [*STEP_QUANTILES.values()]) / US_PER_S))
+    quantiles = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
+    return quantiles.astype({"n": np.int64})
 
 
 def _work(valid: pd.DataFrame) -> pd.Series[float]:
@@ -76,19 +85,12 @@ def _work(valid: pd.DataFrame) -> pd.Series[float]:
     return sums["whole"] / sums["steps"]
 
 
-def _counted(valid: pd.DataFrame, step_us: Sequence[Integers]) -> pd.DataFrame:
+def _counted(valid: pd.DataFrame) -> pd.DataFrame:
     """Counted steps of valid rows, one after the other: `n`, `replicate`, `slot`, `us`."""
-    steps = [step_us[at] for at in valid.index]
-    sizes = [len(one) for one in steps]
-    return pd.DataFrame(
-        {
-            **{
-                name: np.repeat(valid[name].to_numpy(np.int64), sizes)
-                for name in ("n", "replicate", "slot")
-            },
-            "us": np.concatenate([np.empty(0, np.int64), *steps]),
-        }
-    )
+    sizes = valid["step_us"].map(len)
+    counted = valid.loc[valid.index.repeat(sizes), ["n", "replicate", "slot"]].astype(np.int64)
+    step_us = np.concatenate([np.empty(0, np.int64), *valid["step_us"]])
+    return counted.assign(us=step_us).reset_index(drop=True)
 
 
 def _looks_long(counted: pd.DataFrame) -> bool:
@@ -112,9 +114,7 @@ def _ordinary(counted: pd.DataFrame) -> pd.Series[float]:
     return found / US_PER_S
 
 
-def _kinds(
-    rows: pd.DataFrame, lives: Sequence[Life | None], step_us: Sequence[Integers]
-) -> tuple[tuple[non_step.Kind, ...], Integers, pd.DataFrame]:
+def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], Integers, pd.DataFrame]:
     """Find what comes back in all steps that are known, those of invalid windows too.
 
     Returns:
@@ -123,13 +123,9 @@ def _kinds(
     """
     members = rows.groupby(["replicate", "cohort", "slot"], sort=False).ngroup()
     parts, counted, valid, replicate = [], [], [], []
-    for at, member, n, ok, which in zip(
-        rows.index, members, rows["n"], rows["valid"], rows["replicate"], strict=True
-    ):
-        life = lives[at]
-        if life is None:
-            continue
-        steps, inside = non_step.member_steps(int(member), int(n), life, step_us[at])
+    columns = (rows[name] for name in ("n", "valid", "replicate", "life", "step_us"))
+    for member, n, ok, which, life, step_us in zip(members, *columns, strict=True):
+        steps, inside = non_step.member_steps(int(member), int(n), life, step_us)
         mask = np.zeros(len(steps.us), dtype=bool)
         mask[inside] = ~steps.fresh[inside]
         parts.append(steps)

@@ -210,7 +210,7 @@ def _choose(
             **structs.asdict(replace(chosen, probability_best=sure.get(chosen.launch))),
             most=most(chosen),
             axes=cohort.axes,
-            slots=cohort.slots[: chosen.n],
+            slots=tuple(cohort.slots[: chosen.n]),
             requested_env=cohort.requested_env,
         ),
         ratio=_ratio(measured, chosen, against),

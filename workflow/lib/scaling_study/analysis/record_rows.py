@@ -1,35 +1,21 @@
-"""One record file as rows of members, their step times and its cohorts."""
+"""Record files as cohorts, and as rows of members."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+from msgspec import json
+from msgspec.structs import replace
 
-from scaling_study.records import codec
+from scaling_study.analysis.accounts import add_per_step
+from scaling_study.records import codec, window
 from scaling_study.records.codec import RecordError
-from scaling_study.records.window import (
-    DECODER,
-    Cohort,
-    End,
-    Event,
-    Life,
-    Member,
-    Readbacks,
-    Record,
-    Settled,
-    Taken,
-    Window,
-    WindowMachine,
-)
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from scaling_study.stats.intervals import Integers
+from scaling_study.records.window import Life, Member, Taken, Window, WindowMachine
+from scaling_study.stats.intervals import grouped_quantiles
 
 NOT_PROVEN = "not_proven"
 """Flag of a window whose cohort did not show that it got what its launch asks for."""
@@ -37,7 +23,15 @@ NOT_PROVEN = "not_proven"
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
 
-WINDOW_FIELDS = ("cohort", "window", "block", "n", "attempt", "window_s", "start_skew_s", "overlap")
+US_PER_S = 1e6
+STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
+WINDOW = ("replicate", "cohort", "window", "attempt")
+"""Columns that tell a window of a launch from its others."""
+
+WINDOW_FIELDS = (
+    *("cohort", "window", "block", "n", "attempt", "valid"),
+    *("window_s", "start_skew_s", "overlap"),
+)
 MACHINE_FIELDS = WindowMachine.__struct_fields__
 LIFE_FIELDS = Life.__struct_fields__
 MEMBER_FIELDS = tuple(
@@ -45,6 +39,8 @@ MEMBER_FIELDS = tuple(
 )
 window_values, machine_values = attrgetter(*WINDOW_FIELDS), attrgetter(*MACHINE_FIELDS)
 member_values, life_values = attrgetter(*MEMBER_FIELDS), attrgetter(*LIFE_FIELDS)
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -59,22 +55,22 @@ class CohortRecords:
         events: What happened to its members.
         windows_valid: How many windows count.
         ns_valid: Their process counts.
-        windows_invalid: Process count and flags of each of the others.
+        windows_invalid: Process count and flags of each of the others, those taken anew left out.
         steps: Counted in valid windows.
         settled: Where windows were taken anew.
         shared_files: How many members wrote each file that several wrote.
     """
 
-    head: Cohort
-    readback: Readbacks | None = None
-    readback_after: Readbacks | None = None
-    end: End | None = None
-    events: list[Event] = field(default_factory=list)
+    head: window.Cohort
+    readback: window.Readbacks | None = None
+    readback_after: window.Readbacks | None = None
+    end: window.End | None = None
+    events: list[window.Event] = field(default_factory=list)
     windows_valid: int = 0
-    ns_valid: list[int] = field(default_factory=list)
+    ns_valid: tuple[int, ...] = ()
     windows_invalid: list[tuple[int, list[str]]] = field(default_factory=list)
     steps: int = 0
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[window.Settled] = field(default_factory=list)
     shared_files: dict[str, int] = field(default_factory=dict)
 
 
@@ -83,35 +79,12 @@ class FileRows:
     """What one record file holds.
 
     Attributes:
-        rows: One per member and window, with the fields of the records as float64 columns, besides
-            `valid` (bool) and `flags` (text); null, and what an older file lacks, is NaN.
-        step_us: Counted steps of all rows, one after the other: `rows["steps"]` of each.
+        rows: `member_rows` of its windows, with their `WINDOW_FIELDS` and `flags`.
         cohorts: Its cohorts.
-        lives: Where each row stands in its member's life; None where the file is older.
     """
 
     rows: pd.DataFrame
-    step_us: Integers
     cohorts: tuple[CohortRecords, ...]
-    lives: tuple[Life | None, ...] = ()
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """Rows of one file while it is read; a window's values stand once, its members' in a row each.
-
-    A list per kind of value and no object per row: a study has hundreds of thousands.
-    """
-
-    cohorts: dict[int, CohortRecords] = field(default_factory=dict)
-    attempts: set[tuple[int, int, int]] = field(default_factory=set)
-    windows: list[tuple[float | None, ...]] = field(default_factory=list)
-    valid: list[bool] = field(default_factory=list)
-    flags: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    members: list[tuple[float | None, ...]] = field(default_factory=list)
-    step_us: list[int] = field(default_factory=list)
-    lives: list[Life | None] = field(default_factory=list)
 
 
 def read_rows(path: Path) -> FileRows:
@@ -127,54 +100,64 @@ def read_rows(path: Path) -> FileRows:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    gathered = _Gathered()
-    for line, record in codec.read(path, DECODER):
+    cohorts: dict[int, CohortRecords] = {}
+    windows: list[Window] = []
+    attempts: set[tuple[int, int, int]] = set()
+    for record in read_each(path, window.DECODER, lambda one: _refuse(one, cohorts, attempts)):
+        if isinstance(record, window.Cohort):
+            cohorts[record.cohort] = CohortRecords(record)
+        elif isinstance(record, Window):
+            readback = cohorts[record.cohort].readback
+            proven = readback is not None and readback.proven
+            windows.append(record if proven else _flagged(record, NOT_PROVEN))
+        else:
+            _add(cohorts[record.cohort], record)
+    if not cohorts:
+        raise RecordError(f"{path}: no cohort in it; {codec.REMEDY}")
+    windows = _only_settled(windows, [one for each in cohorts.values() for one in each.settled])
+    for number, cohort in cohorts.items():
+        if cohort.readback_after and not cohort.readback_after.proven:
+            # Since when it had something else is not known.
+            windows = [
+                _flagged(one, NOT_PROVEN) if one.valid and one.cohort == number else one
+                for one in windows
+            ]
+        _count(cohort, [one for one in windows if one.cohort == number])
+    frame = pd.DataFrame(map(window_values, windows), columns=WINDOW_FIELDS)
+    frame["flags"] = [";".join(one.flags) for one in windows]
+    members = member_rows(windows)
+    rows = frame.loc[members["at"]].reset_index(drop=True).join(members)
+    return FileRows(rows, tuple(cohorts.values()))
+
+
+def read_each(path: Path, decoder: json.Decoder[R], refuse: Callable[[R], None]) -> Iterator[R]:
+    """Read the records of a file.
+
+    Args:
+        path: The file.
+        decoder: Of its records.
+        refuse: Raises a RecordError for a record that contradicts itself or those before it.
+
+    Raises:
+        RecordError: A record cannot be read or is refused; its line is named.
+    """
+    for line, record in codec.read(path, decoder):
         try:
-            _add(gathered, record)
+            refuse(record)
         except RecordError as error:
             raise RecordError(f"{path}:{line}: {error}; {codec.REMEDY}") from None
-    if not gathered.cohorts:
-        raise RecordError(f"{path}: no cohort in it; {codec.REMEDY}")
-    sizes = np.array(gathered.sizes, dtype=np.int64)
-    names = [*WINDOW_FIELDS, *MACHINE_FIELDS]
-    window = np.array(gathered.windows, dtype=np.float64).reshape(-1, len(names))
-    member = np.array(gathered.members, dtype=np.float64).reshape(-1, len(MEMBER_FIELDS))
-    rows = pd.DataFrame(
-        np.hstack([np.repeat(window, sizes, axis=0), member]),
-        columns=[*names, *MEMBER_FIELDS],
-    )
-    rows["valid"] = np.repeat(np.array(gathered.valid, dtype=bool), sizes)
-    rows["flags"] = np.repeat(np.array(gathered.flags, dtype=object), sizes)
-    _leave_out_unsettled(gathered.cohorts, rows)
-    for cohort in gathered.cohorts.values():
-        if cohort.readback_after is not None and not proven(cohort.readback_after):
-            _refuse(cohort, rows)
-    return FileRows(
-        rows,
-        np.array(gathered.step_us, dtype=np.int64),
-        tuple(gathered.cohorts.values()),
-        tuple(gathered.lives),
-    )
+        yield record
 
 
-def _add(gathered: _Gathered, record: Record) -> None:
-    """Take one record in."""
-    if isinstance(record, Cohort):
-        if record.cohort in gathered.cohorts:
-            raise RecordError(f"cohort {record.cohort} is in this file twice")
-        gathered.cohorts[record.cohort] = CohortRecords(record)
-        return
-    cohort = gathered.cohorts.get(record.cohort)
-    if cohort is None:
-        kind = record.__struct_config__.tag
-        raise RecordError(f"{kind} of cohort {record.cohort}, which did not start")
-    if isinstance(record, Window):
-        _add_window(gathered, cohort, record)
-    elif isinstance(record, Event):
+def _add(
+    cohort: CohortRecords, record: window.Readbacks | window.Event | window.Settled | window.End
+) -> None:
+    """Take in a record that is neither a head nor a window."""
+    if isinstance(record, window.Event):
         cohort.events.append(record)
-    elif isinstance(record, Settled):
+    elif isinstance(record, window.Settled):
         cohort.settled.append(record)
-    elif isinstance(record, End):
+    elif isinstance(record, window.End):
         cohort.end = record
     else:
         cohort.shared_files.update(record.shared_files or {})
@@ -184,94 +167,135 @@ def _add(gathered: _Gathered, record: Record) -> None:
             cohort.readback = record
 
 
-def proven(readback: Readbacks | None) -> bool:
-    """Whether members showed that they got all that their launch asks for."""
-    return readback is not None and all(check.ok for check in readback.checks)
+def _flagged(one: Window, flag: str) -> Window:
+    """Return a window that does not count, for this reason too."""
+    return replace(one, valid=False, flags=[*one.flags, flag])
 
 
-def _refuse(cohort: CohortRecords, rows: pd.DataFrame) -> None:
-    """Take all windows of a cohort for unproven: since when it had something else is not known."""
-    own = rows["cohort"] == cohort.head.cohort
-    wrong = own & rows["valid"]
-    rows.loc[wrong, "flags"] = [
-        f"{each};{NOT_PROVEN}".strip(";") for each in rows.loc[wrong, "flags"]
+def _only_settled(windows: Sequence[Window], settled: Iterable[window.Settled]) -> list[Window]:
+    """Flag valid windows in which a script had not settled, where later ones count instead."""
+    found = list(windows)
+    for record in settled:
+        begin = record.cohort, record.block
+        later = {
+            one.n
+            for one in found
+            if one.valid and one.cohort == record.cohort and one.block >= record.block
+        }
+        found = [
+            _flagged(one, UNSETTLED)
+            if one.valid and one.n in later and (one.cohort, one.block) < begin
+            else one
+            for one in found
+        ]
+    return found
+
+
+def _count(cohort: CohortRecords, windows: Sequence[Window]) -> None:
+    """Note which of a cohort's windows count."""
+    valid = [one for one in windows if one.valid]
+    cohort.windows_valid = len(valid)
+    cohort.ns_valid = tuple(dict.fromkeys(one.n for one in valid))
+    cohort.steps = sum(member.steps for one in valid for member in one.members)
+    cohort.windows_invalid = [
+        (one.n, one.flags) for one in windows if not one.valid and UNSETTLED not in one.flags
     ]
-    rows.loc[own, "valid"] = False
-    for _, lost in rows[wrong].groupby(["window", "n"]):
-        n, flags = lost[["n", "flags"]].iloc[0]
-        cohort.windows_invalid.append((int(n), flags.split(";")))
-    cohort.windows_valid, cohort.ns_valid, cohort.steps = 0, [], 0
 
 
-def _leave_out_unsettled(cohorts: dict[int, CohortRecords], rows: pd.DataFrame) -> None:
-    """Take the windows in which a script had not settled out of those that count."""
-    records = [one for cohort in cohorts.values() for one in cohort.settled]
-    for record in records:
-        own = rows["cohort"] == record.cohort
-        late = own & (rows["block"] >= record.block)
-        again = rows["n"].isin(rows["n"][late & rows["valid"]])
-        early = rows["valid"] & again & ((rows["cohort"] < record.cohort) | (own & ~late))
-        flags = [f"{each};{UNSETTLED}".strip(";") for each in rows["flags"][early]]
-        rows.loc[early, "flags"] = flags
-        rows.loc[early, "valid"] = False
-    for number, cohort in cohorts.items() if records else ():
-        counted = rows[(rows["cohort"] == number) & rows["valid"]]
-        cohort.windows_valid = len(counted[["window", "attempt"]].drop_duplicates())
-        cohort.ns_valid = [int(n) for n in counted["n"].unique()]
-        cohort.steps = int(counted["steps"].sum())
+def member_rows(windows: Sequence[Taken]) -> pd.DataFrame:
+    """Return what was counted in some windows, a row per member and window.
+
+    Returns:
+        The fields of `WindowMachine` and `Member` as float64 columns, in which null and what an
+        older file lacks are NaN. Further `at`, the place of the window; `step_us`, an array of the
+        counted steps; and `life`, where they stand in the member's life (None in older files).
+    """
+    at = np.repeat(np.arange(len(windows)), [len(one.members) for one in windows])
+    members = [member for one in windows for member in one.members]
+    values = np.array([member_values(one) for one in members], dtype=np.float64)
+    values = np.hstack(
+        [machine_rows(windows).to_numpy()[at], values.reshape(-1, len(MEMBER_FIELDS))]
+    )
+    rows = pd.DataFrame(values, columns=[*MACHINE_FIELDS, *MEMBER_FIELDS])
+    lives = [life_values(one) for one in members]
+    objects = {
+        "step_us": [np.array(one.step_us, dtype=np.int64) for one in members],
+        "life": [None if None in life else Life(*life) for life in lives],
+    }
+    return rows.assign(at=at).join(pd.DataFrame(objects, dtype=object))
 
 
-def _add_window(gathered: _Gathered, cohort: CohortRecords, record: Window) -> None:
-    _refuse_contradictions(gathered, record)
-    members = record.members
-    flags = [*record.flags, *([] if proven(cohort.readback) else [NOT_PROVEN])]
-    valid = record.valid and NOT_PROVEN not in flags
-    gathered.windows.append((*window_values(record), *machine_values(record.machine)))
-    gathered.valid.append(valid)
-    gathered.flags.append(";".join(flags))
-    gathered.sizes.append(len(members))
-    gathered.members.extend(map(member_values, members))
-    for member in members:
-        gathered.step_us.extend(member.step_us)
-        life = life_values(member)
-        gathered.lives.append(None if None in life else Life(*life))
-    if valid:
-        cohort.windows_valid += 1
-        if record.n not in cohort.ns_valid:
-            cohort.ns_valid.append(record.n)
-        cohort.steps += sum(member.steps for member in members)
-    else:
-        cohort.windows_invalid.append((record.n, flags))
+def machine_rows(windows: Sequence[Taken]) -> pd.DataFrame:
+    """Return the readings of the machine, a row per window; null is NaN."""
+    values = np.array([machine_values(one.machine) for one in windows], dtype=np.float64)
+    return pd.DataFrame(values.reshape(-1, len(MACHINE_FIELDS)), columns=[*MACHINE_FIELDS])
 
 
-def _refuse_contradictions(gathered: _Gathered, record: Window) -> None:
-    attempt = (record.cohort, record.window, record.attempt)
-    if attempt in gathered.attempts:
-        raise RecordError("cohort {}, window {}, attempt {} is in this file twice".format(*attempt))
-    gathered.attempts.add(attempt)
-    refuse_contradictions(record)
-    if max((member.slot for member in record.members), default=0) >= record.n:
-        slots = sorted(member.slot for member in record.members)
-        raise RecordError(f"slots {slots} of {len(slots)} members, n is {record.n}")
-    if record.valid and len(record.members) < record.n:
-        raise RecordError(f"a valid window of n = {record.n} with {len(record.members)} members")
-    for member in record.members if record.valid else ():
-        if not (any(member.step_us) and member.steps_active):
-            raise RecordError(f"a valid window in which slot {member.slot} made no step")
+def window_rows(rows: pd.DataFrame, keys: Sequence[str] = WINDOW) -> pd.DataFrame:
+    """Return rows of members with what the table of windows derives from them.
+
+    Args:
+        rows: Those of `member_rows`, at least one.
+        keys: Columns that tell one window from all others.
+
+    Returns:
+        The same rows. What was measured over no step is NaN.
+    """
+    steps = rows["steps"].to_numpy(dtype=np.int64)
+    row_of_step = np.repeat(np.arange(len(rows)), steps)
+    step_us = np.concatenate(rows["step_us"].to_list())
+    counted_s = np.bincount(row_of_step, weights=step_us, minlength=len(rows)) / US_PER_S
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = rows.assign(step_mean_s=counted_s / steps, steps_per_s=steps / counted_s)
+    quantiles = grouped_quantiles(row_of_step, step_us, len(rows), [*STEP_QUANTILES.values()])
+    found[[*STEP_QUANTILES]] = quantiles / US_PER_S
+    add_per_step(found, keys)
+    return found
 
 
-def refuse_contradictions(window: Taken) -> None:
+def _refuse(
+    record: window.Record,
+    cohorts: Mapping[int, CohortRecords],
+    attempts: set[tuple[int, int, int]],
+) -> None:
+    """Raise if a record contradicts itself or those before it."""
+    known = record.cohort in cohorts
+    if isinstance(record, window.Cohort):
+        if known:
+            raise RecordError(f"cohort {record.cohort} is in this file twice")
+    elif not known:
+        kind = record.__struct_config__.tag
+        raise RecordError(f"{kind} of cohort {record.cohort}, which did not start")
+    elif isinstance(record, Window):
+        attempt = (record.cohort, record.window, record.attempt)
+        if attempt in attempts:
+            place = "cohort {}, window {}, attempt {}".format(*attempt)
+            raise RecordError(f"{place} is in this file twice")
+        attempts.add(attempt)
+        refuse_contradictions(record)
+        if record.valid and len(record.members) < record.n:
+            number = len(record.members)
+            raise RecordError(f"a valid window of n = {record.n} with {number} members")
+        for member in record.members if record.valid else ():
+            if not (any(member.step_us) and member.steps_active):
+                raise RecordError(f"a valid window in which slot {member.slot} made no step")
+
+
+def refuse_contradictions(taken: Taken, *, in_turns: bool = False) -> None:
     """Raise if a window's members contradict each other, or their own step times.
+
+    Args:
+        taken: The window.
+        in_turns: Whether its n members may be any of those that were started.
 
     Raises:
         RecordError: They do.
     """
-    slots = {member.slot for member in window.members}
-    if len(slots) < len(window.members) or len(slots) > window.n:
-        raise RecordError(
-            f"slots {sorted(slots)} of {len(window.members)} members, n is {window.n}"
-        )
-    for member in window.members:
+    slots = sorted(member.slot for member in taken.members)
+    too_many = len(slots) > taken.n if in_turns else max(slots, default=0) >= taken.n
+    if too_many or len({*slots}) < len(slots):
+        raise RecordError(f"slots {slots} of {len(slots)} members, n is {taken.n}")
+    for member in taken.members:
         if member.steps != len(member.step_us):
             raise RecordError(
                 f"slot {member.slot} counted {member.steps} steps and has "

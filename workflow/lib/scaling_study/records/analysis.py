@@ -11,12 +11,12 @@ from msgspec import Struct
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
-from scaling_study.records.cohorts import Counted, Setting
+from scaling_study.records.cohorts import Got
 from scaling_study.records.confirmation import Imports, Losses
 from scaling_study.records.field import Json
 from scaling_study.records.machine import Fact, Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Check, Readback
+from scaling_study.records.readback import Check
 from scaling_study.records.window import Slot
 from scaling_study.stats.interval import Interval
 
@@ -498,21 +498,11 @@ class Settling(Struct, frozen=True, kw_only=True):
     """In how many steps were still changing in the last windows."""
 
 
-class Effective(Struct, frozen=True, kw_only=True):
+class Effective(Got, frozen=True, kw_only=True, omit_defaults=False):
     """What a launch asked for and got."""
 
     launch: str
     label: str
-    checks: tuple[Check, ...] = ()
-    """What was requested and what took effect, by axis."""
-    member: Readback | None = None
-    """All that the first member reported (`readback.Readback`)."""
-    changes: tuple[Setting, ...] | None = None
-    """What the script changed until the last window."""
-    counted: tuple[Counted | None, ...] | None = None
-    """What was counted as an iteration."""
-    once: bool | None = None
-    """Whether each run of the script needs a process of its own."""
     pace: Interval | None = None
     """What a step takes in later windows over earlier ones."""
     settling: Settling | None = None

@@ -5,14 +5,13 @@ The format has version 1.
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from scaling_study.common.axis_values import Axes
 from scaling_study.records.field import Index
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Check, Readback
-from scaling_study.records.window import End, Event, Settled, Slot
+from scaling_study.records.readback import Checked, Readback
+from scaling_study.records.window import AskedCohort, End, Event, Settled
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -54,30 +53,28 @@ class Compiled(Struct, frozen=True, kw_only=True):
     """After the first step and before the first window."""
 
 
-class Reported(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the members of a cohort reported; the last four once they have ended."""
+class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
+    """What the members of a cohort got; the last three once they have ended."""
 
-    checks: tuple[Check, ...]
-    """For each axis what was asked for, what was found, whether it holds."""
-    member: Readback | None
+    member: Readback | None = None
     """All that the first member reported before the first window."""
-    intra_op: tuple[int, ...]
-    """Threads of an operator, of each member."""
-    start_s: tuple[float, ...]
-    """From the start of a process to the end of its first step, of each member that says it."""
     changes: tuple[Setting, ...] | None = None
     """What the script changed in its first member until the last window."""
     counted: tuple[Counted | None, ...] | None = None
     """What was counted as an iteration, of the first member."""
     once: bool | None = None
     """Whether each run of the script needs a process of its own."""
-    compiled: tuple[Compiled, ...] | None = None
-    """Of each member that compiled something."""
 
-    @property
-    def proven(self) -> bool:
-        """Whether the members showed that they got all that their launch asks for."""
-        return all(check.ok for check in self.checks)
+
+class Reported(Got, frozen=True, kw_only=True):
+    """What the members of a cohort reported."""
+
+    intra_op: tuple[int, ...]
+    """Threads of an operator, of each member."""
+    start_s: tuple[float, ...]
+    """From the start of a process to the end of its first step, of each member that says it."""
+    compiled: tuple[Compiled, ...] | None = None
+    """Of each member that compiled something, once it has ended."""
 
 
 class InvalidWindow(Struct, frozen=True, kw_only=True):
@@ -96,42 +93,15 @@ class MissingFile(Struct, frozen=True, kw_only=True):
     replicate: Index
 
 
-class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CohortSummary(AskedCohort, frozen=True, kw_only=True):
     """What a cohort was asked for, got and lost, and how it ended."""
 
-    launch: str
-    """Launch id, as in plan.json."""
-    label: str
-    """The launch's values that differ from all-default."""
-    role: str
-    """Why the launch is in the plan."""
     file: str
     """Its record file, from the study's folder."""
     machine: str
     """Hash of the machine."""
     host: str
     """Name of the node."""
-    replicate: Index
-    """Fresh cohort of the launch, from 0."""
-    cohort: Index
-    """Cohort in the replicate; above 0 after a rerun."""
-    process_counts: tuple[int, ...]
-    """What was asked for."""
-    seed: int
-    started: str
-    """Time of the start."""
-    measured_hash: str
-    """Hash of the script, its arguments, inputs and build."""
-    harness_hash: str
-    """Hash of the measuring code."""
-    axes: Axes
-    """All values of the launch."""
-    slots: tuple[Slot, ...]
-    """CPUs and memory policy of each member."""
-    requested_env: dict[str, str | None]
-    """The environment asked for."""
-    batch: str | None = None
-    """The job that measured several launches in turns."""
     end: End | None = None
     """None where the job was cut off."""
     events: tuple[Event, ...] = ()
@@ -145,7 +115,7 @@ class CohortSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Counted in valid windows."""
     settled: tuple[Settled, ...] = ()
     """Where windows were taken anew."""
-    shared_files: dict[str, int] = {}
+    shared_files: dict[str, int] = field(default_factory=dict)
     """How many members wrote each file that several wrote."""
     readback: Reported | None = None
     """None where no member came to its gate."""

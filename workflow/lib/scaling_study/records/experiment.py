@@ -5,7 +5,7 @@ The formats have versions 2 and 3: older ones had other names.
 
 from typing import Literal
 
-from msgspec import Struct, json
+from msgspec import Struct, field, json
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.records.field import (
@@ -19,43 +19,27 @@ from scaling_study.records.field import (
     Share,
 )
 from scaling_study.records.machine import Machine
-from scaling_study.records.readback import Check, Readback
-from scaling_study.records.window import Slot, Status, Taken
+from scaling_study.records.readback import Checked, Readback
+from scaling_study.records.window import Ending, LostMember, Measured, Slot, Taken
 
 EffortName = Literal["quick", "full"]
 
 
-class Heading(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Heading(Measured, frozen=True, kw_only=True):
     """The first record of every kind of experiment: of which launch and machine."""
 
-    study: str
-    """The study."""
-    launch: str
-    """Launch id, as in plan.json."""
-    label: str
-    """The launch's values that differ from all-default."""
-    role: str
-    """Why the launch is in the plan."""
-    axes: Axes
-    """All values of the launch."""
     replicate: Index
     """Fresh start of the whole experiment, from 0."""
+    study: str
+    """The study."""
     effort: EffortName
     """How much is tried."""
     n: Processes
     """Members that train."""
-    seed: int
-    """Seed of all that is shuffled."""
     machine_hash: str
     """Hash of the machine."""
     machine: Machine
     """The machine, as in machine.json."""
-    measured_hash: str
-    """Hash of the script, its arguments, inputs and build."""
-    harness_hash: str
-    """Hash of the measuring code."""
-    started: str
-    """Time of the start."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -95,13 +79,11 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     """Those that cannot matter here, with the reason."""
 
 
-class Readbacks(Struct, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
+class Readbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
     """What the members of one cohort of the job reported before their first window."""
 
     cohort: str
     """`reference`, a change, or a variant."""
-    checks: list[Check]
-    """For each axis what was asked for, what was found, whether it holds."""
     members: list[Readback]
     """What each member reported."""
 
@@ -212,19 +194,11 @@ class ChangeLeftOut(
     """Why."""
 
 
-class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """A member ends before its time."""
 
     cohort: str
     """Its cohort."""
-    slot: Index | None
-    """The member."""
-    what: str
-    """What happened."""
-    reason: str
-    """Why; of a script that failed, the exception's last line."""
-    log: str
-    """The ends of its standard output and standard error."""
 
 
 class VariantLeftOut(Struct, frozen=True, kw_only=True):
@@ -235,18 +209,10 @@ class VariantLeftOut(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"):
+class End(Ending, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"):
     """An experiment ends."""
 
-    status: Status
-    """`complete`, `partial`, `failed` or `skipped`."""
-    reason: str | None
-    """Why it is not complete."""
-    remedy: str | None
-    """What to do about it."""
-    wall_s: Seconds
-    """How long it took."""
-    left_out: list[VariantLeftOut] = []
+    left_out: list[VariantLeftOut] = field(default_factory=list)
     """Variants of a data loader that were left out, and why."""
 
 

@@ -14,6 +14,18 @@ class Check(Struct, frozen=True):
     ok: bool
 
 
+class Checked(Struct, frozen=True, kw_only=True):
+    """What members got of what their launch asks for."""
+
+    checks: list[Check]
+    """For each axis what was asked for, what was found, whether it holds."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the members showed that they got all that their launch asks for."""
+        return all(check.ok for check in self.checks)
+
+
 class Ended(Struct, frozen=True):
     """Starts of a member's script that have ended: how many, and after how many steps."""
 

@@ -30,7 +30,7 @@ from scaling_study.records.field import (
     fields,
 )
 from scaling_study.records.machine import Machine
-from scaling_study.records.readback import Check, Readback
+from scaling_study.records.readback import Checked, Readback
 
 
 class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,12 +48,9 @@ class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPUs of its loader's workers."""
 
 
-class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="cohort"):
-    """A cohort starts: what was asked for, and of which machine."""
+class Measured(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A launch that was measured: which one it is, and how it was measured."""
 
-    schema_version: Literal[2]
-    study: str
-    """The study."""
     launch: str
     """Launch id, as in plan.json."""
     role: str
@@ -64,34 +61,47 @@ class Cohort(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     """All values of the launch."""
     replicate: Index
     """Fresh cohort of the launch, from 0."""
+    seed: int
+    """Seed of all that is shuffled."""
+    measured_hash: str
+    """Hash of the script, its arguments, inputs and build."""
+    harness_hash: str
+    """Hash of the measuring code."""
+    started: str
+    """Time of the start."""
+
+
+class AskedCohort(Measured, frozen=True, kw_only=True):
+    """What a cohort was asked for."""
+
     cohort: Index
     """Cohort in the replicate; above 0 after a rerun."""
     process_counts: list[Processes]
     """Process counts."""
     batch: str | None = None
     """The job that measured several launches in turns."""
-    seed: int
-    """Seed of all that is shuffled."""
-    measure: Json | None = None
-    """The config's section `measure`."""
-    measured_hash: str
-    """Hash of the script, its arguments, inputs and build."""
-    harness_hash: str
-    """Hash of the measuring code."""
-    machine_hash: str
-    """Hash of the machine."""
-    machine: Machine
-    """The machine, as in machine.json."""
-    started: str
-    """Time of the start."""
     slots: list[Slot]
     """CPUs and memory policy of each member."""
     requested_env: dict[str, str | None]
     """The environment asked for."""
 
 
+class Cohort(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="cohort"):
+    """A cohort starts: what was asked for, and of which machine."""
+
+    schema_version: Literal[2]
+    study: str
+    """The study."""
+    measure: Json | None = None
+    """The config's section `measure`."""
+    machine_hash: str
+    """Hash of the machine."""
+    machine: Machine
+    """The machine, as in machine.json."""
+
+
 class Readbacks(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="readback"
+    Checked, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="readback"
 ):
     """What the members of a cohort report before its first window and after its last one."""
 
@@ -99,8 +109,6 @@ class Readbacks(
     """The cohort."""
     when: Literal["before", "after"] | None = None
     """Before the first window or after the last one."""
-    checks: list[Check]
-    """For each axis what was asked for, what was found, whether it holds."""
     members: list[Readback]
     """What each member reported."""
     shared_files: dict[str, Processes] | None = None
@@ -299,11 +307,9 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """0 for the first attempt, above for a retry."""
 
 
-class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
-    """A member ends before its time."""
+class LostMember(Struct, frozen=True, kw_only=True):
+    """A member that ended before its time."""
 
-    cohort: Index
-    """The cohort."""
     slot: Index | None
     """The member."""
     what: str
@@ -312,6 +318,13 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """Why; of a script that failed, the exception's last line."""
     log: str
     """The ends of its standard output and standard error."""
+
+
+class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+    """A member ends before its time."""
+
+    cohort: Index
+    """The cohort."""
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
@@ -326,11 +339,9 @@ class Stopped(Struct, frozen=True, kw_only=True):
 Status = Literal["complete", "partial", "failed", "skipped"]
 
 
-class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
-    """A cohort ends."""
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a cohort or an experiment ended."""
 
-    cohort: Index
-    """The cohort."""
     status: Status
     """`complete`, `partial`, `failed` or `skipped`."""
     reason: str | None
@@ -338,7 +349,14 @@ class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     remedy: str | None
     """What to do about it."""
     wall_s: Seconds
-    """First exec to last exit."""
+    """How long it took."""
+
+
+class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """A cohort ends."""
+
+    cohort: Index
+    """The cohort."""
     start_s: Seconds | None
     """To the first window."""
     in_windows_s: Seconds
