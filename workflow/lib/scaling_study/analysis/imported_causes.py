@@ -8,10 +8,10 @@ grows that a cause would spare, the table speaks against that cause. Pure: table
 come out, and every number in them is computed from the tables.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from scaling_study.common.quantities import (
     format_count,
@@ -20,15 +20,8 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
-from scaling_study.records.analysis import Finding, Findings
+from scaling_study.records.analysis import Finding, Findings, SavedTable
 from scaling_study.stats.thresholds import GROWS, SHARE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import pandas as pd
-
-    from scaling_study.records.analysis import SavedTable
 
 CONFIG = "config/decide.yaml"
 COMMAND = f"snakemake --cores all --configfile {CONFIG}"
@@ -39,53 +32,30 @@ ALIKE = 1.25
 """Operators whose growth differs by less than this factor grow alike, with one profile each."""
 
 MULTIPLY, RANDOM = "matrix multiply", "random numbers"
-SPARED_BY_FAULTS = (RANDOM, MULTIPLY)
-"""Groups that write little new memory for the time they take."""
-SPARED_BY_BANDWIDTH = (RANDOM,)
-"""Groups that compute for long on each element: torch draws random numbers one after the other."""
-
-
+"""Groups that write little new memory for the time they take. Torch draws random numbers one after
+the other, so they stream little, too."""
 CLEARLY = 0.5
 """An operator shares in a slowdown if it has at least this part of the step's growth."""
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How an operator, or a group of them, grew for the same work.
-
-    Attributes:
-        name: of the operator or group.
-        group: that it belongs to.
-        expected_s: self time of a step at the higher count, had the same work taken the same time.
-        actual_s: what it took.
-    """
-
-    name: str
-    group: str
-    expected_s: float
-    actual_s: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the same work took."""
-        return self.actual_s / self.expected_s
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What two tables show of each other.
 
+    Operators and groups are rows of `expected_s`, the self time of a step at the higher count if
+    the same work took the same time; `actual_s`, what it took; and `ratio`, of both.
+
     Attributes:
         low: the table with the fewest processes.
         high: the one with the most.
-        operators: that both show, the least grown first.
+        operators: that both show, the least grown first; with their `group`.
         groups: the same, summed.
     """
 
     low: SavedTable
     high: SavedTable
-    operators: tuple[Growth, ...]
-    groups: Mapping[str, Growth]
+    operators: pd.DataFrame
+    groups: pd.DataFrame
 
     @property
     def ratio(self) -> float:
@@ -94,15 +64,20 @@ class Evidence:
 
     @property
     def added_s(self) -> float:
-        """What a step takes longer (s)."""
+        """By how much longer a step takes (s)."""
         return self.high.step_s - self.low.step_s
 
-    def shares_in_growth(self, growth: Growth) -> bool:
-        """Whether an operator has a clear part of the step's growth."""
-        return growth.ratio - 1 >= CLEARLY * (self.ratio - 1)
+    def share_of(self, rows: pd.DataFrame) -> float:
+        """Return the share of the added time that some operators or groups take."""
+        return float((rows["actual_s"] - rows["expected_s"]).sum()) / self.added_s
+
+    def all_grow(self, rows: pd.DataFrame) -> bool:
+        """Whether there are rows, and each has a clear part of the step's growth."""
+        least = CLEARLY * (self.ratio - 1)
+        return len(rows) > 0 and bool((rows["ratio"] - 1 >= least).all())
 
 
-def compare_work(operators: pd.DataFrame, low: int, high: int) -> tuple[Growth, ...]:
+def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
     """Compare operators of two tables for the same work.
 
     Work is counted in floating-point operations where both tables have them, else in calls.
@@ -111,38 +86,29 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> tuple[Growth, 
         operators: tables/operators.
         low: the lower number of processes.
         high: the higher one.
+
+    Returns:
+        `Evidence.operators`.
     """
-    columns = ["calls_per_step", "self_s_per_step", "flops_per_step"]
     a, b = (operators[operators["n"] == n].set_index("operator") for n in (low, high))
-    both = a[columns].merge(
-        b[[*columns, "group"]], left_index=True, right_index=True, suffixes=("_a", "_b")
-    )
+    both = a.merge(b, left_index=True, right_index=True, suffixes=("_a", "_b"))
     both = both[(both["self_s_per_step_a"] > 0) & (both["self_s_per_step_b"] > 0)]
     counted = (both["flops_per_step_a"] > 0) & (both["flops_per_step_b"] > 0)
     work = (both["calls_per_step_b"] / both["calls_per_step_a"]).mask(
         counted, both["flops_per_step_b"] / both["flops_per_step_a"]
     )
-    expected = both["self_s_per_step_a"] * work
-    found = [
-        Growth(str(name), str(group), float(before), float(after))
-        for name, group, before, after in zip(
-            both.index, both["group"], expected, both["self_s_per_step_b"], strict=True
-        )
-    ]
-    return tuple(sorted(found, key=lambda growth: growth.ratio))
+    found = pd.DataFrame(
+        {
+            "group": both["group_b"],
+            "expected_s": both["self_s_per_step_a"] * work,
+            "actual_s": both["self_s_per_step_b"],
+        }
+    )
+    return _with_ratios(found).sort_values("ratio", kind="stable")
 
 
-def sum_groups(growths: Sequence[Growth]) -> dict[str, Growth]:
-    """Sum operators of the same group."""
-    return {
-        name: Growth(
-            name,
-            name,
-            sum(growth.expected_s for growth in growths if growth.group == name),
-            sum(growth.actual_s for growth in growths if growth.group == name),
-        )
-        for name in dict.fromkeys(growth.group for growth in growths)
-    }
+def _with_ratios(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(ratio=rows["actual_s"] / rows["expected_s"])
 
 
 def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
@@ -157,7 +123,8 @@ def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
         answer = "One table shows no growth, so there is nothing to explain."
         return Findings(answer=answer, command=COMMAND)
     growths = compare_work(operators, low.n, high.n)
-    evidence = Evidence(low, high, growths, sum_groups(growths))
+    groups = growths.groupby("group", sort=False)[["expected_s", "actual_s"]].sum()
+    evidence = Evidence(low, high, growths, _with_ratios(groups))
     rates = throughput(tables)
     if evidence.ratio < GROWS:
         answer = (
@@ -173,44 +140,44 @@ def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
             "each cause would meet other operators, and that speaks against some of them."
         ),
         facts=(*_operator_facts(evidence), rates),
-        against=tuple(found for rule in AGAINST if (found := rule(evidence)) is not None),
-        open=left(evidence),
+        against=tuple(_against(evidence)),
+        open=_open(evidence),
         command=COMMAND,
     )
 
 
 def _operator_facts(evidence: Evidence) -> list[str]:
     """Say which operators grew, and whether they did alike."""
-    if not evidence.operators:
+    ratios = evidence.operators["ratio"]
+    if ratios.empty:
         return ["The tables share no operator."]
-    least, most = evidence.operators[0], evidence.operators[-1]
-    grown = sum(growth.ratio > NO_HIGHER for growth in evidence.operators)
-    count = len(evidence.operators)
+    grown, count = int((ratios > NO_HIGHER).sum()), len(ratios)
+    least, most = ratios.iloc[0], ratios.iloc[-1]
     which = "All" if grown == count else f"{grown} of"
     first = (
         f"{which} {format_count(count, 'operator')} in both tables take longer with "
         f"{evidence.high.n} processes than with {evidence.low.n}, for the same work and "
-        f"without the operators that they call: {format_ratio(least.ratio)} ({least.name}) to "
-        f"{format_ratio(most.ratio)} ({most.name}) as long, where the step takes "
+        f"without the operators that they call: {format_ratio(least)} ({ratios.index[0]}) to "
+        f"{format_ratio(most)} ({ratios.index[-1]}) as long, where the step takes "
         f"{format_ratio(evidence.ratio)}."
     )
     texts = [first, *([_common_part(evidence, least, most)] if grown == count else [])]
-    by_group = sorted(evidence.groups.values(), key=lambda group: -group.ratio)
-    listed = ", ".join(f"{group.name} {format_ratio(group.ratio)}" for group in by_group)
+    by_group = evidence.groups["ratio"].sort_values(ascending=False)
+    listed = ", ".join(f"{name} {format_ratio(ratio)}" for name, ratio in by_group.items())
     return [*texts, f"By what operators are bound by: {listed}."]
 
 
-def _common_part(evidence: Evidence, least: Growth, most: Growth) -> str:
+def _common_part(evidence: Evidence, least: float, most: float) -> str:
     """Say how much of the added time meets everything alike."""
-    share = min(1.0, (least.ratio - 1) / (evidence.ratio - 1))
+    share = min(1.0, (least - 1) / (evidence.ratio - 1))
     common = (
         f"If what slows the least affected of them slows the whole step as much, that is "
         f"{format_percent(share)} of the added time: something that meets everything."
     )
-    if most.ratio / least.ratio <= ALIKE:
+    if most / least <= ALIKE:
         return f"They grow alike. {common}"
     return (
-        f"They do not grow alike: the most affected {format_ratio(most.ratio / least.ratio)} as "
+        f"They do not grow alike: the most affected {format_ratio(most / least)} as "
         f"much as the least. {common} The rest meets some operators more than others."
     )
 
@@ -232,105 +199,87 @@ def throughput(tables: Sequence[SavedTable]) -> str:
     )
 
 
-def _against_loading(evidence: Evidence) -> Finding | None:
-    """The loader's next batch is a range of its own in a profile, outside the optimizer's step."""
-    low, high = evidence.low, evidence.high
-    if not all(one.step_from.startswith("time in ") and one.self_s for one in (low, high)):
-        return None
-    outside = [max(0.0, (one.self_s or 0.0) / one.steps - one.step_s) for one in (low, high)]
-    share = (outside[1] - outside[0]) / evidence.added_s
-    if share >= SHARE:
-        return None
-    text = (
-        f"The profiler counts a loader's next batch outside the optimizer's step, which holds "
-        f"forward and backward here. Outside are {format_seconds(outside[0])} with {low.n} "
-        f"processes and {format_seconds(outside[1])} with {high.n}: what that adds is "
-        f"{format_percent(max(0.0, share))} of what the step adds."
-    )
-    return Finding(cause="data_loading", title="Data loading", text=text)
-
-
-def _against_faults(evidence: Evidence) -> Finding | None:
-    spared = [evidence.groups[name] for name in SPARED_BY_FAULTS if name in evidence.groups]
-    grown = [group for group in spared if evidence.shares_in_growth(group)]
-    if not grown or len(grown) < len(spared):
-        return None
-    text = (
-        f"Page faults meet what writes new memory, and spare what computes. {_listed(grown)} as "
-        "long for the same work. So they are at most a part of it."
-    )
-    return Finding(
-        cause="page_faults", title="Page faults by the allocator's settings, alone", text=text
-    )
-
-
-def _against_bandwidth(evidence: Evidence) -> Finding | None:
-    spared = [evidence.groups[name] for name in SPARED_BY_BANDWIDTH if name in evidence.groups]
-    grown = [group for group in spared if evidence.shares_in_growth(group)]
-    if not grown:
-        return None
-    text = (
-        f"Bandwidth meets what streams through memory. {_listed(grown)} as long, though torch "
-        "draws them one after the other and computes for nanoseconds on each. So bandwidth is at "
-        "most a part of it."
-    )
-    return Finding(cause="memory_bandwidth", title="Memory bandwidth, alone", text=text)
-
-
-def _listed(groups: Sequence[Growth]) -> str:
-    texts = [f"{group.name} took {format_ratio(group.ratio)}" for group in groups]
-    text = " and ".join(texts)
-    return text[:1].upper() + text[1:]
-
-
-def _against_blas(evidence: Evidence) -> Finding | None:
-    group = evidence.groups.get(MULTIPLY)
-    if group is None:
-        return None
-    share = (group.actual_s - group.expected_s) / evidence.added_s
-    if share >= SHARE:
-        return None
-    text = (
-        f"Matrix multiplies hold {format_percent(max(0.0, share))} of the added time, as far as "
-        "the tables show them: no BLAS could bring back more."
-    )
-    return Finding(cause="slow_blas", title="Slow matrix multiplies", text=text)
-
-
-def _against_waiting(evidence: Evidence) -> Finding | None:
-    """What the optimizer's step does itself, where it runs forward and backward, is no operator."""
-    own = [growth for growth in evidence.operators if growth.name.startswith("Optimizer.step")]
-    if len(own) != 1 or not evidence.low.step_from.startswith("time in "):
-        return None
-    share = (own[0].actual_s - own[0].expected_s) / evidence.added_s
-    if share >= CLEARLY:
-        return None
-    text = (
-        f"Between operators lies {format_percent(max(0.0, share))} of the added time. A process "
-        "that waits there, for a lock, a file or Python's own lock, waits no longer than that."
-    )
-    return Finding(cause="waiting", title="Locks, files and the interpreter, alone", text=text)
-
-
-def _against_own(evidence: Evidence) -> Finding:
+def _against(evidence: Evidence) -> Iterator[Finding]:
+    """Name each cause that the tables speak against."""
+    if spared := _spared(evidence, RANDOM):
+        text = (
+            f"Bandwidth meets what streams through memory. {spared} as long, though torch draws "
+            "them one after the other and computes for nanoseconds on each. So bandwidth is at "
+            "most a part of it."
+        )
+        yield Finding(cause="memory_bandwidth", title="Memory bandwidth, alone", text=text)
+    if spared := _spared(evidence, RANDOM, MULTIPLY):
+        text = (
+            f"Page faults meet what writes new memory, and spare what computes. {spared} as long "
+            "for the same work. So they are at most a part of it."
+        )
+        title = "Page faults by the allocator's settings, alone"
+        yield Finding(cause="page_faults", title=title, text=text)
+    multiplies = evidence.groups[evidence.groups.index == MULTIPLY]
+    share = evidence.share_of(multiplies)
+    if len(multiplies) and share < SHARE:
+        text = (
+            f"Matrix multiplies hold {format_percent(max(0.0, share))} of the added time, as far "
+            "as the tables show them: no BLAS could bring back more."
+        )
+        yield Finding(cause="slow_blas", title="Slow matrix multiplies", text=text)
+    if all(one.step_from.startswith("time in ") for one in (evidence.low, evidence.high)):
+        yield from _against_outside(evidence)
     text = (
         f"What a process brings along (an old BLAS kernel, denormal numbers, an allocator's "
         f"settings) is there with {evidence.low.n} processes too. It can make every step slow, "
         "which these tables cannot show; by itself it does not grow with the number of processes."
     )
-    return Finding(cause="level", title="What slows a process that is alone", text=text)
+    yield Finding(cause="level", title="What slows a process that is alone", text=text)
 
 
-AGAINST: tuple[Callable[[Evidence], Finding | None], ...] = (
-    _against_bandwidth, _against_faults, _against_blas, _against_loading, _against_waiting,
-    _against_own,
-)  # fmt: skip
+def _against_outside(evidence: Evidence) -> Iterator[Finding]:
+    """Name causes that lie outside operators, where the optimizer's step runs the whole step.
+
+    The loader's next batch is a range of its own in a profile, outside the optimizer's step. The
+    time of that step without the operators that it calls is spent between them.
+    """
+    low, high = evidence.low, evidence.high
+    if low.self_s and high.self_s:
+        before_s, after_s = (
+            max(0.0, self_s / one.steps - one.step_s)
+            for one, self_s in ((low, low.self_s), (high, high.self_s))
+        )
+        share = (after_s - before_s) / evidence.added_s
+        if share < SHARE:
+            text = (
+                f"The profiler counts a loader's next batch outside the optimizer's step, which "
+                f"holds forward and backward here. Outside are {format_seconds(before_s)} with "
+                f"{low.n} processes and {format_seconds(after_s)} with {high.n}: what that adds "
+                f"is {format_percent(max(0.0, share))} of what the step adds."
+            )
+            yield Finding(cause="data_loading", title="Data loading", text=text)
+    own = evidence.operators[evidence.operators.index.str.startswith("Optimizer.step")]
+    share = evidence.share_of(own)
+    if len(own) == 1 and share < CLEARLY:
+        text = (
+            f"Between operators lies {format_percent(max(0.0, share))} of the added time. A "
+            "process that waits there, for a lock, a file or Python's own lock, waits no longer "
+            "than that."
+        )
+        title = "Locks, files and the interpreter, alone"
+        yield Finding(cause="waiting", title=title, text=text)
 
 
-def left(evidence: Evidence) -> tuple[Finding, ...]:
+def _spared(evidence: Evidence, *groups: str) -> str:
+    """Say how long groups took that a cause would spare; nothing unless all of them grew."""
+    rows = evidence.groups.reindex([name for name in groups if name in evidence.groups.index])
+    if not evidence.all_grow(rows):
+        return ""
+    text = " and ".join(
+        f"{name} took {format_ratio(ratio)}" for name, ratio in rows["ratio"].items()
+    )
+    return text[:1].upper() + text[1:]
+
+
+def _open(evidence: Evidence) -> tuple[Finding, ...]:
     """Say what is open, and which experiment of the config decides it."""
-    everything = all(map(evidence.shares_in_growth, evidence.operators))
-    fits = "It meets every operator, as here. " if everything and evidence.operators else ""
+    fits = "It meets every operator, as here. " if evidence.all_grow(evidence.operators) else ""
     return (
         Finding(
             title="Waiting for a CPU",
