@@ -3,12 +3,12 @@
 Machines are compared by a reader, never pooled: every number is of one machine.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from scaling_study.analysis import law_choice, laws
 from scaling_study.analysis.effective import readback
@@ -16,7 +16,8 @@ from scaling_study.analysis.failures import list_failures
 from scaling_study.analysis.recommend import candidates, pareto, recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
-from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.topology import Domain, Topology, parse_cpu_list
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
 from scaling_study.records.analysis import (
     Analysed,
@@ -33,19 +34,10 @@ from scaling_study.records.analysis import (
     SingleChanges,
 )
 from scaling_study.records.codec import write_file
+from scaling_study.records.cohorts import Cohorts, CohortSummary
+from scaling_study.records.machine import Machine
+from scaling_study.records.window import Slot
 from scaling_study.stats import intervals
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.common.topology import Domain, Topology
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.cohorts import Cohorts, CohortSummary
-    from scaling_study.records.machine import Machine
-    from scaling_study.records.window import Slot
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""

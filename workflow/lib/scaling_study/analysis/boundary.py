@@ -4,24 +4,18 @@ A knee coincides with a boundary if its interval holds that one and no other, an
 it. A wide interval, or a law that does not bend sharply, names nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pandas as pd
 
 from scaling_study.analysis.laws import SHARP
 from scaling_study.config.process_counts import boundaries
 from scaling_study.records.analysis import Machines, Scaling
 from scaling_study.records.codec import read_file
+from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Boundary
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.records.machine import Machine
-    from scaling_study.stats.interval import Interval
+from scaling_study.stats.interval import Interval
 
 CLOSE = 1.15
 """A knee's interval must lie within this factor of the boundary that it coincides with."""

@@ -5,15 +5,15 @@ of them. A machine that is not through is named with what it lacks, and does not
 from being compared.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from scaling_study.analysis.machine_results import Results
 from scaling_study.common.objectives import OBJECTIVES, named
+from scaling_study.config.config import NodeKind
 from scaling_study.host import probe
 from scaling_study.records.analysis import (
     Best,
@@ -27,12 +27,6 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from scaling_study.analysis.machine_results import Results
-    from scaling_study.config.config import NodeKind
 
 HOUR_S = 3600
 WATTS_PER_KW = 1000

@@ -5,23 +5,15 @@ batches grow with the epoch. So can a machine. A rate then holds for as long as 
 says too much or too little of a longer training.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from scaling_study.records.analysis import Effective, Settling
-from scaling_study.records.cohorts import Got
+from scaling_study.records.cohorts import CohortSummary, Got
 from scaling_study.stats import intervals
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from scaling_study.records.cohorts import CohortSummary
-    from scaling_study.stats.interval import Interval
+from scaling_study.stats.interval import Interval
 
 PART = 3
 """The first third of a cohort's windows is compared with the last third; with few, one with one."""

@@ -1,16 +1,10 @@
 """What was skipped, failed or lost: nothing leaves a study in silence."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from scaling_study.records.analysis import Failure, Failures, Invalid, Lost, MemberEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaling_study.records.cohorts import CohortSummary, MissingFile
+from scaling_study.records.cohorts import CohortSummary, MissingFile
 
 AGAIN = "put right what its log says, and run the study again"
 

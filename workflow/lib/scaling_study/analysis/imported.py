@@ -4,12 +4,12 @@ All tables are read while the config is checked, so a mistake in one of them is 
 config.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changed
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 from msgspec.structs import replace
@@ -26,10 +26,6 @@ from scaling_study.records.analysis import Comparison, Inflation, Machines, Save
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, OperatorSums
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 T = TypeVar("T")
 

@@ -4,9 +4,7 @@ The times of the operators and the rest of the step, which no operator covers, a
 so the differences add up to the step's difference and each has a share of it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 from msgspec.structs import replace
@@ -20,15 +18,10 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
-from scaling_study.profiling.profiles import choose_pairs
+from scaling_study.profiling.profiles import Kind, choose_pairs
 from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Side
+from scaling_study.records.profile import Profiled
 from scaling_study.stats.thresholds import NOTICEABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scaling_study.profiling.profiles import Kind
-    from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""

@@ -1,12 +1,14 @@
 """What the folder of a named machine holds, as far as it is through with this plan."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pandas as pd
 
 from scaling_study.common import storage
 from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.config.plan import Plan
 from scaling_study.records import codec
 from scaling_study.records.analysis import (
     Analysed,
@@ -17,17 +19,9 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
+from scaling_study.records.machine import Machine
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats.intervals import LogMean, Means
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,15 @@ them: the windows' steps are whole, and which of them count does not depend on h
 back enter as their number per step times their duration (``non_step``).
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.record_rows import STEP_QUANTILES, US_PER_S
 from scaling_study.runner import non_step
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scaling_study.stats.intervals import Integers
+from scaling_study.stats.intervals import Integers
 
 KEY = ["n", "replicate"]
 REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "non_step_share"]
@@ -78,7 +72,7 @@ def _quantiles(valid: pd.DataFrame) -> pd.DataFrame:
     return quantiles.astype({"n": np.int64})
 
 
-def _work(valid: pd.DataFrame) -> pd.Series[float]:
+def _work(valid: pd.DataFrame) -> "pd.Series[float]":
     """Work of the mean counted step, by `KEY` and slot."""
     rows = valid.assign(whole=valid["work"] * valid["steps"])
     sums = rows.groupby([*KEY, "slot"])[["whole", "steps"]].sum()
@@ -102,7 +96,7 @@ def _looks_long(counted: pd.DataFrame) -> bool:
     return bool(long_us >= non_step.WORTH_SHARE / 2 * counted["us"].sum())
 
 
-def _ordinary(counted: pd.DataFrame) -> pd.Series[float]:
+def _ordinary(counted: pd.DataFrame) -> "pd.Series[float]":
     """Mean ordinary step (s) by `KEY` and slot.
 
     Where a slot has none, that of the other slots stands for it; where none has, all its steps do.
@@ -148,8 +142,8 @@ def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], Integers, pd.
 
 
 def _excess(
-    kinds: Sequence[non_step.Kind], known: pd.DataFrame, step_s: pd.Series[float]
-) -> dict[int, pd.Series[float]]:
+    kinds: Sequence[non_step.Kind], known: pd.DataFrame, step_s: "pd.Series[float]"
+) -> "dict[int, pd.Series[float]]":
     """How much longer the steps of each kind take than ordinary ones (s), by `KEY`.
 
     Where a replicate has seen none, the mean of the launch at that count stands for it; where no
@@ -178,10 +172,10 @@ def _excess(
 
 def _replicates(
     valid: pd.DataFrame,
-    step_s: pd.Series[float],
-    excess: dict[int, pd.Series[float]],
+    step_s: "pd.Series[float]",
+    excess: "dict[int, pd.Series[float]]",
     kinds: Sequence[non_step.Kind],
-    work: pd.Series[float],
+    work: "pd.Series[float]",
 ) -> pd.DataFrame:
     """Rates by `KEY`; a step is one of the launch's mean work."""
     windows = valid.groupby([*KEY, "cohort", "window", "attempt"]).size().groupby(KEY).size()
@@ -206,7 +200,9 @@ def _replicates(
 
 
 def _between(
-    step_s: pd.Series[float], excess: dict[int, pd.Series[float]], kinds: Sequence[non_step.Kind]
+    step_s: "pd.Series[float]",
+    excess: "dict[int, pd.Series[float]]",
+    kinds: Sequence[non_step.Kind],
 ) -> pd.DataFrame:
     """What lies between steps, by process count."""
     usual = step_s.groupby("n").mean()

@@ -21,15 +21,15 @@ More processes give more models per hour, and each model takes longer. A point i
 are measured means: two neighbours on the front may differ by no more than chance.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
 
-from typing import TYPE_CHECKING
-
+import pandas as pd
 from msgspec import structs
 from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
+from scaling_study.config.plan import Choice, Plan
 from scaling_study.config.work import changed_training
 from scaling_study.records.analysis import (
     Candidate,
@@ -42,16 +42,9 @@ from scaling_study.records.analysis import (
     Recommended,
     Reference,
 )
+from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pandas as pd
-
-    from scaling_study.config.plan import Choice, Plan
-    from scaling_study.records.cohorts import CohortSummary
 
 STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (

@@ -5,29 +5,22 @@ alone a change shows what it does for one model. Gains are ratios of throughputs
 what lies between steps; the phases are those of ordinary steps.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from msgspec import structs
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.quantities import known
 from scaling_study.config.launches import differing
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import epoch_s
 from scaling_study.records.analysis import Combined, SingleChange, SingleChanges
 from scaling_study.stats import intervals
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pandas as pd
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.config.plan import Plan
-    from scaling_study.stats.interval import Interval
+from scaling_study.stats.interval import Interval
 
 PHASES = ("load", "forward", "backward", "optimizer")
 

@@ -17,25 +17,19 @@ spins takes CPU time while it waits: points of several threads that wait for CPU
 Phases such as a validation change the CPU time of a window, but neither its median step nor a rate.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from scaling_study.common.quantities import format_ratio
+from scaling_study.config.plan import Plan
 from scaling_study.member.iterations import MARK
+from scaling_study.records.analysis import Recommendation
+from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats.thresholds import CONFIDENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pandas as pd
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.analysis import Recommendation
-    from scaling_study.records.cohorts import CohortSummary
 
 REPEATED = 1.5
 """Two starts of equal work differ by less in the CPU time of a step. Pages on another NUMA node, or

@@ -6,12 +6,12 @@ Reading is strict, so that nothing behind it meets a NaN, a wrong type or a mist
 that a type does not name are left out.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from operator import methodcaller
-from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
@@ -20,12 +20,7 @@ from scaling_study.common.file_errors import UnusableError, unreadable
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_bytes, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from scaling_study.records.field import Json
+from scaling_study.records.field import Json
 
 LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
 SHOWN_CHARACTERS = 200  # a mistake may quote a name, as long as the file has it

@@ -14,19 +14,13 @@ begins with three starts. Each launch has spreads of its own, between starts and
 moderated by all launches' (``variances``): one with two modes keeps its large ones to itself.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.variances import SMALLEST, START_SD, Prior, moderated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.stats.intervals import Floats, Integers
 
 Point = tuple[str, int]
 """A launch and a process count."""

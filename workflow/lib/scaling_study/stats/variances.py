@@ -37,24 +37,19 @@ likelihood of a launch's counts is tempered to that number.
 ``benchmarks/intervals.py`` prints coverage and width of what comes out.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import digamma, ndtr, ndtri, polygamma
 
 from scaling_study.stats.thresholds import CONFIDENCE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 Numbers = TypeVar("Numbers", float, "Floats")
 """One, or an array of them."""
