@@ -4,9 +4,13 @@ The times of the operators and the rest of the step, which no operator covers, a
 so the differences add up to the step's difference and each has a share of it.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
+import numpy as np
 import pandas as pd
+from msgspec import convert
 from msgspec.structs import replace
 
 from scaling_study.common.quantities import (
@@ -15,7 +19,6 @@ from scaling_study.common.quantities import (
     format_percent,
     format_ratio,
     format_seconds,
-    known,
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import Kind, choose_pairs
@@ -27,6 +30,7 @@ REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""
 SAME = 0.02
 """A step whose time changed by less than this share has not changed: profiles are of few steps."""
+R = TypeVar("R")
 SUMS = ["calls_per_step", "self_s_per_step"]
 
 
@@ -47,7 +51,10 @@ def compare(
         kind: what the sides differ in.
         rest: operator and group of the row for what the operators of the table do not cover.
     """
-    before, after = (_of(operators, side) for side in (a, b))
+    before, after = (
+        operators[(operators["launch"] == side.launch) & (operators["n"] == side.n)]
+        for side in (a, b)
+    )
     table = _join(before, after)
     uncovered = {
         "operator": rest[0], "phase": "", "group": rest[1],
@@ -56,8 +63,7 @@ def compare(
     }  # fmt: skip
     table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
     comparison = Comparison(
-        kind=kind, title=_title(kind, a, b), a=a, b=b, rows=tuple(_rows(table)),
-        groups=tuple(_groups(table)),
+        kind=kind, title=_title(kind, a, b), a=a, b=b, rows=_rows(table), groups=_groups(table),
     )  # fmt: skip
     return replace(comparison, text=describe(comparison))
 
@@ -72,28 +78,17 @@ def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[
         manifests: of ``profiles.read_manifests``.
         operators: tables/operators.
     """
-    machines = dict.fromkeys(manifest.machine for manifest in manifests)
-    return [
-        Inflation(
-            machine=machine,
-            comparisons=tuple(
-                _comparisons(
-                    [one for one in manifests if one.machine == machine],
-                    operators[operators["machine"] == machine],
-                )
-            ),
-        )
-        for machine in machines
-    ]
-
-
-def _comparisons(manifests: Sequence[Profiled], operators: pd.DataFrame) -> Iterator[Comparison]:
-    sides: dict[str, dict[int, Side]] = {}
-    for manifest in manifests:
-        for side in profiled_sides(manifest):
+    found = []
+    for machine in dict.fromkeys(manifest.machine for manifest in manifests):
+        own = [one for one in manifests if one.machine == machine]
+        sides: dict[str, dict[int, Side]] = {}
+        for side in itertools.chain.from_iterable(map(profiled_sides, own)):
             sides.setdefault(side.launch, {}).setdefault(side.n, side)
-    for kind, a, b in choose_pairs(manifests, sides):
-        yield compare(a, b, operators, kind=kind)
+        rows = operators[operators["machine"] == machine]
+        pairs = choose_pairs(own, sides)
+        comparisons = tuple(compare(a, b, rows, kind=kind) for kind, a, b in pairs)
+        found.append(Inflation(machine=machine, comparisons=comparisons))
+    return found
 
 
 def profiled_sides(manifest: Profiled) -> Iterator[Side]:
@@ -109,10 +104,6 @@ def profiled_sides(manifest: Profiled) -> Iterator[Side]:
             )
 
 
-def _of(operators: pd.DataFrame, side: Side) -> pd.DataFrame:
-    return operators[(operators["launch"] == side.launch) & (operators["n"] == side.n)]
-
-
 def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Put the operators of both sides side by side; one that a side lacks has no calls in it.
 
@@ -121,63 +112,49 @@ def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     if not (before["phase"].any() and after["phase"].any()):
         before, after = before.assign(phase=""), after.assign(phase="")
     keys = ["operator", "phase", "group"]
-    sums = [
-        frame.groupby(keys)[SUMS]
-        .sum(min_count=1)
-        .set_axis([f"calls_{one}", f"self_{one}_s"], axis=1)
-        for one, frame in (("a", before), ("b", after))
-    ]
-    absent = [sums[1].index.difference(sums[0].index), sums[0].index.difference(sums[1].index)]
-    whole = [
-        pd.concat([one, pd.DataFrame(0.0, index=gone, columns=one.columns)])
-        for one, gone in zip(sums, absent, strict=True)
-    ]
-    return whole[0].join(whole[1]).reset_index()
+    a, b = (frame.groupby(keys)[SUMS].sum(min_count=1) for frame in (before, after))
+    both = a.index.union(b.index)
+    a, b = (one.reindex(both, fill_value=0.0) for one in (a, b))
+    a.columns, b.columns = ["calls_a", "self_a_s"], ["calls_b", "self_b_s"]
+    return a.join(b).reset_index()
 
 
-def _rows(table: pd.DataFrame) -> list[OperatorRow]:
+def _rows(table: pd.DataFrame) -> tuple[OperatorRow, ...]:
     """Differences, shares and ratios by operator, the largest added time first."""
-    added_s = float((table["self_b_s"] - table["self_a_s"]).sum())
-    rows: list[OperatorRow] = []
-    columns = ["operator", "phase", "group", "calls_a", "self_a_s", "calls_b", "self_b_s"]
-    values = zip(*(table[name].tolist() for name in columns), strict=True)
-    for operator, phase, group, *numbers in values:
-        calls_a, self_a_s, calls_b, self_b_s = (one if known(one) else None for one in numbers)
-        difference_s = None if self_a_s is None or self_b_s is None else self_b_s - self_a_s
-        rows.append(
-            OperatorRow(
-                operator=operator, phase=phase, group=group, calls_a=calls_a, self_a_s=self_a_s,
-                calls_b=calls_b, self_b_s=self_b_s, difference_s=difference_s,
-                share=_divide(difference_s, added_s),
-                per_call_ratio=_divide(_divide(self_b_s, calls_b), _divide(self_a_s, calls_a)),
-            )
-        )  # fmt: skip
-    return sorted(rows, key=lambda row: (-(row.difference_s or 0.0), row.operator))
+    added_s = table["self_b_s"] - table["self_a_s"]
+    per_call_s = (_divide(table[f"self_{side}_s"], table[f"calls_{side}"]) for side in "ab")
+    before_s, after_s = per_call_s
+    found = table.assign(
+        difference_s=added_s,
+        share=added_s / (added_s.sum() or np.nan),
+        per_call_ratio=_divide(after_s, before_s),
+        added_s=-added_s.fillna(0.0),
+    ).sort_values(["added_s", "operator"], kind="stable")
+    return _convert(found, OperatorRow)
 
 
-def _groups(table: pd.DataFrame) -> list[GroupRow]:
+def _groups(table: pd.DataFrame) -> tuple[GroupRow, ...]:
     """The same by group, in the order of the groups."""
     sums = table.groupby("group")[["self_a_s", "self_b_s"]].sum()
-    times = {
-        str(name): (float(a_s), float(b_s))
-        for name, a_s, b_s in sums.itertuples(name=None)  # pandas has no type for its rows
-    }
-    added_s = sum(b_s - a_s for a_s, b_s in times.values())
-    return [
-        GroupRow(
-            group=name, self_a_s=a_s, self_b_s=b_s, difference_s=b_s - a_s,
-            share=_divide(b_s - a_s, added_s),
-            # What no operator covers is a difference of two times and may come out below zero.
-            ratio=_divide(b_s, a_s) if a_s > 0 else None,
-        )
-        for name in names()
-        if name in times
-        for a_s, b_s in [times[name]]
-    ]  # fmt: skip
+    sums = sums.loc[[name for name in names() if name in sums.index]]
+    added_s = sums["self_b_s"] - sums["self_a_s"]
+    found = sums.assign(
+        difference_s=added_s,
+        share=added_s / (added_s.sum() or np.nan),
+        # What no operator covers is a difference of two times and may come out below zero.
+        ratio=_divide(sums["self_b_s"], sums["self_a_s"].clip(lower=0.0)),
+    )
+    return _convert(found.reset_index(), GroupRow)
 
 
-def _divide(over: float | None, under: float | None) -> float | None:
-    return None if over is None or not under else over / under
+def _convert(table: pd.DataFrame, kind: type[R]) -> tuple[R, ...]:
+    """Return the rows of a table as records, in which NaN is None."""
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return convert(rows, tuple[kind, ...])  # type: ignore[valid-type]  # known when it runs
+
+
+def _divide(over: "pd.Series[float]", under: "pd.Series[float]") -> "pd.Series[float]":
+    return over / under.where(under != 0)
 
 
 def _title(kind: str, a: Side, b: Side) -> str:
