@@ -2,7 +2,7 @@
 
 import rendering
 import synthetic
-from scaling_study.analysis import compare, machine_results
+from scaling_study.analysis import compare
 from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file, write_file
@@ -23,7 +23,7 @@ def measure(folder, name, speed, *hosts, **options):
     """Measure a machine of a study; hosts are its nodes, each of a hash of its own."""
     options = {"study": "several", "ns": (1, 2, 4), "launches": launches(speed), **options}
     machines = [synthetic.machine(name=host) for host in hosts]
-    own = machine_results.folders(folder, [name])[name]
+    own = compare.folders(folder, [name])[name]
     rendering.make_study(own, machines=machines, **options)
     return read_file(own / "plan.json", object)
 
@@ -32,10 +32,9 @@ def compared(folder, plan, *, currency="EUR", **kinds):
     """Compare a study's machines, given with what the config says of each."""
     write_file(folder / "plan.json", plan)
     kinds = {name: NodeKind(**kind) for name, kind in kinds.items()}
-    folders = machine_results.folders(folder, list(kinds))
+    folders = compare.folders(folder, list(kinds))
     found = {
-        name: machine_results.read_results(path, synthetic.typed(plan))
-        for name, path in folders.items()
+        name: compare.read_results(path, synthetic.typed(plan)) for name, path in folders.items()
     }
     path = folder / "analysis/machines.json"
     write_file(path, compare.compare(found, kinds, currency))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import synthetic_machines
-from scaling_study.analysis import compare, machine_results
+from scaling_study.analysis import compare
 from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Measures
 from scaling_study.records.codec import read_file, write_file
@@ -76,11 +76,9 @@ def test_the_best_machine_is_another_by_price(study):
 
 def test_machines_are_compared_by_steps_where_one_has_seen_no_model_end(study):
     folder, content = study
-    folders = machine_results.folders(folder, ["fast", "slow"])
+    folders = compare.folders(folder, ["fast", "slow"])
     plan = read_file(folder / "plan.json", object)
-    found = {
-        name: machine_results.read_results(path, typed(plan)) for name, path in folders.items()
-    }
+    found = {name: compare.read_results(path, typed(plan)) for name, path in folders.items()}
     unknown = replace(found["slow"].recommendation, objective="steps_per_s")
     found["slow"] = dataclasses.replace(found["slow"], recommendation=unknown)
     said = {name: entry(content, name).kind for name in found}
@@ -128,17 +126,17 @@ def test_what_is_not_through_says_how_far_it_is(tmp_path):
     plan = synthetic_machines.measure(tmp_path, "a", 1.0, "node1")
     own = tmp_path / "machines/a"
     changed = {**plan, "replicates": 4}
-    assert machine_results.read_results(own, typed(changed)) == "9 of 12 cohorts are measured"
+    assert compare.read_results(own, typed(changed)) == "9 of 12 cohorts are measured"
     other = {**plan, "seed": 2}
-    assert "is not what is measured now" in machine_results.read_results(own, typed(other))
+    assert "is not what is measured now" in compare.read_results(own, typed(other))
     record = next((own / "measure").glob("*/0.jsonl"))
     before = record.read_text()
     record.write_text(before.replace("2025-01-01", "2025-01-02"))
-    assert "is not what is measured now" in machine_results.read_results(own, typed(plan))
+    assert "is not what is measured now" in compare.read_results(own, typed(plan))
     record.write_text(before)
     (own / "tables/cohorts.json").rename(own / "elsewhere")
-    assert "cohorts.json is not there" in machine_results.read_results(own, typed(plan))
+    assert "cohorts.json is not there" in compare.read_results(own, typed(plan))
     (own / "analysis/provenance.json").unlink()
-    assert "measured, and not analysed yet" in machine_results.read_results(own, typed(plan))
+    assert "measured, and not analysed yet" in compare.read_results(own, typed(plan))
     next((own / "measure").glob("*/*.jsonl")).unlink()
-    assert machine_results.read_results(own, typed(plan)) == "8 of 9 cohorts are measured"
+    assert compare.read_results(own, typed(plan)) == "8 of 9 cohorts are measured"

@@ -441,14 +441,14 @@ def judge(options: argparse.Namespace) -> None:
 )
 def compare(options: argparse.Namespace) -> int:
     """Set the machines of a study side by side in analysis/machines.json."""
-    from scaling_study.analysis import compare, machine_results
+    from scaling_study.analysis import compare
     from scaling_study.config.config import NodeKind
 
     plan = _plan(options)
     kinds = {name: NodeKind.model_validate(one) for name, one in options.machines.items()}
     found = {
-        name: machine_results.read_results(folder, plan)
-        for name, folder in machine_results.folders(options.study_folder, kinds).items()
+        name: compare.read_results(folder, plan)
+        for name, folder in compare.folders(options.study_folder, kinds).items()
     }
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
     for name, reason in missing.items():

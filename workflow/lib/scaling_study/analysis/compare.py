@@ -5,36 +5,143 @@ of them. A machine that is not through is named with what it lacks, and does not
 from being compared.
 """
 
-import dataclasses
-import math
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import pandas as pd
 from msgspec.structs import replace
 
-from scaling_study.analysis.machine_results import Results
-from scaling_study.common.objectives import OBJECTIVES, named
+from scaling_study.common import storage
+from scaling_study.common.objectives import OBJECTIVES, PERIOD_S
+from scaling_study.common.quantities import known
 from scaling_study.config.config import NodeKind
+from scaling_study.config.plan import Plan
 from scaling_study.host import probe
+from scaling_study.records import analysis, codec
 from scaling_study.records.analysis import (
     Best,
     Candidate,
     Compared,
     ComparedMachine,
+    Machines,
     Measures,
     OtherNodes,
+    Provenance,
     Rate,
     Software,
 )
+from scaling_study.records.cohorts import Cohorts
+from scaling_study.records.columns import REPLICATES
+from scaling_study.records.machine import Machine
+from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
 HOUR_S = 3600
 WATTS_PER_KW = 1000
-SOFTWARE = ("python", "torch")
-"""Versions that decide how fast the same script is."""
-
-
 MEASURES = Measures.__struct_fields__
+SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
+    "python": lambda one: one.description.versions.get("python") or "none",
+    "torch": lambda one: one.description.versions.get("torch") or "none",
+    "measuring code": lambda one: ", ".join(one.harness_hashes),
+    "what was measured (script, arguments, inputs or build)": lambda one: ", ".join(
+        one.measured_hashes
+    ),
+}
+"""What decides how fast the same script is, besides the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What is known of one machine, as far as it is measured with this plan.
+
+    Attributes:
+        hash: of the machine; where nodes differ, of the one with most cohorts.
+        recommendation: its entry of analysis/recommendation.json.
+        provenance: of analysis/provenance.json.
+        noise: its entry of analysis/noise.json, the A/A check.
+        rates: its rows of the table of replicates.
+        hosts: names of the nodes by hash, with the number of cohorts that each measured.
+        descriptions: machine.json by hash.
+    """
+
+    hash: str
+    recommendation: analysis.Recommendation
+    provenance: Provenance
+    noise: analysis.Noise
+    rates: pd.DataFrame
+    hosts: Mapping[str, Mapping[str, int]]
+    descriptions: Mapping[str, Machine]
+
+
+def read_results(folder: Path, plan: Plan) -> Results | str:
+    """Read what a machine's folder holds; where that is not enough, say what is missing.
+
+    Args:
+        folder: results/<study>/machines/<name>.
+        plan: plan.json of the study.
+    """
+    jobs = [(each.id, index) for each in plan.launches for index in range(plan.replicates)]
+    have = sum((folder / "measure" / id_ / f"{index}.jsonl").exists() for id_, index in jobs)
+    if have < len(jobs):
+        probed = "" if (folder / "machine.json").exists() else ", and no node was probed"
+        return f"{have} of {len(jobs)} cohorts are measured{probed}"
+    if not (folder / "analysis/provenance.json").exists():
+        return "all cohorts are measured, and not analysed yet"
+    try:
+        return _read_analyses(folder, plan) or "what was analysed there is not what is measured now"
+    except FileNotFoundError as error:
+        return f"{error.filename} is not there: was the folder copied whole?"
+
+
+def _read_analyses(folder: Path, plan: Plan) -> Results | None:
+    """Read what was analysed; None if that was another plan, or other records than are there."""
+    entries = folder / "analysis"
+    recommendations = codec.read_file(
+        entries / "recommendation.json", Machines[analysis.Recommendation]
+    )
+    noises = codec.read_file(entries / "noise.json", Machines[analysis.Noise])
+    provenance = codec.read_file(entries / "provenance.json", analysis.Analysed)
+    study = codec.read_file(folder / "tables/cohorts.json", Cohorts)
+    if provenance.plan != plan.to_dict() or _measured_since(folder, study):
+        return None
+    hosts: dict[str, Counter[str]] = defaultdict(Counter)
+    for cohort in study.cohorts:
+        hosts[cohort.machine][cohort.host] += 1
+    machine = max(hosts, key=lambda hash_: hosts[hash_].total())
+    rates = storage.read_table(folder / "tables", REPLICATES)
+    recommendation, noise = recommendations.of(machine), noises.of(machine)
+    own = provenance.of(machine)
+    if recommendation is None or noise is None or own is None:
+        return None
+    return Results(
+        machine,
+        recommendation,
+        own,
+        noise,
+        rates[rates["machine"] == machine],
+        hosts,
+        study.machines,
+    )
+
+
+def _measured_since(folder: Path, study: Cohorts) -> bool:
+    """Whether a record file is another than the one that was collected; copies keep no times."""
+    started: dict[str, str] = {}
+    for cohort in study.cohorts:
+        started.setdefault(cohort.file, cohort.started)
+    for file, time in started.items():
+        _, head = next(codec.read(folder / file, DECODER))
+        if not isinstance(head, Cohort) or head.started != time:
+            return True
+    return False
+
+
+def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Folder of each machine of a study."""
+    return {name: study_folder / "machines" / name for name in names}
 
 
 def compare(
@@ -47,48 +154,33 @@ def compare(
         kinds: the config's section of each.
         currency: of the prices.
     """
-    found = _alike(found)
     there = {name: one for name, one in found.items() if not isinstance(one, str)}
-    objectives = [one.objective for one in there.values()]
+    rates = [OBJECTIVES[one.recommendation.objective].rate for one in there.values()]
+    # By steps where only some have seen how many of them a model has.
+    rate = next((one for one in rates if one != "models_per_hour"), "models_per_hour")
     reference = next((name for name, one in there.items() if one.recommendation.recommended), None)
     machines = tuple(
         ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
         if isinstance(one, str)
         else replace(
-            _measured(name, one, kinds[name]),
-            to_reference=ratios(there, kinds, name, reference),
+            _measured(name, one, kinds[name], rate),
+            to_reference=ratios(there, kinds, name, reference, rate),
         )
         for name, one in found.items()
     )
-    given = {one.name: one.recommended for one in machines if one.recommended}
     return Compared(
-        objective=objectives[0] if objectives else None,
+        objective=rate if there else None,
         single=any(one.recommendation.single for one in there.values()),
         currency=currency,
         reference=reference,
         machines=machines,
-        best={measure: _best(there, kinds, given, measure) for measure in MEASURES},
+        best={measure: _best(there, kinds, machines, rate, measure) for measure in MEASURES},
         same=_same(there),
         software=tuple(_software(there)),
     )
 
 
-def _alike(found: Mapping[str, Results | str]) -> dict[str, Results | str]:
-    """Compare all machines by steps where only some have seen how many of them a model has."""
-    there = [one for one in found.values() if not isinstance(one, str)]
-    if all(one.objective == "models_per_hour" for one in there):
-        return dict(found)
-
-    def of_steps(one: Results) -> Results:
-        objective = named("steps_per_s", single=one.recommendation.single)
-        return dataclasses.replace(
-            one, recommendation=replace(one.recommendation, objective=objective)
-        )
-
-    return {name: one if isinstance(one, str) else of_steps(one) for name, one in found.items()}
-
-
-def _measured(name: str, one: Results, kind: NodeKind) -> ComparedMachine:
+def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMachine:
     """A machine's entry: its launches with what they give, and nodes that are other machines."""
     description = one.descriptions[one.hash]
     return ComparedMachine(
@@ -99,37 +191,35 @@ def _measured(name: str, one: Results, kind: NodeKind) -> ComparedMachine:
         machine=one.hash,
         cpu_model=description.cpu_model,
         hosts=tuple(sorted(one.hosts[one.hash])),
-        default=_given(one, one.recommendation.default, kind),
-        recommended=_given(one, one.recommendation.recommended, kind),
+        default=_given(one.recommendation.default, kind, rate),
+        recommended=_given(one.recommendation.recommended, kind, rate),
         others=tuple(
             OtherNodes(
                 machine=other,
-                hosts=tuple(sorted(one.hosts[other])),
-                cohorts=sum(one.hosts[other].values()),
+                hosts=tuple(sorted(hosts)),
+                cohorts=sum(hosts.values()),
                 differences=probe.differences(description, one.descriptions[other]),
             )
-            for other in one.hosts
+            for other, hosts in one.hosts.items()
             if other != one.hash
         ),
     )
 
 
-def _given(one: Results, point: Candidate | None, kind: NodeKind) -> Rate | None:
+def _given(point: Candidate | None, kind: NodeKind, rate: str) -> Rate | None:
     """A launch, and what it gives."""
-    if point is None:
+    found = point.rate(OBJECTIVES[rate]) if point else Interval()
+    if point is None or not known(found.value):
         return None
-    rate = point.rate(OBJECTIVES[one.objective])
-    if math.isnan(rate.value):
-        return None
-    hourly = 1 if one.objective == "models_per_hour" else HOUR_S
     price, kwh = _costs(kind)
+    hourly = HOUR_S / PERIOD_S[rate]
     return Rate(
         launch=point.launch,
         label=point.label,
         n=point.n,
-        rate=rate,
-        per_price=_scaled(rate, hourly, price),
-        per_kwh=_scaled(rate, hourly, kwh),
+        rate=found,
+        per_price=_scaled(found, hourly, price),
+        per_kwh=_scaled(found, hourly, kwh),
     )
 
 
@@ -143,15 +233,23 @@ def _scaled(rate: Interval, over: float | None, under: float | None) -> Interval
 
 
 def ratios(
-    there: Mapping[str, Results], kinds: Mapping[str, NodeKind], over: str, under: str | None
+    there: Mapping[str, Results],
+    kinds: Mapping[str, NodeKind],
+    over: str,
+    under: str | None,
+    rate: str,
 ) -> Measures:
     """How much more one machine gives than another, each with the launch recommended for it."""
     if under is None or over == under:
         return Measures()
-    ours, theirs = there[over].recommended_rate(), there[under].recommended_rate()
-    if ours is None or theirs is None:
+    means = [
+        intervals.Means(one.rates, rate).of(*chosen.at)
+        for one in (there[over], there[under])
+        if (chosen := one.recommendation.recommended)
+    ]
+    if len(means) < 2:  # noqa: PLR2004 (two to compare)
         return Measures()
-    found = intervals.ratio(ours, theirs)
+    found = intervals.ratio(*means)
     costs = zip(_costs(kinds[under]), _costs(kinds[over]), strict=True)
     price, kwh = (_scaled(found, theirs, ours) for theirs, ours in costs)
     return Measures(rate=found, per_price=price, per_kwh=kwh)
@@ -160,10 +258,12 @@ def ratios(
 def _best(
     there: Mapping[str, Results],
     kinds: Mapping[str, NodeKind],
-    given: Mapping[str, Rate],
+    machines: Iterable[ComparedMachine],
+    rate: str,
     measure: str,
 ) -> Best | None:
     """The machine that gives most, against the next; None with fewer than two to compare."""
+    given = {one.name: one.recommended for one in machines if one.recommended}
     values = {name: found.value for name, one in given.items() if (found := one.of(measure))}
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
         return None
@@ -171,7 +271,7 @@ def _best(
     return Best(
         first=first,
         next=second,
-        ratio=ratios(there, kinds, first, second).of(measure) or Interval(),
+        ratio=ratios(there, kinds, first, second, rate).of(measure) or Interval(),
         spread=max(there[name].noise.at(given[name].n) or 0.0 for name in (first, second)),
     )
 
@@ -186,21 +286,7 @@ def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
 
 def _software(there: Mapping[str, Results]) -> Iterator[Software]:
     """Versions and measuring code that are not the same on all machines, by machine."""
-    values = {
-        name: {
-            name_: one.provenance.description.versions.get(name) or "none"
-            for name_, one in there.items()
-        }
-        for name in SOFTWARE
-    }
-    hashes = {
-        "measuring code": "harness_hashes",
-        "what was measured (script, arguments, inputs or build)": "measured_hashes",
-    }
-    values |= {
-        what: {name: ", ".join(getattr(one.provenance, key)) for name, one in there.items()}
-        for what, key in hashes.items()
-    }
-    for what, by_name in values.items():
+    for what, of in SOFTWARE.items():
+        by_name = {name: of(one.provenance) for name, one in there.items()}
         if len(set(by_name.values())) > 1:
             yield Software(what=what, machines=by_name)
