@@ -36,7 +36,7 @@ from scaling_study.records.cohorts import (
     Compiled,
     Counted,
     InvalidWindow,
-    MissingFile,
+    Replicate,
     Reported,
     Setting,
 )
@@ -142,7 +142,7 @@ class _Found:
     )
     machines: dict[str, Machine] = dataclasses.field(default_factory=dict)
     cohorts: list[CohortSummary] = dataclasses.field(default_factory=list)
-    missing: list[MissingFile] = dataclasses.field(default_factory=list)
+    missing: list[Replicate] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
@@ -177,7 +177,7 @@ def _add_launch(
     for replicate in range(replicates):
         path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
         if path not in unread:
-            found.missing.append(MissingFile(**_names(launch), replicate=replicate))
+            found.missing.append(Replicate(**_names(launch), replicate=replicate))
             continue
         unread.remove(path)
         files.append(_read(path, launch, replicate))

@@ -3,14 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scaling_study.records.analysis import Failure, Failures, Invalid, Lost, MemberEvent
-from scaling_study.records.cohorts import CohortSummary, MissingFile
+from msgspec.structs import asdict
 
+from scaling_study.records.analysis import Failure, Failures, Invalid, Lost, MemberEvent
+from scaling_study.records.cohorts import CohortSummary, Replicate
+from scaling_study.records.window import LostMember
+
+NAMES = Replicate.__struct_fields__
 AGAIN = "put right what its log says, and run the study again"
 
 
 def list_failures(
-    machine: str, cohorts: Sequence[CohortSummary], missing: Sequence[MissingFile]
+    machine: str, cohorts: Sequence[CohortSummary], missing: Sequence[Replicate]
 ) -> Failures:
     """List all that is not a complete cohort of valid windows.
 
@@ -28,8 +32,9 @@ def list_failures(
             *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
             *(
                 Failure(
-                    launch=one.launch, label=one.label, role=one.role, replicate=one.replicate,
-                    status="missing", reason="the plan has it, but there is no record file",
+                    **asdict(one),
+                    status="missing",
+                    reason="the plan has it, but there is no record file",
                     remedy="run the study again: it measures what is missing",
                 )
                 for one in missing
@@ -39,15 +44,14 @@ def list_failures(
         points=tuple(_lost_points(cohorts)),
         members=tuple(
             MemberEvent(
-                launch=cohort.launch, label=cohort.label, role=cohort.role,
-                replicate=cohort.replicate, slot=event.slot, what=event.what, reason=event.reason,
-                log=event.log,
+                **{name: getattr(cohort, name) for name in NAMES},
+                **{name: getattr(event, name) for name in LostMember.__struct_fields__},
             )
             for cohort in cohorts
             for event in cohort.events
         ),
         shared_files=dict(writers),
-    )  # fmt: skip
+    )
 
 
 def _ended_badly(cohort: CohortSummary, cohorts: Sequence[CohortSummary]) -> bool:
@@ -69,11 +73,14 @@ def _ending(cohort: CohortSummary) -> Failure:
         remedy = "run the study again: it goes on where it stopped"
     else:
         status, reason, remedy = end.status, end.reason, end.remedy or AGAIN
+    log = cohort.events[-1].log if cohort.events else None
     return Failure(
-        launch=cohort.launch, label=cohort.label, role=cohort.role, replicate=cohort.replicate,
-        status=status, reason=reason, remedy=remedy,
-        log=cohort.events[-1].log if cohort.events else None,
-    )  # fmt: skip
+        **{name: getattr(cohort, name) for name in NAMES},
+        status=status,
+        reason=reason,
+        remedy=remedy,
+        log=log,
+    )
 
 
 def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
-from scaling_study.config.plan import Choice, Plan
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import changed_training
 from scaling_study.records.analysis import (
     Candidate,
@@ -147,7 +147,8 @@ def _choose(
     for point in found:
         by_launch.setdefault(point.launch, []).append(point)
     same = [point for point in found if not changes.get(point.launch)]
-    raced = _raced(same, plan)
+    choice = plan.searched.choice if plan.searched else None
+    raced = next((one for one in same if choice and one.at == (choice.launch, choice.n)), None)
     chosen = raced or enough(same or found, tolerance, objective)
     shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
     shown[chosen.launch] = chosen
@@ -187,7 +188,6 @@ def _choose(
         tolerance=tolerance,
         seed=plan.seed,
     )
-    choice = _raced_choice(plan)
     if raced and choice:  # these means know nothing of drift, nor of what was measured together
         sure = {chosen.launch: choice.probability}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
@@ -224,18 +224,6 @@ def _with_fewest(
     fewest = rates.groupby("launch")["n"].min()
     own = [point for point in found if point.n == fewest[point.launch]]
     return own, rates[rates["n"] == rates["launch"].map(fewest)]
-
-
-def _raced(found: Sequence[Candidate], plan: Plan) -> Candidate | None:
-    """The point that a race has chosen; None without a race, or where its point is no candidate."""
-    choice = _raced_choice(plan)
-    if choice is None:
-        return None
-    return next((point for point in found if point.at == (choice.launch, choice.n)), None)
-
-
-def _raced_choice(plan: Plan) -> Choice | None:
-    return plan.searched.choice if plan.searched else None
 
 
 def _changed(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
-from scaling_study.records.cohorts import Got
+from scaling_study.records.cohorts import Got, Replicate
 from scaling_study.records.confirmation import Imports, Losses
 from scaling_study.records.field import Json
 from scaling_study.records.machine import Fact, Machine
@@ -50,15 +50,20 @@ class Machines(Struct, Generic[E], frozen=True):
 # What the study recommends.
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A launch at a process count, and what it gives."""
+class Point(Struct, frozen=True, kw_only=True):
+    """A launch at a process count."""
 
-    launch: str
+    launch: str = ""
     """Launch id, as in plan.json."""
     label: str
     """The launch's values that differ from all-default."""
     n: int
     """Members that trained."""
+
+
+class Candidate(Point, frozen=True, kw_only=True):
+    """A launch at a process count, and what it gives."""
+
     role: str = ""
     """Why the launch is in the plan."""
     replicates: int = 1
@@ -218,12 +223,9 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
         return OBJECTIVES[self.objective].single
 
 
-class FrontPoint(Struct, frozen=True, kw_only=True):
+class FrontPoint(Point, frozen=True, kw_only=True):
     """A point of the trade between one model soon and many per hour."""
 
-    launch: str = ""
-    label: str
-    n: int
     time_s: float
     """Of one model, or step."""
     rate: float
@@ -298,14 +300,10 @@ class SingleChanges(OfMachine, frozen=True, kw_only=True):
 # What the confirmation showed.
 
 
-class Arm(Struct, frozen=True, kw_only=True):
+class Arm(Point, frozen=True, kw_only=True):
     """A launch as it ran freely, with one kind of start: what it gave, and what was predicted."""
 
     role: str
-    launch: str
-    label: str
-    n: int
-    """Slots."""
     start: str
     """How models start: `fresh`, `forked` or `reused`."""
     rounds: int
@@ -428,44 +426,29 @@ class Noise(OfMachine, frozen=True, kw_only=True):
         return max((found.get(n, self.spread) for n in counts), default=self.spread)
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Replicate, frozen=True, kw_only=True):
     """A cohort that did not complete, or a file that is missing, and what to do."""
 
-    launch: str
-    label: str = ""
-    role: str = ""
-    replicate: int = 0
     status: str
     reason: str | None = None
     remedy: str | None = None
     log: str | None = None
 
 
-class Invalid(Struct, frozen=True, kw_only=True):
+class Invalid(Point, frozen=True, kw_only=True):
     """How many windows of a point have a flag that makes them invalid."""
 
-    launch: str = ""
-    label: str
-    n: int
     flag: str
     count: int
 
 
-class Lost(Struct, frozen=True, kw_only=True):
+class Lost(Point, frozen=True, kw_only=True):
     """A process count that was asked for and has no valid window."""
 
-    launch: str
-    label: str
-    n: int
 
-
-class MemberEvent(Struct, frozen=True, kw_only=True):
+class MemberEvent(Replicate, frozen=True, kw_only=True):
     """What happened to a member, with the reason and its log."""
 
-    launch: str = ""
-    label: str
-    role: str = ""
-    replicate: int
     slot: int | None
     what: str
     reason: str | None = None
@@ -611,13 +594,9 @@ class Scaling(OfMachine, frozen=True, kw_only=True):
 # Compared profiles.
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class Side(Point, frozen=True, kw_only=True):
     """One of two profiles."""
 
-    launch: str
-    label: str
-    n: int
-    """Members that trained."""
     step_s: float
     """Time of a step while it was profiled."""
 

@@ -7,14 +7,12 @@ that a type does not name are left out.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import structs
 
 from scaling_study.common.file_errors import UnusableError, unreadable
 from scaling_study.common.printable import printable
@@ -24,7 +22,6 @@ from scaling_study.records.field import Json
 
 LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
 SHOWN_CHARACTERS = 200  # a mistake may quote a name, as long as the file has it
-SHOWN_MISTAKES = 5  # a record of another kind altogether would fill the screen
 REMEDY = "delete the file and run the same command again: it measures what is missing"
 CUT_OFF = (
     "the line has no end: it was cut off; add .part to the file's name to keep what is before it"
@@ -54,7 +51,7 @@ def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]
         Line number (from 1) and record.
 
     Raises:
-        RecordError: A line is no such record; each of its wrong fields is named.
+        RecordError: A line is no such record; its first wrong field is named.
     """
     with path.open("rb") as file:
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
@@ -79,7 +76,7 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordError(f"{place}: {_mistakes(line, decoder, error)}; {REMEDY}") from error
+        raise RecordError(f"{place}: {_mistake(line, decoder, error)}; {REMEDY}") from error
 
 
 def encode(record: object) -> bytes:
@@ -114,52 +111,36 @@ def read_file(path: Path, kind: type[R]) -> R:
     """
     try:
         content = msgspec.json.decode(read_bytes(path))
-        known = get_args(get_type_hints(get_origin(kind) or kind).get(VERSION))
-        if known and isinstance(content, dict) and content.get(VERSION) not in known:
-            raise UnusableError(f"{path}: {_another_version(content.get(VERSION), known[0])}")
+        if other := _another_version(content, get_origin(kind) or kind):
+            raise UnusableError(f"{path}: {other}")
         return msgspec.convert(content, kind, str_keys=True)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(path, error) from error
 
 
-def _mistakes(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) -> str:
-    """The mistakes of one line as text; a line without its end was cut off."""
-    found = [f"record: {error}"]
+def _mistake(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) -> str:
+    """The first mistake of a line as text; a line without its end was cut off."""
     try:
         record = msgspec.json.decode(line)
-        kinds = {one.__struct_config__.tag: one for one in get_args(decoder.type)}
-        kind = kinds[record["kind"]]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
-        pass
-    else:
-        wrong = dict(_wrong_fields(record, kind))
-        if VERSION in wrong:
-            return _another_version(record.get(VERSION), get_args(get_type_hints(kind)[VERSION])[0])
-        found = [f"{record['kind']}.{name}: {text}" for name, text in wrong.items()]
-    shown = [printable(one)[:SHOWN_CHARACTERS] for one in found[:SHOWN_MISTAKES]]
-    more = len(found) - len(shown)
-    text = "; ".join(shown) + (f"; and {more} more" if more else "")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record = None
+    tag = record.get("kind") if isinstance(record, dict) else None
+    kind = next((one for one in get_args(decoder.type) if one.__struct_config__.tag == tag), None)
+    if kind and (other := _another_version(record, kind)):
+        return other
+    text = printable(f"record: {error}")[:SHOWN_CHARACTERS]
     return text if line.endswith(b"\n") else f"{text} ({CUT_OFF})"
 
 
-def _wrong_fields(record: Json, kind: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
-    """Yield each wrong field of a record, with its first mistake."""
-    for field in structs.fields(kind):
-        if field.name not in record and field.required:
-            yield field.name, "it is missing"
-        elif field.name in record:
-            try:
-                msgspec.convert(record[field.name], field.type, str_keys=True)
-            except msgspec.ValidationError as error:
-                text, _, place = str(error).partition(" - at `$")
-                inside = re.sub(r"\[(\w+)\]", r".\1", place.rstrip("`"))
-                yield f"{field.name}{inside}", text
-
-
-def _another_version(found: object, known: int) -> str:
-    older = isinstance(found, int) and found < known
+def _another_version(content: object, kind: type) -> str | None:
+    """Say that a record was written by another version of this program; None of the same one."""
+    known = get_args(get_type_hints(kind).get(VERSION))
+    if not known or not isinstance(content, dict) or content.get(VERSION) in known:
+        return None
+    found = content.get(VERSION)
+    older = isinstance(found, int) and found < known[0]
     who = "an older version" if older else "another version"
     return (
         f"it was written by {who} of this program ({VERSION} {shorten(found)}, this one reads "
-        f"{known}): measure again, or use the program that measured it"
+        f"{known[0]}): measure again, or use the program that measured it"
     )

@@ -84,8 +84,8 @@ class InvalidWindow(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...]
 
 
-class MissingFile(Struct, frozen=True, kw_only=True):
-    """A replicate of the plan without a record file."""
+class Replicate(Struct, frozen=True, kw_only=True):
+    """A replicate of the plan."""
 
     launch: str
     label: str
@@ -137,7 +137,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     machines: dict[str, Machine]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]
-    missing: tuple[MissingFile, ...] = ()
+    missing: tuple[Replicate, ...] = ()
     """What is planned and has no record file."""
     left_out: tuple[str, ...] = ()
     """Record files that the plan does not name."""
