@@ -13,7 +13,6 @@ from configs import ROOT
 from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.import_config import is_import
-from scaling_study.config.operator_text import parse_table
 
 TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
 HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"
@@ -112,23 +111,6 @@ def problems_of_texts(*texts, **keys):
     with pytest.raises(ConfigError) as caught:
         study_of(*texts, **keys)
     return [str(problem) for problem in caught.value.problems]
-
-
-def test_cut_names_are_completed_where_one_name_fits():
-    tables = [
-        parse_table(HEAD + "".join(f"{name}  1.0ms  1.0ms  1.0ms  1\n" for name in names))
-        for names in (
-            ["autograd::engine::evaluate_function: AddmmB...", "aten::a...", "aten::mm"],
-            ["autograd::engine::evaluate_function: AddmmBackward0", "aten::add", "aten::abs"],
-            ["aten::m...", "aten::mm"],
-        )
-    ]
-    names = [[row.name for row in table.rows] for table in imported.complete_names(tables)]
-    assert names == [
-        ["autograd::engine::evaluate_function: AddmmBackward0", "aten::a...", "aten::mm"],
-        ["autograd::engine::evaluate_function: AddmmBackward0", "aten::add", "aten::abs"],
-        ["aten::m...", "aten::mm"],
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ config.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as with_changed
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 from msgspec.structs import replace
@@ -26,8 +24,6 @@ from scaling_study.records.analysis import Comparison, Inflation, Machines, Save
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, OperatorSums
-
-T = TypeVar("T")
 
 IMPORTED = "imported"
 """Machine, launch, label and arm of all rows: a table names none of them."""
@@ -78,53 +74,19 @@ def read_tables(study: ImportConfig) -> list[Imported]:
     Raises:
         ConfigError: a table cannot be read, or the steps that it covers are not known.
     """
-    tables = _for_each(study.tables, lambda n: read_table(study.tables[n]))
-    whole = dict(zip(tables, complete_names(tables.values()), strict=True))
-    inside = all(map(_runs_inside, whole.values()))
-    found = _for_each(
-        whole,
-        lambda n: interpret(n, study.tables[n], whole[n], study.steps.get(n), inside=inside),
-    )
-    return list(found.values())
-
-
-def _for_each(counts: Iterable[int], read: Callable[[int], T]) -> dict[int, T]:
-    """Read something of each table.
-
-    Raises:
-        ConfigError: with the mistakes in all of them.
-    """
-    values: dict[int, T] = {}
+    tables = {n: read_table(path) for n, path in study.tables.items()}
+    inside = all(map(_runs_inside, tables.values()))
+    found: list[Imported] = []
     problems: list[Problem] = []
-    for n in counts:
+    for n, table in tables.items():
         try:
-            values[n] = read(n)
+            said = study.steps.get(n)
+            found.append(interpret(n, study.tables[n], table, said, inside=inside))
         except ConfigError as error:
             problems += error.under(KEY, "tables", n)
     if problems:
         raise ConfigError(problems)
-    return values
-
-
-def complete_names(tables: Iterable[OperatorTable]) -> list[OperatorTable]:
-    """Complete names that torch has cut, where exactly one name in the other tables fits.
-
-    A cut name stays as it is where its table holds that other name too: they are two operators.
-    """
-    given = list(tables)
-    whole = {row.name for table in given for row in table.rows if not row.name.endswith(TRUNCATED)}
-
-    def complete(table: OperatorTable) -> OperatorTable:
-        own = {row.name for row in table.rows}
-        rows = []
-        for row in table.rows:
-            start = row.name.removesuffix(TRUNCATED)
-            fitting = [name for name in whole if name.startswith(start)]
-            alone = start != row.name and len(fitting) == 1 and fitting[0] not in own
-            rows.append(with_changed(row, name=fitting[0]) if alone else row)
-        return with_changed(table, rows=tuple(rows))
-
-    return [complete(table) for table in given]
+    return found
 
 
 def _optimizers(table: OperatorTable) -> list[Row]:
@@ -215,10 +177,7 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     frames = [
         operator_rows(
             Operators(steps=one.saved.steps, rows=tuple(map(_sums, one.table.rows))),
-            machine=IMPORTED,
-            launch=IMPORTED,
-            label=IMPORTED,
-            role=IMPORTED,
+            **dict.fromkeys(("machine", "launch", "label", "role"), IMPORTED),
             n=one.saved.n,
             overhead=None,
         )
