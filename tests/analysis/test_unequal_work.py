@@ -85,10 +85,9 @@ class World:
     def points(self):
         one = self.rates[self.rates["n"] == 1].set_index(["launch", "replicate"])["steps_per_s"]
         paired = self.rates.join(one.rename("one"), on=["launch", "replicate"])
-        paired["ratio"] = paired["steps_per_s"] / paired["one"]
-        key = ["machine", "launch", "n"]
-        found = intervals.pooled_means(paired, key, "ratio").reset_index()
-        return found.rename(columns={"value": "speedup", "low": "speedup_low"}).assign(
+        paired["speedup"] = paired["steps_per_s"] / paired["one"]
+        found = intervals.pooled_means(paired, ["machine", "launch", "n"], "speedup").reset_index()
+        return found.assign(
             label=found.launch.str.upper(), user_s_per_step=STEP_S,
             runqueue_s_per_step=STEP_S * self.waits,
         )  # fmt: skip

@@ -31,6 +31,9 @@ R = TypeVar("R")
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
 
+COPIED = ("experiment", "name", "block", "n", "attempt", "dose", "count", "rate_share")
+"""Fields of a window that its row has as they are; null is NaN."""
+
 MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
 MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
@@ -160,17 +163,11 @@ def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, objec
     evidence = EVIDENCE.issuperset(_invalid(flags))
     whole = len(window.members) == window.n
     return {
-        **{key: getattr(window, key) for key in ("experiment", "name", "block", "n", "attempt")},
-        **{key: _or_nan(getattr(window, key)) for key in ("dose", "count", "rate_share")},
+        **{key: getattr(window, key) for key in COPIED},
         "valid": window.valid and NOT_PROVEN not in flags,
         "usable": whole and NOT_PROVEN not in flags and (window.valid or evidence),
         "flags": ";".join(flags),
     }
-
-
-def _or_nan(value: float | None) -> float:
-    """Return NaN for what is not known."""
-    return np.nan if value is None else value
 
 
 def _invalid(flags: Sequence[str]) -> list[str]:
@@ -301,7 +298,7 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
             "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
             "spread": [_spread(window) for window in valid],
             **{
-                name: [_or_nan(getattr(window, name)) for window in valid]
+                name: np.array([getattr(window, name) for window in valid], dtype=np.float64)
                 for name in ("dose", "resident_before", "resident_after")
             },
         }

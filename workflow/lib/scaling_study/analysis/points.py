@@ -129,21 +129,11 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
 
 def _means(rates: pd.DataFrame) -> pd.DataFrame:
     """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
-    found = {
-        name: intervals.pooled_means(rates, POINT, name)
-        for name in ("steps_per_s", "step_s", "models_per_hour")
-        if rates[name].notna().all()
-    }
-    ends = (("", "value"), ("_low", "low"), ("_high", "high"))
-    return pd.DataFrame(
-        {f"{name}{end}": means[column] for name, means in found.items() for end, column in ends}
-    ).reindex(
-        columns=[
-            f"{name}{end}"
-            for name in ("steps_per_s", "step_s", "models_per_hour")
-            for end, _ in ends
-        ]
-    )
+    names = ("steps_per_s", "step_s", "models_per_hour")
+    known = [name for name in names if rates[name].notna().all()]
+    means = [intervals.pooled_means(rates, POINT, name) for name in known]
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return pd.concat(means, axis=1).reindex(columns=columns)
 
 
 def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
@@ -151,18 +141,14 @@ def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
     keys = ["machine", "launch", "replicate"]
     one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
     paired = rates.join(one, on=keys).dropna(subset="one")
-    paired["ratio"] = paired["steps_per_s"] / paired["one"]
-    found = intervals.pooled_means(paired[paired["n"] != 1], POINT, "ratio")
+    paired["speedup"] = paired["steps_per_s"] / paired["one"]
+    found = intervals.pooled_means(paired[paired["n"] != 1], POINT, "speedup")
     itself = paired.loc[paired["n"] == 1, POINT].drop_duplicates()
     exact = pd.DataFrame(1.0, index=pd.MultiIndex.from_frame(itself), columns=found.columns)
     found = pd.concat([each for each in (exact, found) if len(each)] or [found])
-    n = found.index.get_level_values("n")
-    return pd.DataFrame(
-        {
-            f"{name}{end}": found[column] / (n if name == "efficiency" else 1)
-            for name in ("speedup", "efficiency")
-            for end, column in (("", "value"), ("_low", "low"), ("_high", "high"))
-        },
+    efficiency = found.div(found.index.get_level_values("n"), axis=0)
+    return found.join(
+        efficiency.set_axis(found.columns.str.replace("speedup", "efficiency"), axis=1)
     )
 
 

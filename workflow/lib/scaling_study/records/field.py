@@ -18,7 +18,7 @@ from msgspec import Meta
 
 LARGEST_SECONDS = 10**9  # thirty years
 LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
-LARGEST_STEP_US = 2**32 - 1  # 71 minutes; step times are sorted as 32 bits beside their group
+LARGEST_STEP_US = 2**32 - 1  # 71 minutes
 LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
 LARGEST_SHARE = 10**6  # a rate is no million times of what it should be
 

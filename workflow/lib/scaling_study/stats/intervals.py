@@ -33,7 +33,6 @@ INTERVAL = (
     "none where no launch has two replicates"
 )
 DRAWS = 4000  # a share near one half is then known to 0.008
-STEP_BITS = 32  # records.field.LARGEST_STEP_US
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -172,49 +171,14 @@ def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.Data
         name: Column of the positive values.
 
     Returns:
-        Columns value, low, high in the unit of the values, by `point`. Low and high are NaN where
-        no launch of the machine has two replicates.
+        A column of this name and, with `_low` and `_high` behind it, the ends of its interval, in
+        the unit of the values, by `point`. The ends are NaN where no launch of the machine has two
+        replicates.
     """
     means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
     points = rows[list(point)].drop_duplicates()
-    found = [
-        means[machine].of(launch, n).interval()
-        for machine, launch, n in zip(points["machine"], points["launch"], points["n"], strict=True)
-    ]
-    columns = ["value", "low", "high"]
-    index = pd.MultiIndex.from_frame(points)
+    places = zip(points["machine"], points["launch"], points["n"], strict=True)
+    found = [means[machine].of(launch, n).interval() for machine, launch, n in places]
     ends = [(one.value, one.low, one.high) for one in found]
+    columns, index = [name, f"{name}_low", f"{name}_high"], pd.MultiIndex.from_frame(points)
     return pd.DataFrame(ends, index=index, columns=columns, dtype=np.float64)
-
-
-def grouped_quantiles(
-    groups: Integers,
-    values: Integers,
-    count: int,
-    quantiles: Sequence[float],
-) -> Floats:
-    """Quantiles within groups, all groups in one sort.
-
-    Args:
-        groups: Group of each value, from 0.
-        values: Non-negative, below 2**STEP_BITS.
-        count: Number of groups, below 2**31.
-        quantiles: Each from 0 to 1.
-
-    Returns:
-        Groups times quantiles, linear between order statistics as numpy.quantile does by default;
-        NaN for an empty group.
-    """
-    ordered = np.sort((groups << STEP_BITS) | values) & (2**STEP_BITS - 1)
-    sizes = np.bincount(groups, minlength=count)
-    starts = np.cumsum(sizes) - sizes
-    found = np.full((count, len(quantiles)), np.nan)
-    filled = sizes > 0
-    for column, quantile in enumerate(quantiles):
-        position = starts[filled] + quantile * (sizes[filled] - 1)
-        below = np.floor(position).astype(np.int64)
-        above = np.ceil(position).astype(np.int64)
-        found[filled, column] = ordered[below] + (position - below) * (
-            ordered[above] - ordered[below]
-        )
-    return found
