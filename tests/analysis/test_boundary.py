@@ -53,49 +53,26 @@ COUNTS_OF = {
 COUNTS_OF[2] = (1, 2, 3, 4, 5, 6)  # the automatic one has three counts
 
 
-def tables(shape, counts, *, noise=0.01, replicates=3, seed=0, cpu_use=1.0):
-    """Tables of a launch whose step takes shape(n), in units of 20 ms."""
+def points_of(counts):
+    """Rows of the table of points of a launch whose members keep a CPU busy each."""
+    return pd.DataFrame({"n": counts, "cpu_use": np.array(counts, dtype=float)})
+
+
+def found(bend, size, seed, *, replicates=3, noise=0.01):
+    """The boundary that is named where a step takes longer from `bend` processes on."""
     rng = np.random.default_rng(seed)
-    n = np.array(counts, dtype=float)
-    rows = []
-    for replicate in range(replicates):
-        level = rng.normal(0, COHORT_NOISE)
-        step_s = 0.02 * shape(n) * np.exp(level + rng.normal(0, noise, len(n)))
-        rows += [
-            {"n": int(count), "replicate": replicate, "steps_per_s": count / time}
-            for count, time in zip(counts, step_s, strict=True)
-        ]
-    rates = pd.DataFrame(rows)
-    points = pd.DataFrame({"n": counts, "cpu_use": [cpu_use * count for count in counts]})
-    return points, rates
-
-
-def bend(points, rates):
-    """The knee of the law that fits a launch."""
+    n = np.array(COUNTS_OF[size])
+    levels = rng.normal(0, COHORT_NOISE, (replicates, 1))
+    logs = (
+        np.log(n / np.maximum(1.0, n / bend)) - levels - rng.normal(0, noise, (replicates, len(n)))
+    )
+    rates = pd.DataFrame(np.exp(logs), columns=n).melt(var_name="n", value_name="steps_per_s")
+    rates["replicate"] = np.tile(np.arange(replicates), len(n))
     means = Means(rates.assign(launch="a"))
-    n = points["n"].to_numpy()
     throughput = np.array([np.exp(means.of("a", count).mean) for count in n])
     laws = law_choice.choose(n, throughput, means.scatter("a"))
-    return laws.knee and Knee(laws.knee, laws.best in SHARP)
-
-
-def found(shape, size, **noise):
-    """The boundary that is named."""
-    points, rates = tables(shape, COUNTS_OF[size], **noise)
-    knee = bend(points, rates)
-    return knee and coinciding(knee, points, MACHINES[size])
-
-
-def flat(n):
-    return np.ones_like(n)
-
-
-def hinge(knee, exponent=1.0):
-    return lambda n: np.maximum(1.0, n / knee) ** exponent
-
-
-def usl(contention, coherence):
-    return lambda n: 1 + contention * (n - 1) + coherence * n * (n - 1)
+    knee = laws.knee and Knee(laws.knee, laws.best in SHARP)
+    return knee and coinciding(knee, points_of(n), MACHINES[size])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +80,7 @@ def usl(contention, coherence):
     [(2, 2, "CPUs"), (16, 8, "L3"), (192, 16, "L3"), (192, 48, "NUMA node (one per core)")],
 )
 def test_a_knee_at_a_boundary_names_it(size, knee, name):
-    named = [found(hinge(knee), size, seed=seed) for seed in range(DRAWS)]
+    named = [found(knee, size, seed) for seed in range(DRAWS)]
     assert sum(one is not None for one in named) >= 0.7 * DRAWS
     assert {one.name for one in named if one} == {name}
 
@@ -112,7 +89,7 @@ def knee(low, high, *, sharp=True):
     return Knee(Interval((low * high) ** 0.5, low, high), sharp)
 
 
-POINTS = tables(flat, (1, 2, 4))[0]
+POINTS = points_of([1, 2, 4])
 
 
 @pytest.mark.parametrize(

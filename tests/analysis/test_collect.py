@@ -1,12 +1,10 @@
 import json
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import synthetic
-from jobs import STAGE
 from made_records import reported, slot, summary
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
@@ -25,6 +23,16 @@ def study(tmp_path_factory):
     return folder, plan, collect(folder, typed(plan))
 
 
+OF_WINDOW = ("cohort", "window", "block", "n", "attempt", "valid", "window_s", "overlap")
+OF_MEMBER = ("slot", "steps", "steps_active", "threads", "rss_bytes", "active_s")
+
+
+def tables(collected):
+    """Each table, with what was collected of it."""
+    frames = (collected.windows, collected.replicates, collected.between, collected.points)
+    return zip(TABLES, frames, strict=True)
+
+
 def of(frame, launch):
     return frame[frame["launch"] == launch.id]
 
@@ -39,42 +47,29 @@ def test_windows_hold_every_member_and_window_of_the_records(study):
     rows = rows[rows["replicate"] == 1].reset_index(drop=True)
     assert len(rows) == sum(len(window["members"]) for window in windows)
     assert any(window["attempt"] > 0 for window in windows)
-    at = 0
-    for window in windows:
-        for member in window["members"]:
-            row = rows.loc[at]
-            step_s = np.array(member["step_us"]) / 1e6
-            for name in (
-                "cohort",
-                "window",
-                "block",
-                "n",
-                "attempt",
-                "valid",
-                "window_s",
-                "overlap",
-            ):
-                assert row[name] == window[name]
-            for name in ("slot", "steps", "steps_active", "threads", "rss_bytes", "active_s"):
-                assert row[name] == member[name]
-            assert row["flags"] == ";".join(window["flags"])
-            assert row["foreign_cpu_s"] == window["machine"]["foreign_cpu_s"]
-            assert row["step_mean_s"] == pytest.approx(step_s.mean())
-            assert row["step_p95_s"] == pytest.approx(np.quantile(step_s, 0.95))
-            assert row["steps_per_s"] == pytest.approx(len(step_s) / step_s.sum())
-            assert row["backward_s_per_step"] == pytest.approx(member["backward_s"] / len(step_s))
-            active = member["steps_active"]
-            assert row["user_s_per_step"] == pytest.approx(member["cpu_user_s"] / active)
-            assert row["minor_faults_per_step"] == pytest.approx(member["minor_faults"] / active)
-            blocked_s = member["active_s"] * (1 - 0.88 - 0.04 - 0.02)
-            assert row["trainer_blocked_s_per_step"] == pytest.approx(blocked_s / active)
-            assert row["cpu_use"] == pytest.approx(0.95)
-            assert np.isnan(row["migrations_per_step"])
-            assert np.isnan(row["throttled_s"])
-            assert np.isnan(row["trainer_throttled_s_per_step"])
-            accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
-            assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
-            at += 1
+    members = [(window, member) for window in windows for member in window["members"]]
+    for at, (window, member) in enumerate(members):
+        row = rows.loc[at]
+        step_s = np.array(member["step_us"]) / 1e6
+        assert {name: row[name] for name in OF_WINDOW} == {name: window[name] for name in OF_WINDOW}
+        assert {name: row[name] for name in OF_MEMBER} == {name: member[name] for name in OF_MEMBER}
+        assert row["flags"] == ";".join(window["flags"])
+        assert row["foreign_cpu_s"] == window["machine"]["foreign_cpu_s"]
+        assert row["step_mean_s"] == pytest.approx(step_s.mean())
+        assert row["step_p95_s"] == pytest.approx(np.quantile(step_s, 0.95))
+        assert row["steps_per_s"] == pytest.approx(len(step_s) / step_s.sum())
+        assert row["backward_s_per_step"] == pytest.approx(member["backward_s"] / len(step_s))
+        active = member["steps_active"]
+        assert row["user_s_per_step"] == pytest.approx(member["cpu_user_s"] / active)
+        assert row["minor_faults_per_step"] == pytest.approx(member["minor_faults"] / active)
+        blocked_s = member["active_s"] * (1 - 0.88 - 0.04 - 0.02)
+        assert row["trainer_blocked_s_per_step"] == pytest.approx(blocked_s / active)
+        assert row["cpu_use"] == pytest.approx(0.95)
+        assert np.isnan(row["migrations_per_step"])
+        assert np.isnan(row["throttled_s"])
+        assert np.isnan(row["trainer_throttled_s_per_step"])
+        accounts = [f"trainer_{name}_s_per_step" for name in TRAINER]
+        assert row[accounts].sum() == pytest.approx(row["step_mean_s"])
 
 
 def ended(path, steps):
@@ -113,11 +108,7 @@ def test_starts_that_ended_give_models_per_hour(tmp_path):
 
 def test_tables_follow_the_plan_and_hold_the_columns_of_the_documentation(study):
     _, plan, collected = study
-    for table, frame in zip(
-        TABLES,
-        (collected.windows, collected.replicates, collected.between, collected.points),
-        strict=True,
-    ):
+    for table, frame in tables(collected):
         assert frame.columns.tolist() == table.names
         order = frame["launch"].drop_duplicates().tolist()  # of none, where nothing comes back
         assert order == [each["id"] for each in plan["launches"] if each["id"] in order]
@@ -155,11 +146,7 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
     ]
     plan = synthetic.write_study(tmp_path, launches=launches)
     collected = collect(tmp_path, typed(plan))
-    for table, frame in zip(
-        TABLES,
-        (collected.windows, collected.replicates, collected.between, collected.points),
-        strict=True,
-    ):
+    for table, frame in tables(collected):
         pd.testing.assert_frame_equal(frame, table.frame())
     assert len(collected.cohorts.cohorts) == 6
 
@@ -189,10 +176,7 @@ def test_a_machine_of_its_own_keeps_its_points(tmp_path):
     plan = synthetic.write_study(tmp_path, launches=[BASELINE], machines=machines)
     collected = collect(tmp_path, typed(plan))
     assert list(collected.cohorts.machines) == [each["hash"] for each in machines]
-    assert collected.points.groupby("machine")["replicates"].unique().map(list).tolist() == [
-        [3],
-        [3],
-    ]
+    assert (collected.points["replicates"] == 3).all()
     assert len(collected.points) == 12
     # One thread each: more than four members are too many for the smaller machine only.
     crowded = collected.points[collected.points["oversubscribed"]]
@@ -247,25 +231,11 @@ def test_a_rerun_adds_its_cohort_to_the_same_replicate(tmp_path):
 
 
 def slots(*oversubscribed):
-    return tuple(slot(slot=at, oversubscribed=each) for at, each in enumerate(oversubscribed))
+    return [slot(slot=at, oversubscribed=each) for at, each in enumerate(oversubscribed)]
 
 
-def test_members_that_share_a_cpu_are_oversubscribed():
-    cohort = summary(readback=reported(intra_op=(1, 1)), slots=slots(False, True))
-    assert not oversubscribed(cohort, 1, cpus=8)
-    assert oversubscribed(cohort, 2, cpus=8)
-
-
-def test_ranks_have_threads_each():
-    cohort = summary(readback=reported(intra_op=(2,)), slots=slots(False), axes={"ranks": 4})
-    assert not oversubscribed(cohort, 1, cpus=8)
-    assert oversubscribed(cohort, 1, cpus=7)
-
-
-def run(stage, folder):
-    return subprocess.run(
-        [*STAGE, stage, "--study-folder", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_members_that_share_a_cpu_or_have_too_many_ranks_are_oversubscribed():
+    sharing = summary(readback=reported(intra_op=(1, 1)), slots=slots(False, True))
+    assert [oversubscribed(sharing, n, cpus=8) for n in (1, 2)] == [False, True]
+    ranks = summary(readback=reported(intra_op=(2,)), slots=slots(False), axes={"ranks": 4})
+    assert [oversubscribed(ranks, 1, cpus=cpus) for cpus in (8, 7)] == [False, True]

@@ -11,24 +11,19 @@ def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1)
     """Windows of a launch whose last third takes `slower` times as long as its first."""
     draw = np.random.default_rng(seed)
     rows = [
-        {
-            "machine": "m",
-            "launch": "b",
-            "replicate": replicate,
-            "cohort": 0,
-            "n": n,
-            "window": window,
-            "attempt": 0,
-            "slot": slot,
-            "valid": True,
-            "step_median_s": 0.01 * n * slower ** (window >= count / 2) * draw.lognormal(0, noise),
-        }
+        (
+            replicate,
+            n,
+            window,
+            0.01 * n * slower ** (window >= count / 2) * draw.lognormal(0, noise),
+        )
         for replicate in range(replicates)
         for n in counts
         for window in range(count)
-        for slot in range(n)
+        for _ in range(n)
     ]
-    return pd.DataFrame(rows)[COLUMNS]
+    frame = pd.DataFrame(rows, columns=["replicate", "n", "window", "step_median_s"])
+    return frame.assign(machine="m", launch="b", cohort=0, attempt=0, valid=True)[COLUMNS]
 
 
 @pytest.mark.parametrize("slower", [0.8, 1.0, 1.15])

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from configs import IMPORTED as EXAMPLE
 from configs import ROOT
@@ -159,24 +157,3 @@ def test_all_mistakes_of_all_tables_at_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("mapping", [None, [], {"study": "s"}, {"workload": {}, "imports": {}}])
 def test_other_configs_are_not_imported(mapping):
     assert not is_import(mapping)
-
-
-SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
-    st.sampled_from([*TABLES, *TABLES.values(), "tests", "README.md", "tables", "steps"]),
-)  # fmt: skip
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3)
-)
-
-
-@given(section=VALUES | st.fixed_dictionaries({"tables": VALUES}, optional={"steps": VALUES}))
-def test_any_section_is_read_or_refused(section):
-    with contextlib.chdir(ROOT):
-        try:
-            study = imported.load_import({"study": "s", "import": section})
-        except ConfigError as error:
-            study, told = None, error.problems
-        else:
-            told = ()
-    assert bool(told) == (study is None)

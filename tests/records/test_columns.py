@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import get_args
 
-import pandas as pd
 import pytest
 
 from scaling_study.records import columns, confirmation, docs, experiment, window
@@ -43,17 +42,3 @@ def test_every_column_has_a_meaning_and_a_unit_that_fits_its_name(table):
             if name.endswith(ending) and not name.endswith("_per_s"):
                 assert column.unit.removeprefix("CPU ") in allowed, column
                 break
-
-
-@pytest.mark.parametrize("table", columns.TABLES, ids=lambda table: table.name)
-def test_an_empty_table_has_all_columns_with_their_types(table):
-    frame = table.frame()
-    assert frame.empty
-    assert frame.columns.tolist() == table.names
-    assert frame["n"].dtype == "int64"
-    assert {"int64", "float64"} <= {str(kind) for kind in frame.dtypes}
-
-
-def test_a_missing_column_is_an_error():
-    with pytest.raises(KeyError):
-        columns.REPLICATES.frame(pd.DataFrame({"machine": ["a"]}))
