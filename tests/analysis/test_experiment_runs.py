@@ -14,10 +14,11 @@ def path(tmp_path):
     return write_run(tmp_path / "0.jsonl", World(), np.random.default_rng(1), noise=0.0)
 
 
-def change(path, kind, edit):
-    """Edit the first record of a kind."""
+def change(path, kind, edit, **wanted):
+    """Edit the first record of a kind, with these values."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    edit(next(record for record in records if record["kind"] == kind))
+    wanted["kind"] = kind
+    edit(next(record for record in records if wanted.items() <= record.items()))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
@@ -42,14 +43,7 @@ def test_members_of_different_speed_give_the_step_of_all_throughput(path):
         for member in window["members"][1:]:
             member["step_us"] = [3 * each for each in member["step_us"]]
 
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    at = next(
-        index
-        for index, record in enumerate(records)
-        if record["kind"] == "window" and record["n"] == 2
-    )
-    slow(records[at])
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    change(path, "window", slow, n=2)
     table = experiment_runs.read_run(path).windows
     row = table[table["n"] == 2].iloc[0]
     # Rates 1 and 1/3 together: two members share 4/3 steps.
@@ -57,9 +51,8 @@ def test_members_of_different_speed_give_the_step_of_all_throughput(path):
 
 
 def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
-    change(
-        path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", "short_steps"])
-    )
+    flags = ["foreign_cpu", "short_steps"]
+    change(path, "window", lambda one: one.update(valid=False, flags=flags))
     row = experiment_runs.read_run(path).windows.iloc[0]
     assert not row["valid"]
     assert row["usable"]

@@ -59,13 +59,8 @@ def test_speedup_is_paired_by_replicate(tmp_path):
 
 
 def test_what_cannot_be_known_is_empty(tmp_path):
-    points = collected(
-        tmp_path,
-        synthetic.linear(50.0),
-        ns=[2, 4],
-        replicates=1,
-        steps_per_model=None,
-    ).points
+    options = {"ns": [2, 4], "replicates": 1, "steps_per_model": None}
+    points = collected(tmp_path, synthetic.linear(50.0), **options).points
     assert points["steps_per_s"].notna().all()
     for name in ("steps_per_s_low", "steps_per_s_high", "models_per_hour", "speedup", "efficiency"):
         assert points[name].isna().all()

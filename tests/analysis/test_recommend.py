@@ -1,9 +1,12 @@
+"""The launch to use, and the points that no other one beats at both: how soon, and how many."""
+
 import pytest
 
 import synthetic
 from made_records import kept
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.recommend import candidates, recommend
+from scaling_study.analysis.recommend import candidates, front, pareto, recommend
+from scaling_study.records.analysis import FrontPoint, Pareto
 from synthetic import typed
 
 DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
@@ -18,39 +21,37 @@ def searched(launch, n):
     return {"choice": choice, "spent_s": 1.0, "budget_s": 1.0, **ended}
 
 
-def recommended(folder, *launches, change=lambda plan: None, **options):
+def measured(folder, *launches, change=lambda plan: None, **options):
+    """A made-up study's candidates, what was collected of it, and its plan."""
     plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
     change(plan)
     plan = typed(plan)
     found = collect(folder, plan)
-    cohorts = found.cohorts.cohorts
-    return kept(recommend(candidates(found.points, cohorts), found.replicates, cohorts, plan))
+    return candidates(found.points, found.cohorts.cohorts), found, plan
+
+
+def recommended(folder, *launches, **options):
+    points, found, plan = measured(folder, *launches, **options)
+    return kept(recommend(points, found.replicates, found.cohorts.cohorts, plan))
 
 
 def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path):
     # Still rises by a percent to n = 8, which is not worth five more processes.
-    slow_rise = synthetic.Launch(
-        {"intra_op": 1, "allocator": "jemalloc"},
-        "one_change",
-        lambda n: min(60.0 * n, 180.0) * (1 + 0.002 * n),
-    )
+    rise = lambda n: min(60.0 * n, 180.0) * (1 + 0.002 * n)  # noqa: E731
+    slow_rise = synthetic.Launch({"intra_op": 1, "allocator": "jemalloc"}, "one_change", rise)
     found = recommended(tmp_path, DEFAULT, BASELINE, slow_rise)
     assert found.status == "ok"
     assert (found.recommended.launch, found.recommended.n) == (slow_rise.id, 3)
     assert (found.best.launch, found.best.n) == (slow_rise.id, 8)
     assert found.recommended.probability_best > 0.9
     assert found.objective == "models_per_hour"
-    assert found.recommended.models_per_hour == pytest.approx(
-        found.recommended.steps_per_s * 3600 / 500,
-    )
+    rate = found.recommended.steps_per_s * 3600 / 500
+    assert found.recommended.models_per_hour == pytest.approx(rate)
 
 
 def test_what_starts_the_recommended_members_comes_from_the_record(tmp_path):
-    bound = synthetic.Launch(
-        {"intra_op": 1, "placement": "compact"},
-        "grid",
-        synthetic.hard_saturation(60.0, 240.0),
-    )
+    law = synthetic.hard_saturation(60.0, 240.0)
+    bound = synthetic.Launch({"intra_op": 1, "placement": "compact"}, "grid", law)
     recommendation = recommended(tmp_path, DEFAULT, BASELINE, bound).recommended
     assert [slot.cpus for slot in recommendation.slots] == ["0", "1", "2", "3"]
     assert recommendation.requested_env == {"OMP_NUM_THREADS": "1"}
@@ -63,9 +64,8 @@ def test_the_ratio_compares_each_at_its_own_point_and_both_at_the_same_n(tmp_pat
     assert found.default.at_n.n == found.recommended.n == 3
     assert found.ratio.value == pytest.approx(150 / 60, rel=0.02)
     assert found.ratio.low < 2.5 < found.ratio.high
-    assert found.ratio_same_n.value == pytest.approx(
-        found.recommended.steps_per_s / found.default.at_n.steps_per_s,
-    )
+    same_n = found.recommended.steps_per_s / found.default.at_n.steps_per_s
+    assert found.ratio_same_n.value == pytest.approx(same_n)
 
 
 def test_the_default_may_be_the_one_to_use(tmp_path):
@@ -86,18 +86,12 @@ def test_the_most_processes_are_set_against_those_of_the_best_point(tmp_path):
 
 
 def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
-    found = recommended(
-        tmp_path,
-        DEFAULT,
-        BASELINE,
-        synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(60.0, 200.0)),
-        synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(50.0, 100.0)),
-    )
+    repeat = synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(60.0, 200.0))
+    other = synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(50.0, 100.0))
+    found = recommended(tmp_path, DEFAULT, BASELINE, repeat, other)
     ranking = found.ranking
-    assert [row.steps_per_s for row in ranking] == sorted(
-        (row.steps_per_s for row in ranking),
-        reverse=True,
-    )
+    rates = [row.steps_per_s for row in ranking]
+    assert rates == sorted(rates, reverse=True)
     assert [row.role for row in ranking] == ["baseline", "grid", "default"]  # no repeat
     assert found.best.role == "baseline"
     assert ranking[-1].ratio_to_default == 1.0
@@ -111,12 +105,8 @@ def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
     ids=lambda spoiled: next(iter(spoiled)),
 )
 def test_what_was_not_proven_or_not_measured_never_wins(tmp_path, spoiled):
-    fast = synthetic.Launch(
-        {"intra_op": 1, "blas": "blis"},
-        "one_change",
-        synthetic.hard_saturation(500.0, 1500.0),
-        **spoiled,
-    )
+    law = synthetic.hard_saturation(500.0, 1500.0)
+    fast = synthetic.Launch({"intra_op": 1, "blas": "blis"}, "one_change", law, **spoiled)
     found = recommended(tmp_path, DEFAULT, BASELINE, fast)
     assert found.recommended.launch == BASELINE.id
     assert fast.id not in [row.launch for row in found.ranking]
@@ -175,13 +165,11 @@ def test_what_changes_training_is_named_beside_the_recommendation(tmp_path, axis
             "samples_per_step": "batch" if axis == "batch" else None,
         }
 
-    found = recommended(
-        tmp_path,
-        synthetic.Launch({}, "default", synthetic.linear(10.0)),
-        synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(20.0)),
-        synthetic.Launch({"intra_op": 2}, "grid", synthetic.linear(60.0)),
-        change=change,
-    )
+    launches = [
+        synthetic.Launch({"intra_op": threads} if threads else {}, role, synthetic.linear(rate))
+        for threads, role, rate in ((0, "default", 10), (1, "baseline", 20), (2, "grid", 60))
+    ]
+    found = recommended(tmp_path, *launches, change=change)
     assert found.recommended.label == "intra_op 1"
     changed = found.changed
     assert changed.label == "intra_op 2"
@@ -226,3 +214,72 @@ def test_one_model_with_another_training_is_named_and_not_recommended(tmp_path):
     assert (found.recommended.launch, found.recommended.n) == (BASELINE.id, 1)
     assert (found.changed.launch, found.changed.n) == (SOONER.id, 1)
     assert found.changed.ratio.value == pytest.approx(80 / 50, rel=0.02)
+
+
+# ---- the front
+
+
+LAUNCHES = (
+    # Alone its threads make it the fastest; together they stand in each other's way.
+    synthetic.Launch({}, "default", lambda n: 80.0 + n),
+    synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0)),
+    synthetic.Launch({"intra_op": 1}, "repeat", synthetic.hard_saturation(90.0, 900.0)),
+    synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(40.0, 100.0)),
+    synthetic.Launch({"blas": "blis"}, "grid", synthetic.hard_saturation(500, 900), check_ok=False),
+)
+
+
+def whole_front(folder, *launches, **options):
+    points, _, plan = measured(folder, *launches, **options)
+    return pareto("m", points, plan)
+
+
+def points(*pairs):
+    return [
+        FrontPoint(label="a", n=at, time_s=time_s, rate=rate)
+        for at, (time_s, rate) in enumerate(pairs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "ids"),
+    [
+        ([], []),
+        ([(1, 5)], [0]),
+        ([(2, 8), (1, 5)], [1, 0]),
+        ([(1, 5), (2, 4)], [0]),
+        ([(1, 5), (2, 4), (3, 9), (2.5, 9)], [0, 3]),
+        ([(1, 4), (1, 5)], [1]),
+        ([(1, 5), (2, 5)], [0]),
+        ([(1, 5), (1, 5)], [0]),
+    ],
+    ids=["none", "one", "both", "beaten", "between", "as soon", "as many", "equal"],
+)
+def test_a_point_that_another_one_beats_is_not_on_the_front(pairs, ids):
+    assert [point.n for point in front(points(*pairs))] == ids
+
+
+def test_the_front_goes_from_one_model_soonest_to_most_an_hour(tmp_path):
+    whole = whole_front(tmp_path, *LAUNCHES)
+    assert whole.rate == "models_per_hour"
+    assert len(whole.points) == 3 * 6  # neither the repeat nor what was not proven
+    ends = [(point.label, point.n) for point in (whole.front[0], whole.front[-1])]
+    assert ends[0] == ("default", 1)
+    assert ends[1][0] == "intra_op 1"
+    assert ends[1][1] >= 3
+    first = whole.front[0]
+    assert first.time_s == pytest.approx(3600 / first.rate)
+    assert first.time_s == pytest.approx(500 / 81.0, rel=0.02)
+    times = [point.time_s for point in whole.front]
+    assert times == sorted(times)
+
+
+def test_a_step_stands_for_a_model_of_unknown_length(tmp_path):
+    whole = whole_front(tmp_path, *LAUNCHES, steps_per_model=None)
+    assert whole.rate == "steps_per_s"
+    assert whole.front[0].time_s == pytest.approx(1 / 81.0, rel=0.02)
+
+
+def test_without_a_point_there_is_no_front(tmp_path):
+    whole = whole_front(tmp_path, synthetic.Launch({}, "default", ending="failed"))
+    assert whole == Pareto(machine="m", rate="models_per_hour")
