@@ -81,18 +81,12 @@ def test_few_comparisons_have_no_prior():
     assert ratios.fit_prior([pairs([1, 2, 3])] * 3) == NO_PRIOR
 
 
-def test_replicates_are_averaged_when_they_are_the_units():
+def test_units_are_the_replicates_means_or_the_blocks_that_have_both_sides():
     over, replicates = np.arange(6.0), np.array([0, 0, 1, 1, 2, 2])
-    found = ratios.pair(over, np.ones(6), replicates, "replicates")
-    assert found.over.tolist() == [0.5, 2.5, 4.5]
-    assert len(ratios.pair(over, np.ones(6), replicates, "blocks")) == 6
-
-
-def test_blocks_without_one_side_are_left_out():
-    found = ratios.pair(
-        np.array([1.0, np.nan, 3.0]), np.array([1.0, 1.0, np.nan]), np.zeros(3, int), "blocks"
-    )
-    assert found.over.tolist() == [1.0]
+    under = np.array([1.0, 1.0, 1.0, 1.0, 1.0, np.nan])
+    found = ratios.pair(over, under, replicates, "replicates")
+    assert found.over.tolist() == [0.5, 2.5, 4.0]
+    assert ratios.pair(over, under, replicates, "blocks").over.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def test_shares_add_up_with_their_uncertainties():
