@@ -1,4 +1,4 @@
-"""Where the time of a step goes, per member and window, from what the kernel counted.
+"""Time accounts of a step, per member and window, from what the kernel counted.
 
 The training thread's wall time divides into user time, system time, waiting for a CPU, held back by
 a quota, and blocked; these five are of all steps between the release of a member and its next rest.

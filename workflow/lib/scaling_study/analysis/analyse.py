@@ -45,7 +45,7 @@ DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the analyses find on one machine; each field is the entry of a file of its name."""
+    """The results of one machine; each field is the entry of a file of its name."""
 
     scaling: Scaling
     noise: Noise
@@ -185,7 +185,7 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
 def provenance(
     cohorts: Sequence[CohortSummary], description: Machine, samples: Mapping[str, float]
 ) -> Provenance:
-    """Where a machine's numbers come from.
+    """Return the provenance of a machine's numbers.
 
     Args:
         cohorts: Its cohorts.

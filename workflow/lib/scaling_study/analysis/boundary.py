@@ -25,7 +25,7 @@ ONE_CPU = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """Where throughput bends.
+    """The process count at which throughput bends.
 
     Attributes:
         at: process count.

@@ -66,7 +66,7 @@ class Collected:
         replicates: One row per process count and replicate.
         between: One row per process count and kind of what lies between steps.
         points: One row per machine, launch and process count.
-        cohorts: What is no table.
+        cohorts: The content of cohorts.json.
     """
 
     windows: pd.DataFrame
@@ -129,7 +129,7 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Found:
-    """What was read so far.
+    """The records that were read so far.
 
     Attributes:
         tables: Tables of each name, one for each launch, or for each machine of it.
@@ -166,7 +166,7 @@ def _add_launch(
     """Read a launch's files and take them out of `unread`; its step times are not kept.
 
     Args:
-        found: What was read before; gets the launch.
+        found: The records read before; gets the launch.
         study_folder: results/<study>.
         launch: The plan's entry.
         replicates: How many it has.
@@ -251,7 +251,7 @@ def _described(cohort: CohortRecords, launch: Launch, file: Path) -> CohortSumma
 
 
 def _reported(cohort: CohortRecords) -> Reported | None:
-    """What the members of a cohort reported, as cohorts.json holds it."""
+    """Return the reports of a cohort's members, as cohorts.json holds them."""
     before, after = cohort.readback, cohort.readback_after
     if before is None:
         return None
@@ -279,7 +279,7 @@ def _reported(cohort: CohortRecords) -> Reported | None:
 
 
 def _changes(before: Readback | None, members: Sequence[Readback]) -> Iterator[Setting]:
-    """What the script has changed in its first member between the two readbacks."""
+    """Yield the settings that the script has changed in its first member between two readbacks."""
     after = next((one for one in members if before and one.slot == before.slot), None)
     for name in CHANGEABLE if after else ():
         then, now = getattr(before, name), getattr(after, name)
@@ -327,7 +327,7 @@ def _shown(files: Sequence[str]) -> str:
 
 
 def _extra(found: _Found, work: Mapping[str, float]) -> pd.DataFrame:
-    """What points hold that is not in the rows of windows, by machine, launch, n."""
+    """Return the columns of points that are not means of windows, by machine, launch, n."""
     quantiles = found.table("quantiles", work)
     if quantiles is None:
         return pd.DataFrame()

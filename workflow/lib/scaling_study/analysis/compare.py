@@ -50,12 +50,12 @@ SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
         one.measured_hashes
     ),
 }
-"""What decides how fast the same script is, besides the machine."""
+"""Software that decides how fast the same script is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What is known of one machine, as far as it is measured with this plan.
+    """The results of one machine, as far as it is measured with this plan.
 
     Attributes:
         hash: of the machine; where nodes differ, of the one with most cohorts.
@@ -224,7 +224,7 @@ def _given(point: Candidate | None, kind: NodeKind, rate: str) -> Rate | None:
 
 
 def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
-    """What an hour of a machine costs, in the currency and in kWh."""
+    """Return the costs of an hour of a machine, in the currency and in kWh."""
     return kind.price, None if kind.watts is None else kind.watts / WATTS_PER_KW
 
 

@@ -1,4 +1,4 @@
-"""What launches asked for and got, and whether steps change while a cohort trains.
+"""Settings that launches asked for and got, and whether steps change while a cohort trains.
 
 A script can change its own speed: averages of units that have died decay into denormal numbers,
 batches grow with the epoch. So can a machine. A rate then holds for as long as the windows saw, and
@@ -20,11 +20,11 @@ PART = 3
 
 COHORT = ["machine", "launch", "replicate", "cohort", "n"]
 COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
-"""What is read of the table of windows."""
+"""The columns that are read of the table of windows."""
 
 
 def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
-    """What each launch asked for and got; of its cohorts, one with a failed check if there is one.
+    """Return the settings of each launch, from a cohort with a failed check if there is one.
 
     Args:
         cohorts: The machine's cohorts.

@@ -51,7 +51,7 @@ class WhyRun:
         windows: Rows of tables/experiments.
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
             `unhindered_s`, the step less its waiting for a CPU.
-        samples: What training threads were found doing.
+        samples: Samples of training threads.
         foreign: The largest foreign consumers of CPU time.
         end: Its last record; None where the job was cut off.
     """
@@ -156,7 +156,7 @@ def _frame(
 
 
 def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, object]:
-    """What a row holds besides what is counted."""
+    """Return the part of a row that is not counted."""
     cohort = window.name if window.experiment == "intervention" else "reference"
     flags = [*window.flags, *([NOT_PROVEN] if cohort in unproven else [])]
     # Remarks on a valid window make it no less valid, so they do not make it useless either.
@@ -175,13 +175,13 @@ def _invalid(flags: Sequence[str]) -> list[str]:
 
 
 def _member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
-    """What members counted, a row per member and window; `at` is the place of the window."""
+    """Return the counts of members, a row per member and window; `at` is the window's place."""
     rows = member_rows(windows)
     return rows if rows.empty else window_rows(rows, ["at"])
 
 
 def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.DataFrame:
-    """What `WhyRun.members` holds; of windows that count only."""
+    """Return `WhyRun.members`: of windows that count only."""
     if rows.empty:
         return pd.DataFrame(columns=MEMBERS)
     names = ["name", "n", "block", "valid"]
@@ -195,7 +195,7 @@ def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.
 
 
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
-    """What members counted, a row per window: sums over members over sums of their steps."""
+    """Return the counts of members, a row per window: their sums over the sums of their steps."""
     by_window = rows["at"]
     steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
     found = {"step_s": rows.groupby(by_window).size() / steps_per_s}
@@ -244,7 +244,7 @@ class LoaderRun:
 
     Attributes:
         head: Its first record.
-        readbacks: What the first member of each variant reported, by the variant's name.
+        readbacks: The report of the first member of each variant, by the variant's name.
         windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
             everything per step that members count, `spread` (the step that one in twenty exceeds,
             over the median), `disk_bytes_per_s` (what the machine read from disks), and
@@ -252,7 +252,7 @@ class LoaderRun:
         ways: Its record of other ways to load; None where the loader cannot be changed.
         invalid: How many windows were not valid.
         end: Its last record; None where the job was cut off.
-        use: What the machine was used for meanwhile; None where it was not looked at.
+        use: Use of the machine meanwhile; None where it was not looked at.
     """
 
     head: experiment.LoaderExperiment

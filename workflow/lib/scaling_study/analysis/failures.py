@@ -1,4 +1,4 @@
-"""What was skipped, failed or lost: nothing leaves a study in silence."""
+"""A list of all that was skipped, failed or lost."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

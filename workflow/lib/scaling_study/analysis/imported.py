@@ -28,9 +28,9 @@ from scaling_study.records.profile import Operators, OperatorSums
 IMPORTED = "imported"
 """Machine, launch, label and arm of all rows: a table names none of them."""
 OPTIMIZER = "Optimizer.step"
-"""What torch calls the steps of optimizers in a profile (since 1.8), with their class after it."""
+"""The name of an optimizer's step in a profile (since torch 1.8), before that of its class."""
 SCHEDULED = "ProfilerStep*"
-"""What torch's profiler calls the steps of its schedule."""
+"""The name of a step of the profiler's schedule."""
 INSIDE = 0.9
 """An optimizer that holds this share of all time runs forward and backward in its step, as
 Lightning's closures do: then its step is the step. Otherwise it is a part of it."""

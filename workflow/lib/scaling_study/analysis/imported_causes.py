@@ -1,4 +1,4 @@
-"""What saved tables say about causes: what they speak against, and what only experiments decide.
+"""Causes that saved tables speak against, and those that only experiments decide.
 
 A table has the wall time of operators in one process, so it names no cause: an operator that takes
 longer may have computed, waited for memory or waited for a CPU. But causes meet operators in
@@ -40,7 +40,7 @@ CLEARLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What two tables show of each other.
+    """The comparison of two tables.
 
     Operators and groups are rows of `expected_s`, the self time of a step at the higher count if
     the same work took the same time; `actual_s`, what it took; and `ratio`, of both.

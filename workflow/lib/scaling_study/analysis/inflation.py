@@ -164,7 +164,7 @@ def _title(kind: str, a: Side, b: Side) -> str:
 
 
 def describe(comparison: Comparison) -> str:
-    """What changed most, in one or two sentences with numbers."""
+    """Describe the largest change in one or two sentences with numbers."""
     a, b, added_s = comparison.a, comparison.b, comparison.added_s
     change = (
         f"A step of {a.label} took {format_seconds(a.step_s)} with {_processes(a.n)} and "

@@ -21,7 +21,7 @@ class Law:
         throughput: Steps/s at process counts under parameters.
         starts: Parameters to start fitting from, given counts and throughputs.
         knee: Process count at which the law bends under parameters, or None.
-        domain: What saturates, if it is a part of the machine.
+        domain: The part of the machine that saturates, if it is one.
     """
 
     name: str

@@ -31,7 +31,7 @@ def replicates(
 
     Args:
         rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
-        starts: What the start of a process takes (s), by machine and launch; without one that is
+        starts: The time of a process's start (s), by machine and launch; without one that is
             not known, models/hour are those of processes that have started.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
         batches: The job that a replicate shared with other launches, by machine, launch and
@@ -80,7 +80,7 @@ def models_per_hour(
 
 
 def _drift(rows: pd.DataFrame) -> "pd.Series[float]":
-    """By what factor each replicate's `batch` was faster than others, from what they share."""
+    """Return the factor by which each replicate's `batch` was faster than others."""
     factors = pd.Series(1.0, index=rows.index)
     for _, own in rows.groupby("machine", sort=False):
         roles = dict(zip(own["role"], own["launch"], strict=True))

@@ -1,4 +1,4 @@
-"""What the start of a process takes, from the cohorts of all launches of a machine.
+"""The time that the start of a process takes, from the cohorts of all launches of a machine.
 
 A launch is started a few times only, and starts of one launch differ by a tenth. Where a model is
 trained in seconds that decides which launch seems best. So launches that start processes alike
@@ -25,7 +25,7 @@ degrees of freedom."""
 
 
 def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], float]:
-    """What the start of a process takes (s), by machine and launch, where it is known.
+    """Return the time that the start of a process takes (s), by machine and launch, where known.
 
     Args:
         cohorts: Of all machines.

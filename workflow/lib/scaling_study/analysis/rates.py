@@ -23,7 +23,7 @@ BETWEEN_COLUMNS = ["n", "kind", "every_steps", "duration_s", "share", "seen"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rates:
-    """What one launch gives on one machine.
+    """The rates of one launch on one machine.
 
     Attributes:
         replicates: `REPLICATE_COLUMNS`, a row per process count and replicate.
@@ -204,7 +204,7 @@ def _between(
     excess: "dict[int, pd.Series[float]]",
     kinds: Sequence[non_step.Kind],
 ) -> pd.DataFrame:
-    """What lies between steps, by process count."""
+    """Return the phases between steps, by process count."""
     usual = step_s.groupby("n").mean()
     per_step = {
         number: each.groupby("n").mean() * kinds[number - 1].per_step

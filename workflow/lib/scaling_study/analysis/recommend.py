@@ -79,7 +79,7 @@ def enough(
     Args:
         points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
-        objective: What is compared.
+        objective: The objective that is compared.
     """
     limit = (1 - tolerance) * max(point.gain(objective) for point in points)
     near = [point for point in points if point.gain(objective) >= limit]
@@ -100,7 +100,7 @@ def recommend(
         rates: Its rows of the table of replicates.
         cohorts: Its cohorts.
         plan: plan.json.
-        unequal: What shows that steps differ in work, as `unequal_work` finds it.
+        unequal: Signs that steps differ in work, as `unequal_work` finds them.
     """
     tolerance = plan.search.tolerance
     nothing = Recommendation(

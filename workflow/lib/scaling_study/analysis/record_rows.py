@@ -44,19 +44,19 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class CohortRecords:
-    """What a record file holds of one cohort.
+    """The records of one cohort.
 
     Attributes:
         head: Its first record.
         readback: Before its first window.
         readback_after: After its last one.
         end: Its last record; None where the job was cut off.
-        events: What happened to its members.
+        events: Events of its members.
         windows_valid: How many windows count.
         ns_valid: Their process counts.
         windows_invalid: Process count and flags of each of the others, those taken anew left out.
         steps: Counted in valid windows.
-        settled: Where windows were taken anew.
+        settled: Points at which windows were taken anew.
         shared_files: How many members wrote each file that several wrote.
     """
 
@@ -75,7 +75,7 @@ class CohortRecords:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """What one record file holds.
+    """The content of one record file.
 
     Attributes:
         rows: `member_rows` of its windows, with their `WINDOW_FIELDS` and `flags`.

@@ -125,7 +125,7 @@ def _steps(
 
 
 def _predicted(base: SingleChange, changes: Sequence[SingleChange]) -> float:
-    """What changes are expected to gain together.
+    """Predict the gain of several changes together.
 
     Each phase of a step gets the strongest shortening and the strongest lengthening that any of the
     changes brought it alone. Products of all would promise too much: what changes do to phases that

@@ -49,12 +49,12 @@ COLUMNS = [
     *("machine", *START, "cohort", "window", "attempt", "slot", "valid", "steps", "step_median_s"),
     *("user_s_per_step", "instructions_per_step"),
 ]
-"""What is read of the table of windows."""
+"""The columns that are read of the table of windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What shows that steps differ in work.
+    """A sign that steps differ in work.
 
     Attributes:
         test: That found it.
@@ -154,7 +154,7 @@ def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
 
 
 def _drift(rows: pd.DataFrame) -> Finding | None:
-    """What most launches show: one alone may have a reason of its own, such as compilation."""
+    """Find drift that most launches show: one alone may have its own reason, as compilation."""
     spreads = [
         (factor, str(launch))
         for launch, own in rows.groupby("launch", sort=False)

@@ -1,4 +1,4 @@
-"""What the analyses find: an entry for each machine in analysis/*.json.
+"""Results of the analyses: an entry for each machine in analysis/*.json.
 
 A file holds `Machines`; machines are compared by a reader, never pooled. Rates are of all processes
 of a point together, in steps of the default launch.
@@ -28,7 +28,7 @@ Number = float | None
 
 
 class OfMachine(Struct, frozen=True, kw_only=True):
-    """What an analysis file holds of one machine."""
+    """The entry of one machine in an analysis file."""
 
     machine: str = ""
     """Hash of the machine."""
@@ -166,7 +166,7 @@ class Changed(Candidate, frozen=True, kw_only=True):
     """A faster launch that changes training, and is therefore not recommended."""
 
     what: Axes = {}
-    """What it changes: values by axis."""
+    """Its changes: values by axis."""
     ratio: Interval = Interval()
     """To the recommended launch."""
 
@@ -179,7 +179,7 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     reason: str | None = None
     """Why nothing is recommended."""
     objective: str = "models_per_hour"
-    """What is compared: a key of `OBJECTIVES`."""
+    """The objective that is compared: a key of `OBJECTIVES`."""
     model_length: ModelLength | None = None
     """How long scripts are, where they say it themselves."""
     tolerance: float = 0.02
@@ -187,7 +187,7 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     interval: str = ""
     """How intervals are made, in words."""
     probability: str = ""
-    """What the probability of being best is, in words."""
+    """The meaning of the probability of being best, in words."""
     raced: bool = False
     """Whether a race has chosen."""
     default: Reference | None = None
@@ -231,7 +231,7 @@ class FrontPoint(Point, frozen=True, kw_only=True):
     rate: float
     """Of all processes together."""
     changes_training: bool = False
-    """Which keeps it off the front."""
+    """A point that changes training is not on the front."""
 
 
 class Pareto(OfMachine, frozen=True, kw_only=True):
@@ -250,7 +250,7 @@ class SingleChange(Struct, frozen=True, kw_only=True):
 
     launch: str = ""
     axis: str = ""
-    """What it changes; empty of the baseline."""
+    """The axis that it changes; empty of the baseline."""
     value: object = None
     replicates: int = 1
     step_s: Number = None
@@ -313,7 +313,7 @@ class Arm(Point, frozen=True, kw_only=True):
     low: Number = None
     high: Number = None
     predicted: Number = None
-    """What the table of points says; None for a start that is not predicted."""
+    """The prediction of the table of points; None for a start that is not predicted."""
     start_s: Number = None
     """Start of a process, to the end of its first iteration."""
     iteration_s: Number = None
@@ -377,15 +377,15 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     steps_per_model: Number = None
     """Of the recommended launch; None where none is known."""
     imports: Imports | None = None
-    """What is imported before models are forked."""
+    """Modules that are imported before models are forked."""
     ratio: Interval | None = None
     """Of the recommended launch to the other one, each at its best count."""
     ratio_same_n: Interval | None = None
     difference: Difference | None = None
     seconds: Number = None
-    """What `confirm.seconds` takes for a model to end in each round; None where they did."""
+    """The `confirm.seconds` that let a model end in each round; None where models did end."""
     against: str = "default"
-    """What it is compared with: `today` or `default`."""
+    """The launch that it is compared with: `today` or `default`."""
     model_length: ModelLength | None = None
 
     def arm(self, role: str, start: str | None = None) -> Arm | None:
@@ -411,7 +411,7 @@ class Noise(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of noise.json: the A/A check."""
 
     points: tuple[NoisePoint, ...] = ()
-    """What baseline and repeat both have."""
+    """The process counts that baseline and repeat both have."""
     spread: Number = None
     """The largest difference; None without a point."""
 
@@ -447,7 +447,7 @@ class Lost(Point, frozen=True, kw_only=True):
 
 
 class MemberEvent(Replicate, frozen=True, kw_only=True):
-    """What happened to a member, with the reason and its log."""
+    """An event of a member, with the reason and its log."""
 
     slot: int | None
     what: str
@@ -478,22 +478,22 @@ class Settling(Struct, frozen=True, kw_only=True):
     most: float
     """The largest."""
     left: int = 0
-    """In how many steps were still changing in the last windows."""
+    """Cohorts whose steps were still changing in the last windows."""
 
 
 class Effective(Got, frozen=True, kw_only=True, omit_defaults=False):
-    """What a launch asked for and got."""
+    """The settings that a launch asked for and got."""
 
     launch: str
     label: str
     pace: Interval | None = None
-    """What a step takes in later windows over earlier ones."""
+    """The time of a step in later windows over that in earlier ones."""
     settling: Settling | None = None
     """None where no window was taken anew."""
 
     @property
     def wrong(self) -> tuple[Check, ...]:
-        """What did not take effect."""
+        """Checks of values that did not take effect."""
         return tuple(check for check in self.checks if not check.ok)
 
 
@@ -607,7 +607,7 @@ class OperatorRow(Struct, frozen=True, kw_only=True):
     operator: str
     phase: str | None = None
     group: str
-    """What such an operator is bound by."""
+    """The resource that such an operator is bound by."""
     calls_a: Number = None
     self_a_s: Number = None
     calls_b: Number = None
@@ -639,7 +639,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Two profiles side by side; the differences of the rows add up to that of the steps."""
 
     kind: Literal["counts", "launches"]
-    """What the sides differ in."""
+    """The difference between the sides."""
     title: str
     a: Side
     b: Side
@@ -647,16 +647,16 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """The largest added time first."""
     groups: tuple[GroupRow, ...] = ()
     text: str = ""
-    """What changed most."""
+    """A sentence about the largest change."""
 
     @property
     def added_s(self) -> float:
-        """What the second side's step takes more (s)."""
+        """Time that the second side's step takes more (s)."""
         return self.b.step_s - self.a.step_s
 
     @property
     def heads(self) -> tuple[str, str]:
-        """What its sides are called."""
+        """The names of its sides."""
         if self.kind == "counts":
             return f"n = {self.a.n}", f"n = {self.b.n}"
         return "default", "recommended"
@@ -683,7 +683,7 @@ class SavedTable(Struct, frozen=True, kw_only=True):
     """How that is known."""
     step_s: float
     step_from: str
-    """What the time of a step is."""
+    """The source of the time of a step."""
     self_s: Number = None
     """All self time, where the table says it."""
     rows_s: float
@@ -712,14 +712,14 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What tables say of causes."""
+    """Findings of saved tables about causes."""
 
     answer: str
     facts: tuple[str, ...] = ()
     against: tuple[Finding, ...] = ()
     open: tuple[Finding, ...] = ()
     command: str = ""
-    """That runs the experiments."""
+    """The command that runs the experiments."""
 
 
 class SavedTables(Struct, frozen=True, kw_only=True):
@@ -774,7 +774,7 @@ class ComparedMachine(Struct, frozen=True, kw_only=True):
     name: str
     status: Literal["measured", "missing"]
     reason: str | None = None
-    """What is missing, or why nothing is recommended."""
+    """The reason why it is missing, or why nothing is recommended."""
     kind: Json = {}
     """The config's section of it."""
     machine: str = ""
@@ -785,7 +785,7 @@ class ComparedMachine(Struct, frozen=True, kw_only=True):
     recommended: Rate | None = None
     others: tuple[OtherNodes, ...] = ()
     to_reference: Measures = Measures()
-    """What it gives over what the reference gives."""
+    """Its rates over those of the reference."""
 
 
 class Best(Struct, frozen=True, kw_only=True):
@@ -799,7 +799,7 @@ class Best(Struct, frozen=True, kw_only=True):
 
 
 class Software(Struct, frozen=True, kw_only=True):
-    """What machines differ in beside themselves."""
+    """Software in which machines differ."""
 
     what: str
     machines: dict[str, str]

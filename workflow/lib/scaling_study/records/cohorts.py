@@ -1,4 +1,4 @@
-"""tables/cohorts.json: what is no table of a study's measurements.
+"""tables/cohorts.json: the cohorts of a study.
 
 The format has version 1.
 """
@@ -39,7 +39,7 @@ class Counted(Struct, frozen=True, kw_only=True):
 
 
 class Compiled(Struct, frozen=True, kw_only=True):
-    """What torch.compile did in a member."""
+    """The work of torch.compile in a member."""
 
     times: int
     """Compiled functions."""
@@ -54,20 +54,20 @@ class Compiled(Struct, frozen=True, kw_only=True):
 
 
 class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
-    """What the members of a cohort got; the last three once they have ended."""
+    """The settings that members of a cohort got; the last three are known once they have ended."""
 
     member: Readback | None = None
     """All that the first member reported before the first window."""
     changes: tuple[Setting, ...] | None = None
-    """What the script changed in its first member until the last window."""
+    """Settings that the script changed in its first member until the last window."""
     counted: tuple[Counted | None, ...] | None = None
-    """What was counted as an iteration, of the first member."""
+    """How the first member counted iterations."""
     once: bool | None = None
     """Whether each run of the script needs a process of its own."""
 
 
 class Reported(Got, frozen=True, kw_only=True):
-    """What the members of a cohort reported."""
+    """The reports of a cohort's members."""
 
     intra_op: tuple[int, ...]
     """Threads of an operator, of each member."""
@@ -94,7 +94,7 @@ class Replicate(Struct, frozen=True, kw_only=True):
 
 
 class CohortSummary(AskedCohort, frozen=True, kw_only=True):
-    """What a cohort was asked for, got and lost, and how it ended."""
+    """A cohort: its request, what it got and lost, and how it ended."""
 
     file: str
     """Its record file, from the study's folder."""
@@ -105,7 +105,7 @@ class CohortSummary(AskedCohort, frozen=True, kw_only=True):
     end: End | None = None
     """None where the job was cut off."""
     events: tuple[Event, ...] = ()
-    """What happened to its members."""
+    """Events of its members."""
     windows_valid: int
     """How many windows count."""
     ns_valid: tuple[int, ...] = ()
@@ -114,7 +114,7 @@ class CohortSummary(AskedCohort, frozen=True, kw_only=True):
     steps: int
     """Counted in valid windows."""
     settled: tuple[Settled, ...] = ()
-    """Where windows were taken anew."""
+    """Points at which windows were taken anew."""
     shared_files: dict[str, int] = field(default_factory=dict)
     """How many members wrote each file that several wrote."""
     readback: Reported | None = None
@@ -133,12 +133,12 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples: dict[str, float] = {}
     """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
     model_length: ModelLength = ModelLength()
-    """After how many steps scripts end, in steps of the default launch."""
+    """The number of steps after which scripts end, in steps of the default launch."""
     machines: dict[str, Machine]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]
     missing: tuple[Replicate, ...] = ()
-    """What is planned and has no record file."""
+    """Replicates that are planned and have no record file."""
     left_out: tuple[str, ...] = ()
     """Record files that the plan does not name."""
 

@@ -109,7 +109,7 @@ class _Replicate:
     step_s: Seconds
     """Mean ordinary step, without what lies between steps, times `drift`."""
     drift: Ratio
-    """By what factor all that a race measured in the same job was faster than at other times; 1
+    """Factor by which all that a race measured in the same job was faster than at other times; 1
     without a race."""
     non_step_share: Ratio
     """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
@@ -193,7 +193,7 @@ class _Operator:
     phase: str
     """Phase of a step; empty where it is unknown or mixed."""
     group: str
-    """What such an operator is bound by (operator_groups.yaml)."""
+    """The resource that such an operator is bound by (operator_groups.yaml)."""
     calls_per_step: PerStep
     """Calls."""
     self_s_per_step: Seconds
@@ -369,4 +369,4 @@ EXPERIMENTS = Table(
     ),
 )
 TABLES = (WINDOWS, REPLICATES, BETWEEN, POINTS)
-"""What every study has; OPERATORS comes with profiles, EXPERIMENTS with `why`."""
+"""The tables of every study; OPERATORS comes with profiles, EXPERIMENTS with `why`."""

@@ -40,7 +40,7 @@ class Arm(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What names the arm in records."""
+        """The arm's name in records."""
         return f"{self.role}/{self.start}"
 
 
@@ -53,7 +53,7 @@ class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmatio
     machine_hash: str
     """Hash of the machine."""
     arms: list[Arm]
-    """What is compared: role, launch, count, start."""
+    """The arms that are compared: role, launch, count, start."""
     compared: list[str] = []
     """Launches whose losses are compared."""
     seed: int
@@ -148,7 +148,7 @@ class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
 
 
 class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"):
-    """What a model had imported at its end, and how long that takes a process alone."""
+    """Modules that a model had imported at its end, and the time that importing them takes alone."""
 
     steps: list[list[str]]
     """In order: `import` and a module, `set`, a variable and its value, `unset` and a variable."""

@@ -64,7 +64,7 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
 
     schema_version: Literal[2]
     target: str
-    """What is explained: a launch id, or `recommended`."""
+    """The launch that is explained: its id, or `recommended`."""
     same_as: str | None
     """The target whose experiments stand for this one."""
     slots: list[Slot]
@@ -80,12 +80,12 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
 
 
 class Readbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
-    """What the members of one cohort of the job reported before their first window."""
+    """Reports of the members of one cohort of the job before their first window."""
 
     cohort: str
     """`reference`, a change, or a variant."""
     members: list[Readback]
-    """What each member reported."""
+    """The report of each member."""
 
 
 class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
@@ -100,7 +100,7 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     count: Index | None
     """Processes of the load beside."""
     rate_share: Ratio | None
-    """What these reached, against `dose` times what they reach alone."""
+    """The rate that these reached, over `dose` times their rate alone."""
     attempt: Index
     """0 for the first attempt, above for a retry."""
     vmstat: dict[str, int]
@@ -120,7 +120,7 @@ class Wait(Struct, frozen=True, kw_only=True):
 
 
 class SampledMember(Struct, frozen=True, kw_only=True):
-    """What one training thread was found doing."""
+    """Samples of one training thread."""
 
     slot: Index
     samples: Count
@@ -139,7 +139,7 @@ class SampledLock(Struct, frozen=True, kw_only=True):
 class Samples(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="samples"
 ):
-    """What the training threads of n members were found doing, outside of all windows."""
+    """Samples of the training threads of n members, taken outside of all windows."""
 
     n: Processes
     """Members that trained."""
@@ -261,7 +261,7 @@ class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What the machine had been used for at one time, since processes or the machine started."""
+    """Use of the machine up to one time, since processes or the machine started."""
 
     at_s: float
     """The clock."""
@@ -284,7 +284,7 @@ class Look(Struct, frozen=True, kw_only=True):
     memory_left_bytes: Count
     """Memory that is left."""
     shared_left_bytes: Count
-    """What is left of /dev/shm."""
+    """Free space in /dev/shm."""
 
 
 class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
@@ -342,11 +342,11 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
     started: str
     """Time of the start."""
     kernels: list[Kernel]
-    """What ran."""
+    """The kernels that ran."""
     rows: list[KernelRates]
     """A row for each window."""
     ceilings: list[Ceiling] = []
-    """What the machine could give to a data loader."""
+    """Rates that the machine could give to a data loader."""
 
 
 WhyRecord = (

@@ -1,4 +1,4 @@
-"""What a field of a record says about itself: type, bounds, unit, meaning and source.
+"""Descriptions of the fields of records: type, bounds, unit, meaning and source.
 
 A field is declared once: its type holds unit and bounds, which reading checks, and the text below
 it says what it means and, after "Source:", where it is read. The bounds catch mistakes of unit.

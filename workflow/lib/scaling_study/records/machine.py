@@ -1,4 +1,4 @@
-"""What a machine is, as a process may use it: machine.json, which the heads of records repeat.
+"""The description of a machine as a process may use it: machine.json, repeated in heads of records.
 
 The format has version 1.
 """
@@ -23,7 +23,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     cpu_model: str
     """Name of the processor. Source: /proc/cpuinfo."""
     cpu_vendor: str
-    """Who makes it. Source: /proc/cpuinfo."""
+    """Its vendor. Source: /proc/cpuinfo."""
     isa: tuple[str, ...]
     """Its instruction sets, of those that matrix libraries choose kernels by. Source:
     /proc/cpuinfo."""
@@ -50,7 +50,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     memory_bytes: Bytes
     """Memory. Source: /proc/meminfo."""
     memory_limit_bytes: Bytes | None
-    """What the cgroup may use of it; null without a limit."""
+    """The cgroup's limit of it; null without a limit."""
     swap_bytes: Bytes
     """Swap space. Source: /proc/meminfo."""
     kernel: str
@@ -91,7 +91,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Fact(Struct, frozen=True):
-    """What two machines differ in."""
+    """A fact in which two machines differ."""
 
     fact: str
     here: object

@@ -1,4 +1,4 @@
-"""What the members of a cohort report about themselves, and what of their launch holds."""
+"""Reports of a cohort's members about themselves, and checks of their launch."""
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ class Check(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What members got of what their launch asks for."""
+    """Checks of whether members got what their launch asks for."""
 
     checks: list[Check]
     """For each axis what was asked for, what was found, whether it holds."""
@@ -63,7 +63,7 @@ class Loader(Struct, frozen=True, kw_only=True):
 
 
 class Readback(Struct, frozen=True, kw_only=True):
-    """What one member reports about itself."""
+    """The report of one member about itself."""
 
     slot: Index
     """The member."""
@@ -72,7 +72,7 @@ class Readback(Struct, frozen=True, kw_only=True):
     once: bool
     """Whether each run of the script needs a process of its own."""
     counted: Json
-    """What ended iterations: the optimizers, their steps, and which one ends a round."""
+    """How iterations were counted: the optimizers, their steps, and which one ends a round."""
     ended: Ended | None = None
     """How many starts of the script have ended since the process began, and after how many
     steps: mean, `shortest`, `longest`; null where none has."""

@@ -1,4 +1,4 @@
-"""What experiments show: causes.json and data_loader.json of analysis/, and microbenchmarks.json.
+"""Results of experiments: causes.json and data_loader.json of analysis/, and microbenchmarks.json.
 
 Shares are parts of a step's time: of what more processes add to it (the scaling loss), or of the
 step of one process alone (the single-process loss).
@@ -13,14 +13,14 @@ from scaling_study.stats.interval import Interval
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What speaks for or against a cause."""
+    """Evidence for or against a cause."""
 
     kind: str
     text: str
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """What to do about a cause."""
+    """A remedy for a cause."""
 
     text: str | None = None
     axes: Axes | None = None
@@ -42,12 +42,12 @@ class Cause(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Why it was not tested."""
     source: str | None = None
-    """What documents it."""
+    """The document that describes it."""
     remedy: Remedy | None = None
     speaks_for: tuple[Evidence, ...] = field(default=(), name="for")
     against: tuple[Evidence, ...] = ()
     open: tuple[Evidence, ...] = ()
-    """What speaks neither way."""
+    """Evidence that speaks neither way."""
 
     @property
     def value(self) -> float | None:
@@ -56,7 +56,7 @@ class Cause(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """What explains the time that more processes add, or a step of one process alone."""
+    """Causes of the time that more processes add, or of a step of one process alone."""
 
     named: tuple[Cause, ...] = ()
     ruled_out: tuple[Cause, ...] = ()
@@ -79,7 +79,7 @@ class AccountTime(Struct, frozen=True, kw_only=True):
 
 
 class CountPerStep(Struct, frozen=True, kw_only=True):
-    """What the kernel counted per step, with one process and with n."""
+    """A count of the kernel per step, with one process and with n."""
 
     name: str = ""
     title: str
@@ -109,12 +109,12 @@ class Dose(Struct, frozen=True, kw_only=True):
     dose: float
     """Share of the time in which the other work ran."""
     cpus: float = 0.0
-    """What that used; 0 where nobody counted it."""
+    """CPUs that the other work used; 0 where nobody counted it."""
     ratio: Interval | None = None
     spread: Number = None
     """The step that one in twenty exceeds, over the median."""
     rate_share: Number = None
-    """What the other work reached, against `dose` times what it reaches alone."""
+    """The rate that the other work reached, over `dose` times its rate alone."""
 
 
 class Sensitivity(Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
     """Whether the other work had the effect on itself that it should have."""
     doses: tuple[Dose, ...] = ()
     effect: Interval | None = None
-    """What the largest dose adds to a step, as part of it."""
+    """The time that the largest dose adds to a step, as part of it."""
 
 
 class TrainerWait(Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class Boundary(Struct, frozen=True):
 
 
 class Knee(Interval, frozen=True):
-    """Where the throughput of a launch bends, in processes."""
+    """The process count at which the throughput of a launch bends."""
 
     boundary: Boundary | None = None
     """Of the machine, that this coincides with."""
@@ -170,7 +170,7 @@ class Target(Struct, frozen=True, kw_only=True):
     same_as: str | None = None
     """The target whose experiments stand for this one."""
     units: str | None = None
-    """What intervals are over: `blocks` or `replicates`."""
+    """The units of intervals: `blocks` or `replicates`."""
     unit_count: int | None = None
     start_sd: Number = None
     """Standard deviation between starts, as part of a step."""
@@ -261,7 +261,7 @@ class LoaderWay(Struct, frozen=True, kw_only=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """What the machine was used for between two looks: CPUs by kind of thread."""
+    """Use of the machine between two looks: CPUs by kind of thread."""
 
     at_s: float
     trainers: float = 0.0
@@ -282,7 +282,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class MachineUse(Struct, frozen=True, kw_only=True):
-    """What the machine was used for while the script trained."""
+    """Use of the machine while the script trained."""
 
     cpus: float
     """That the study may use."""

@@ -34,7 +34,7 @@ from scaling_study.records.readback import Checked, Readback
 
 
 class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where one member was meant to run."""
+    """The place where one member was meant to run."""
 
     slot: Index
     """The member."""
@@ -72,7 +72,7 @@ class Measured(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskedCohort(Measured, frozen=True, kw_only=True):
-    """What a cohort was asked for."""
+    """The request that a cohort was started with."""
 
     cohort: Index
     """Cohort in the replicate; above 0 after a rerun."""
@@ -103,14 +103,14 @@ class Cohort(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="coho
 class Readbacks(
     Checked, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="readback"
 ):
-    """What the members of a cohort report before its first window and after its last one."""
+    """Reports of a cohort's members before its first window and after its last one."""
 
     cohort: Index
     """The cohort."""
     when: Literal["before", "after"] | None = None
     """Before the first window or after the last one."""
     members: list[Readback]
-    """What each member reported."""
+    """The report of each member."""
     shared_files: dict[str, Processes] | None = None
     """How many members wrote each file that several wrote."""
 
@@ -164,20 +164,20 @@ class Steps(Struct, frozen=True, kw_only=True, gc=False):
     optimizer_s: Seconds | None
     """Time in the optimizer."""
     ranks_wait_s: Seconds | None = None
-    """What the slowest rank takes outside of backward beyond the mean of all ranks, step by
+    """Time that the slowest rank takes outside of backward beyond the mean of all ranks, step by
     step; 0 without ranks, empty in older files."""
     active_s: Seconds
     """Release of the member to its next sleep."""
     steps_active: StepCount
     """Whole steps in that time."""
     samples_active: SampleCount | None = None
-    """What the script marked in these steps."""
+    """Samples that the script marked in these steps."""
     restarts: Count
     """Times the script ended and was started again."""
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """What the kernel counted for a member, with all its child processes, between two edges."""
+    """Counts of the kernel for a member and all its child processes, between two edges."""
 
     cpu_user_s: CpuSeconds
     """User time, all threads and child processes. Source: the process's CPU clock, divided
@@ -211,7 +211,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """CPU cycles in user mode, all threads. Source: perf_event_open(2) in user mode, with
     all threads and children."""
     cache_misses: Annotated[Count, Meta(title="cache misses")] | None = None
-    """What the processor counts as cache misses: of the last level on Intel, of L2 on AMD.
+    """Cache misses as the processor counts them: of the last level on Intel, of L2 on AMD.
     Source: perf_event_open(2) in user mode, with all threads and children."""
     stalled_cycles: Annotated[Count, Meta(title="stalled cycles")] | None = None
     """Cycles in user mode in which the processor's back end waited. Source:
@@ -230,7 +230,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Life(Struct, frozen=True, gc=False):
-    """Where a window stands among all steps of its member; null of bursts and in older files."""
+    """The place of a window among all steps of its member; null of bursts and in older files."""
 
     first_step: StepCount | None = None
     """Steps this member had done before the window."""
@@ -247,7 +247,7 @@ class Life(Struct, frozen=True, gc=False):
 MEMBER = fields(Steps) | fields(Life) | fields(Usage)
 """The described fields of a member's record, without counters that have a file of their own."""
 KERNEL_COUNTS = tuple(one for one in MEMBER.values() if one.title)
-"""What the kernel counts for a member as a number of something."""
+"""The fields of a member that are numbers of events, counted by the kernel."""
 
 
 def _with_counters(
@@ -364,7 +364,7 @@ class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     member_bytes: Bytes | None = None
     """Memory that each member took once all had started."""
     member_shared_bytes: Bytes | None = None
-    """What of /dev/shm, through which loader workers pass batches, each took."""
+    """Part of /dev/shm, through which loader workers pass batches, that each took."""
 
 
 class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"):
@@ -379,7 +379,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"
     block: Index
     """The first block of windows that counts."""
     change: float
-    """By which part of all time steps became longer (shorter: below 0) before."""
+    """Part of all time by which steps had become longer (below 0: shorter) before."""
     left: float | None
     """The same in the new windows; null where the script has settled."""
 

@@ -75,7 +75,7 @@ def residuals(pairs: Pairs) -> tuple[float, float]:
 
 
 def fit_prior(comparisons: Sequence[Pairs]) -> Prior:
-    """What the variances of some comparisons have in common; `NO_PRIOR` of too few."""
+    """Return the common prior of the variances of some comparisons; `NO_PRIOR` of too few."""
     return variances.fit_prior(
         [(residuals(pairs)[1], len(pairs) - 1) for pairs in comparisons if len(pairs) > 1]
     )

@@ -1,4 +1,4 @@
-"""What fresh starts say together about the throughput of every point that was measured.
+"""Throughput of every point that was measured, estimated from all fresh starts together.
 
 The logarithm of a start's throughput at a process count is a sum:
 
