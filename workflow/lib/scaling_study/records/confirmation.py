@@ -148,7 +148,7 @@ class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
 
 
 class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"):
-    """Modules that a model had imported at its end, and the time that importing them takes alone."""
+    """Modules that a model had imported at its end, and the time that importing them takes."""
 
     steps: list[list[str]]
     """In order: `import` and a module, `set`, a variable and its value, `unset` and a variable."""
