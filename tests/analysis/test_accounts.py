@@ -59,24 +59,21 @@ def test_a_quota_holds_back_all_that_wait_on_a_throttled_cpu(ran_s, waited_s, he
     assert shares(ran_s, waited_s, held_s) * waited_s == pytest.approx(expected_s, abs=0.02)
 
 
-def test_without_throttling_all_waiting_is_for_a_cpu():
-    assert shares(2.0, 2.0, 0.0) == 0
-    assert shares(1.0, 0.0, 0.0) == 0
-
-
-def test_throttling_is_never_more_than_the_waiting():
-    # The cgroup's other programs were held back, too.
-    assert shares(1.0, 0.2, 3.0) == 1
-    assert accounts.throttled_share(rows({}, throttled_s=1.0), ["window"]).isna().all()
-
-
-def test_waiting_for_a_foreign_program_is_not_throttling():
-    # A quarter of a CPU each for the program, the quota and nobody; half of it for another one.
-    assert shares(0.25, 0.75, 0.25, foreign_s=0.5) * 0.75 == pytest.approx(0.25)
-
-
-def test_what_nobody_counts_is_not_zero():
-    assert np.isnan(shares(1.0, 1.0, np.nan))
+@pytest.mark.parametrize(
+    ("seconds", "share"),
+    [
+        ({"ran_s": 2.0, "waited_s": 2.0, "held_s": 0.0}, 0),
+        ({"ran_s": 1.0, "waited_s": 0.0, "held_s": 0.0}, 0),
+        # The cgroup's other programs were held back, too.
+        ({"ran_s": 1.0, "waited_s": 0.2, "held_s": 3.0}, 1),
+        # A quarter of a CPU each for the program, the quota and nobody; half of it for another one.
+        ({"ran_s": 0.25, "waited_s": 0.75, "held_s": 0.25, "foreign_s": 0.5}, 1 / 3),
+        ({"ran_s": 1.0, "waited_s": 1.0, "held_s": np.nan}, np.nan),
+    ],
+    ids=["not throttled", "not waiting", "other programs", "a foreign program", "not counted"],
+)
+def test_the_part_of_waiting_that_a_quota_causes(seconds, share):
+    assert shares(**seconds) == pytest.approx(share, nan_ok=True)
 
 
 # ---- accounts

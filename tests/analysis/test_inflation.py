@@ -1,4 +1,3 @@
-import json
 import re
 
 import pandas as pd
@@ -8,7 +7,7 @@ from msgspec import structs
 import synthetic
 import synthetic_profiles
 from scaling_study.analysis import inflation
-from scaling_study.analysis.inflation import REST, compare, compare_all
+from scaling_study.analysis.inflation import compare, compare_all
 from scaling_study.profiling.profiles import operator_rows, read_profiles
 from scaling_study.records.analysis import Comparison, OperatorRow, Side
 from scaling_study.records.columns import OPERATORS
@@ -43,52 +42,23 @@ def counts(before, after, a_s, b_s, **options):
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
-    folders = synthetic_profiles.write_study(folder)
-    manifests, operators = read_profiles(folders)
-    return folders, compare_all(manifests, operators)
-
-
-def test_inflation_recomputed_from_the_raw_files_agrees(study):
-    folders, content = study
-    comparison = content[0].comparisons[0]
-    times = {}
-    for n in (1, 8):
-        raw = json.loads((folders[0] / str(n) / "operators.json").read_text())
-        for row in raw["rows"]:
-            times[n, row["operator"], row["phase"]] = (
-                row["self_s"] / raw["steps"],
-                row["calls"] / raw["steps"],
-            )
-    points = json.loads((folders[0] / "profile.json").read_text())["points"]
-    step_a, step_b = (point["kinds"][0]["step_s"] for point in points)
-    rows = [row for row in comparison.rows if row.operator != REST]
-    assert len(rows) == len(times) / 2
-    for row in rows:
-        self_a, calls_a = times[1, row.operator, row.phase]
-        self_b, calls_b = times[8, row.operator, row.phase]
-        assert row.difference_s == pytest.approx(self_b - self_a)
-        assert row.share == pytest.approx((self_b - self_a) / (step_b - step_a))
-        assert row.per_call_ratio == pytest.approx(self_b / calls_b / (self_a / calls_a))
+    (machine,) = compare_all(*read_profiles(synthetic_profiles.write_study(folder)))
+    return machine.comparisons
 
 
 def test_differences_add_up_to_the_steps_difference(study):
-    _, content = study
-    for comparison in content[0].comparisons:
-        whole = comparison.added_s
-        for part in ("rows", "groups"):
-            assert sum(row.difference_s for row in getattr(comparison, part)) == pytest.approx(
-                whole
-            )
-            assert sum(row.share for row in getattr(comparison, part)) == pytest.approx(1)
+    for comparison in study:
+        for rows in (comparison.rows, comparison.groups):
+            added_s = sum(row.difference_s for row in rows)
+            assert added_s == pytest.approx(comparison.added_s)
+            assert sum(row.share for row in rows) == pytest.approx(1)
 
 
 def test_each_launch_is_compared_with_itself_then_the_default_with_the_recommended(study):
-    _, content = study
-    found = content[0].comparisons
-    assert [one.kind for one in found] == ["counts"] * 3 + ["launches"]
-    assert [(one.a.n, one.b.n) for one in found] == [(1, 8)] * 3 + [(8, 8)]
+    assert [one.kind for one in study] == ["counts"] * 3 + ["launches"]
+    assert [(one.a.n, one.b.n) for one in study] == [(1, 8)] * 3 + [(8, 8)]
     default, best = synthetic.LAUNCHES[0], synthetic.LAUNCHES[4]
-    assert (found[3].a.launch, found[3].b.launch) == (default.id, best.id)
+    assert (study[3].a.launch, study[3].b.launch) == (default.id, best.id)
 
 
 def test_a_injected_slowdown_is_the_top_row_and_in_the_sentence(tmp_path):

@@ -68,12 +68,6 @@ def test_the_ratio_compares_each_at_its_own_point_and_both_at_the_same_n(tmp_pat
     assert found.ratio_same_n.value == pytest.approx(same_n)
 
 
-def test_the_default_may_be_the_one_to_use(tmp_path):
-    found = recommended(tmp_path, DEFAULT)
-    assert found.recommended.launch == found.default.launch == DEFAULT.id
-    assert found.ratio.value == found.ratio.low == found.ratio.high == 1.0
-
-
 def test_the_most_processes_are_set_against_those_of_the_best_point(tmp_path):
     falling = synthetic.Launch({}, "default", lambda n: min(40.0 * n, 60.0) / max(1.0, n / 4))
     found = recommended(tmp_path, falling, BASELINE)
@@ -81,8 +75,10 @@ def test_the_most_processes_are_set_against_those_of_the_best_point(tmp_path):
     assert (found.default.n, most.n) == (2, 8)
     assert most.ratio.value == pytest.approx(0.5, rel=0.05)
     assert most.ratio.low < most.ratio.value < most.ratio.high < 1
-    alone = synthetic.Launch({}, "default", synthetic.linear(50.0))
-    assert recommended(tmp_path / "alone", alone).recommended.most is None
+    alone = recommended(tmp_path / "alone", synthetic.Launch({}, "default", synthetic.linear(50.0)))
+    assert alone.recommended.most is None
+    assert alone.recommended.launch == alone.default.launch
+    assert alone.ratio.value == alone.ratio.low == alone.ratio.high == 1.0
 
 
 def test_the_ranking_has_every_candidate_once_best_first(tmp_path):
