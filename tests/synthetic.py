@@ -15,11 +15,18 @@ from typing import Any, Literal
 import numpy as np
 
 import made_records
-from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.common.topology import (
+    Cpu,
+    Node,
+    Topology,
+    format_cpu_list,
+    parse_cpu_list,
+)
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
-from scaling_study.records.window import Member
+from scaling_study.records.readback import Check
+from scaling_study.records.window import Member, Readbacks
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -84,12 +91,8 @@ class Launch:
 
     def planned(self) -> dict[str, Any]:
         """The launch as plan.json holds it."""
-        return {
-            "id": self.id,
-            "label": self.label,
-            "role": self.role,
-            "axes": AXES | self.values,
-        }
+        axes = AXES | self.values
+        return {"id": self.id, "label": self.label, "role": self.role, "axes": axes}
 
 
 LAUNCHES = (
@@ -123,31 +126,26 @@ def machine(
 ) -> dict[str, Any]:
     """A machine.json of one socket without SMT."""
     nodes = range(-(-cpus // cpus_per_node))
-    topology = {
-        "cpus": [
-            {"cpu": cpu, "core": cpu, "socket": 0, "node": cpu // cpus_per_node,
-             "l3": cpu // cpus_per_l3 * cpus_per_l3}
+    topology = Topology(
+        tuple(
+            Cpu(cpu, cpu, 0, cpu // cpus_per_node, cpu // cpus_per_l3 * cpus_per_l3)
             for cpu in range(cpus)
-        ],
-        "nodes": [
-            {"node": node, "memory_bytes": 32 * 2**30,
-             "distances": {str(other): 10 if other == node else 20 for other in nodes}}
+        ),
+        tuple(
+            Node(node, 32 * 2**30, {other: 10 if other == node else 20 for other in nodes})
             for node in nodes
-        ],
-    }  # fmt: skip
-    digest = hashlib.sha256(f"{name} {json.dumps(topology)}".encode()).hexdigest()[:12]
+        ),
+    )
+    digest = hashlib.sha256(f"{name} {json.dumps(codec.plain(topology))}".encode())
     libraries = ("openblas", "blis", "mkl", "jemalloc", "tcmalloc", "mimalloc")
-    return {
-        "schema_version": 1, "hash": digest, "hostname": name, "commit": "0123abc",
-        "cpu_model": f"Example CPU of {name}", "cpu_vendor": "GenuineIntel",
-        "isa": ["avx2", "avx512f"], "topology": topology, "l3_bytes": 32 * 2**20,
-        "l2_bytes": 2**20, "smt": False, "virtual": None, "allowed_cpus": f"0-{cpus - 1}",
-        "allowed_nodes": format_cpu_list(nodes), "quota_cpus": None, "cgroup_version": 2,
-        "memory_bytes": 64 * 2**30, "memory_limit_bytes": None, "swap_bytes": 0,
-        "kernel": "6.1.0", "libc": "glibc 2.36", "governor": "performance", "thp": "madvise",
-        "numa_balancing": False, "perf_counters": False, "libraries": dict.fromkeys(libraries),
-        "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
-    }  # fmt: skip
+    made = made_records.hardware(
+        hash=digest.hexdigest()[:12], hostname=name, cpu_model=f"Example CPU of {name}",
+        isa=("avx2", "avx512f"), topology=topology, allowed_cpus=f"0-{cpus - 1}",
+        allowed_nodes=format_cpu_list(nodes), governor="performance",
+        libraries=dict.fromkeys(libraries), commit="0123abc",
+        versions={"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
+    )  # fmt: skip
+    return json.loads(codec.encode(made))
 
 
 def write_study(
@@ -164,8 +162,6 @@ def write_study(
     steps_per_model: int | Literal["auto"] | None = 500,
     objective: str = "models_per_hour",
     machines: Sequence[dict[str, Any]] | None = None,
-    measured_hash: str = "measured0001",
-    harness_hash: str = "harness00001",
 ) -> dict[str, Any]:
     """Write plan.json, machine.json and measure/<launch>/<replicate>.jsonl under `folder`.
 
@@ -182,8 +178,6 @@ def write_study(
         steps_per_model: Of the workload; None leaves models/hour out.
         objective: Of the study.
         machines: Every replicate is measured on each of them (a cohort per machine in its file).
-        measured_hash: Of the workload.
-        harness_hash: Of the harness.
 
     Returns:
         The plan.
@@ -192,15 +186,11 @@ def write_study(
     plan = _plan(
         launches,
         {**MEASURE, "replicates": replicates, "windows": windows, "steps": steps},
-        study=study,
-        seed=seed,
-        ns=list(ns),
-        steps_per_model=steps_per_model,
-        objective=objective,
+        steps_per_model,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "plan.json", plan)
-    _write_json(folder / "machine.json", machines[0])
+    plan |= {"study": study, "seed": seed, "processes": list(ns), "objective": objective}
+    codec.write_file(folder / "plan.json", plan)
+    codec.write_file(folder / "machine.json", machines[0])
     rng = np.random.default_rng(seed)
     for launch in launches:
         for replicate in range(replicates):
@@ -212,8 +202,8 @@ def write_study(
                         "kind": "cohort", "schema_version": 2, "study": study,
                         "launch": launch.id, "role": launch.role, "label": launch.label,
                         "axes": AXES | launch.values, "replicate": replicate, "cohort": cohort,
-                        "process_counts": list(ns), "seed": seed, "measured_hash": measured_hash,
-                        "harness_hash": harness_hash, "machine_hash": where["hash"],
+                        "process_counts": list(ns), "seed": seed, "measured_hash": "measured0001",
+                        "harness_hash": "harness00001", "machine_hash": where["hash"],
                         "machine": where, "started": "2025-01-01T00:00:00+00:00",
                         "slots": _slots(launch, max(ns), where),
                         "requested_env": _requested_env(launch),
@@ -227,12 +217,7 @@ def write_study(
 def _plan(
     launches: Sequence[Launch],
     measure: dict[str, Any],
-    *,
-    study: str,
-    seed: int,
-    ns: list[int],
     steps_per_model: int | Literal["auto"] | None,
-    objective: str,
 ) -> dict[str, Any]:
     by_role = {launch.role: launch.id for launch in launches}
     default = by_role.get("default", launches[0].id)
@@ -241,9 +226,9 @@ def _plan(
         "pass_env": [], "step": "optimizer", "steps_per_model": steps_per_model, "inputs": [],
     }  # fmt: skip
     return {
-        "schema_version": 8, "study": study, "description": "made up", "seed": seed,
-        "objective": objective, "default": default, "baseline": by_role.get("baseline", default),
-        "repeat": by_role.get("repeat", "no repeat"), "dropped": [], "processes": ns,
+        "schema_version": 8, "description": "made up",
+        "default": default, "baseline": by_role.get("baseline", default),
+        "repeat": by_role.get("repeat", "no repeat"), "dropped": [],
         "launches": [launch.planned() for launch in launches],
         "search": {"budget_minutes": None, "tolerance": 0.02, "confidence": 0.9},
         "replicates": measure["replicates"], "measure": measure, "confirm": {"seconds": 100.0},
@@ -255,10 +240,6 @@ def _plan(
 def typed(plan: dict[str, Any]) -> Plan:
     """Return the plan of the content of plan.json."""
     return Plan.from_dict(plan)
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _requested_env(launch: Launch) -> dict[str, str]:
@@ -341,36 +322,29 @@ def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
     }
     cpus = len(head["machine"]["topology"]["cpus"])
     count = launch.values.get("intra_op", cpus)
-    return {
-        "kind": "readback",
-        "cohort": head["cohort"],
-        "checks": [
-            {
-                "axis": axis,
-                "requested": str(value),
-                "effective": str(effective[axis]),
-                "ok": effective[axis] == value,
-            }
+    record = Readbacks(
+        cohort=head["cohort"],
+        checks=[
+            Check(axis, str(value), str(effective[axis]), effective[axis] == value)
             for axis, value in head["axes"].items()
         ],
-        "members": [
-            codec.plain(
-                made_records.readback(
-                    slot=slot["slot"],
-                    pid=1000 + slot["slot"],
-                    cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
-                    intra_op=count,
-                    inter_op=cpus,
-                    sgemm_gflops=108.0,
-                    allocator=str(head["axes"]["allocator"]),
-                    spin_s=0.01,
-                    env=head["requested_env"],
-                    start_s=START_S,
-                )
+        members=[
+            made_records.readback(
+                slot=slot["slot"],
+                pid=1000 + slot["slot"],
+                cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
+                intra_op=count,
+                inter_op=cpus,
+                sgemm_gflops=108.0,
+                allocator=str(head["axes"]["allocator"]),
+                spin_s=0.01,
+                env=head["requested_env"],
+                start_s=START_S,
             )
             for slot in head["slots"]
         ],
-    }
+    )
+    return codec.plain(record)
 
 
 START_S = 0.0

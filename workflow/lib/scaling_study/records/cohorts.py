@@ -87,10 +87,10 @@ class InvalidWindow(Struct, frozen=True, kw_only=True):
 class Replicate(Struct, frozen=True, kw_only=True):
     """A replicate of the plan."""
 
-    launch: str
-    label: str
-    role: str
-    replicate: Index
+    launch: str = ""
+    label: str = ""
+    role: str = ""
+    replicate: Index = 0
 
 
 class CohortSummary(AskedCohort, frozen=True, kw_only=True):
