@@ -1,224 +1,204 @@
-"""Running the experiments under a fault, and asking the verdict what it finds in their records."""
+"""The runs of the self-test: workloads under faults, their experiments, and the verdict on them.
+
+The workload scripts stay as they are.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import shutil
-import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fault_cases import Case
-from fault_list import FAULTS, FOLDER, ROOT
+from child_processes import OverdueError, run
+from fault_list import FAULTS, FOLDER, NOTHING
+from ledger import ROOT, Entry, machine
 
 from scaling_study.analysis.experiment_runs import read_run
-from scaling_study.common import storage
+from scaling_study.common import code_digest
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import cause_file
 from scaling_study.experiments import microbenchmarks
-from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.runner import measure
 from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from scaling_study.records.verdict import Target
 
 LONGEST_S = 3600.0
 """A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
-STOP_S = 60.0
-PARTS = ("scaling_loss", "single_process_loss")
-
-Entry = dict[str, Any]
+STRENGTHS = (1.0, 0.85, 1.15, 0.9, 1.1)
+"""How much of a fault a run gets, in turn: a rule that fits one dose only would show."""
 
 
-def command(case: Case, folder: Path) -> list[str]:
-    """Return the command that does a case's experiments, under its fault."""
-    plan = make_plan(load_config(case.config(folder)))
-    job = measure.job_text(measure.job_sections(plan, "why"), plan.by_id[plan.baseline])
-    return [
-        *(sys.executable, str(FOLDER / "outside.py"), *case.outside(folder), "--"),
-        *supervised(),
-        *(sys.executable, "-m", "scaling_study", "why"),
-        *("--job", job, "--target", plan.baseline),
-        *("--replicate", "0", "--builds", str(folder / "builds"), "--study-folder", str(folder)),
-        *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
-    ]
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A training script whose tensors are large enough that every fault can bite.
 
-
-def stop_with_us(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it injected."""
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def run(arguments: Sequence[str]) -> str | None:
-    """Run a command to its end; return why it failed, None if it did not."""
-    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        status = process.wait(LONGEST_S)
-    except subprocess.TimeoutExpired:
-        return f"not done after {LONGEST_S:g} s"
-    finally:
-        if process.poll() is None:
-            stop_with_us(process)
-    return f"ended with status {status}" if status else None
-
-
-def experiment(case: Case, results: Path) -> Entry:
-    """Do a case's experiments; return its entry, with what the verdict names."""
-    about = leave_records(case, results)
-    return about if "status" in about else {**diagnose(case, results), **about}
-
-
-def leave_records(case: Case, results: Path) -> Entry:
-    """Do a case's experiments; return its entry without a verdict, or why there are no records."""
-    folder = results / case.name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    began, at = time.monotonic(), datetime.now(UTC)
-    failure = run(command(case, folder))
-    about = {
-        "started": at.isoformat(timespec="seconds"),
-        "wall_s": time.monotonic() - began,
-        "machine": machine(),
-    }
-    if failure:
-        log = folder / "log"
-        last = log.read_text(encoding="utf-8").splitlines()[-1:] if log.exists() else []
-        return {**asdict(case), "status": "failed", "reason": "; ".join([failure, *last]), **about}
-    return about
-
-
-@functools.cache
-def machine() -> str:
-    """Say on what runs are done here."""
-    here = probe.read_machine()
-    return (
-        f"CPUs {here.allowed_cpus} ({here.cpu_model}), torch {here.versions['torch']}, "
-        f"Linux {here.kernel}, cgroup v{here.cgroup_version}"
-    )
-
-
-def diagnose(case: Case, results: Path) -> Entry:
-    """Ask the verdict about the records of a case."""
-    own = results / "microbenchmarks.json"
-    known = codec.read_file(own, Microbenchmarks) if own.exists() else None
-    try:
-        found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
-    except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
-        return {**asdict(case), "status": "failed", "reason": f"the verdict: {error!r}"}
-    codec.write_file(results / case.name / "verdict.json", found)
-    return {**asdict(case), **summarise(found), "rules": rules()}
-
-
-@functools.cache
-def rules() -> str:
-    """Return the digest of the code that gives verdicts."""
-    files = sorted(Path(cause_file.__file__).parent.rglob("*.py"))
-    return measure.digest([file.read_text(encoding="utf-8") for file in files])
-
-
-def summarise(found: Target) -> Entry:
-    """Return what of a target of causes.json the table needs; times in s."""
-    step_1, step_n = (one.value if one else None for one in (found.step_1_s, found.step_n_s))
-    named: list[dict[str, Any]] = []
-    if step_1 is not None and step_n is not None:
-        of = {"scaling_loss": step_n - step_1, "single_process_loss": step_1}
-        named = [
-            {"part": part, "cause": one.cause, "share": one.value,
-             "seconds": (one.value or 0.0) * of[part]}
-            for part in PARTS
-            for one in getattr(found, part).named
-        ]  # fmt: skip
-    return {
-        "status": found.status,
-        "reason": found.reason,
-        "n": found.n,
-        "step_1_s": step_1,
-        "step_n_s": step_n,
-        "stolen_cpus": _stolen(found),
-        "named": sorted(named, key=lambda one: -one["seconds"]),
-    }
-
-
-def _stolen(found: Target) -> float:
-    """Return the CPUs that the hypervisor took, with one process or with all."""
-    rows = [one for one in found.counts if one.name == "steal_cpus"]
-    return max((side or 0.0 for one in rows for side in (one.low, one.high)), default=0.0)
-
-
-def measure_microbenchmarks(results: Path) -> None:
-    """Measure the machine's microbenchmarks once for all runs.
-
-    Raises:
-        RuntimeError: that failed.
+    Attributes:
+        title: for people.
+        script: relative to the project.
+        args: of it.
+        step_s: about what a step takes alone (s): doses are chosen by it, nothing is judged by it.
+        multiplies: a slow multiply is this much slower still, where a step has few of them.
+        own: causes that it has without any fault, each with how that is known: naming one is true.
+            `own_causes` has those of the processor too.
+        axes: of its launch, unless the fault sets them.
     """
-    path = results / "microbenchmarks.json"
-    if path.exists() and microbenchmarks.quiet(codec.read_file(path, Microbenchmarks)):
-        return
-    results.mkdir(parents=True, exist_ok=True)
-    failure = run(
-        [
-            *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
-            *("--code", measure.harness_digest(*microbenchmarks.MODULES)),
-            *(
-                "--kept",
-                str(results / "microbenchmarks"),
-                "--log",
-                str(results / "microbenchmarks.log"),
-            ),
-            *("--output", str(path)),
+
+    title: str
+    script: str
+    args: tuple[str, ...]
+    step_s: float
+    multiplies: int = 1
+    own: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
+
+
+OWN_ON_AMD = {
+    "slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs: OpenBLAS multiplies faster"
+}
+"""As of a workload, of each of them where the processor is AMD's."""
+
+DRAWING = "drawing negatives takes a fifth of a step (of its CPU time, alone)"
+DECODING = "decoding images takes a good part of a step"
+
+WORKLOADS = {
+    "tsmixerx": Workload(
+        "TSMixerx",
+        "scripts/workloads/tsmixerx.py",
+        ("--ff-dim", "64", "--batch-size", "64", "--steps", "2000"),
+        0.014,
+        multiplies=4,
+    ),
+    "ncf": Workload(
+        "NCF",
+        "scripts/workloads/ncf.py",
+        ("--batch-size", "8", "--negatives", "511"),
+        0.006,
+        own=dict.fromkeys(("data_loading", "too_few_workers", "loader_preparation"), DRAWING),
+    ),
+    "plain": Workload(
+        "plain loop",
+        "benchmarks/injected_faults/plain_loop.py",
+        (),
+        0.009,
+        own={
+            "page_faults": "its tensors are allocated anew in each step, with some hundred faults"
+        },
+    ),
+    "images": Workload(
+        "images",
+        "scripts/workloads/images.py",
+        (
+            *("--size", "64", "--files", "512", "--epochs", "50"),
+            *("--data", str(ROOT / "results/.images")),
+        ),
+        0.008,
+        own=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
+        # With malloc as it is, its steps take none or 1,800 page faults, now and then.
+        axes={"allocator": "glibc-large-thresholds"},
+    ),
+}
+
+
+def own_causes(workload: str, machine: str) -> dict[str, str]:
+    """Return the causes that a workload has of itself on a machine, as its entries name it."""
+    return {**WORKLOADS[workload].own, **(OWN_ON_AMD if "AMD" in machine else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job to run: a workload under a fault, or under the fault's control.
+
+    Attributes:
+        workload: key of WORKLOADS.
+        fault: key of FAULTS.
+        run: which repetition.
+        control: without what makes it slow.
+    """
+
+    workload: str
+    fault: str
+    run: int
+    control: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its folder below the results."""
+        part = f"{self.fault}-control" if self.control else self.fault
+        return f"{self.workload}/{part}/{self.run}"
+
+    @property
+    def strength(self) -> float:
+        """How much of the fault this run gets."""
+        return STRENGTHS[self.run % len(STRENGTHS)]
+
+    @property
+    def seconds(self) -> float:
+        """About how much longer the fault's own code makes a step."""
+        return FAULTS[self.fault].dose * self.strength * WORKLOADS[self.workload].step_s
+
+    def config(self, folder: Path) -> dict[str, Any]:
+        """Return a study's config for it.
+
+        Args:
+            folder: of this run, for files that members share.
+
+        Raises:
+            RuntimeError: it cannot be injected here.
+        """
+        workload, fault = WORKLOADS[self.workload], FAULTS[self.fault]
+        if reason := fault.missing():
+            raise RuntimeError(f"{fault.title}: {reason}")
+        axes = (fault.control_axes if self.control else None) or fault.axes
+        command = [str(ROOT / workload.script), *workload.args, "--seed", "{member}"]
+        if fault.inject:
+            dose = ["--seconds", f"{self.seconds:.5f}", "--folder", str(folder)]
+            control = ["--control"] if self.control else []
+            inject = [str(FOLDER / "inject.py"), fault.inject, *dose, *control]
+            command = [*inject, "--", *command]
+        passes = str(round(workload.multiplies * self.strength))
+        return {
+            "study": "faults",
+            "workload": {
+                "script": command[0],
+                "args": command[1:],
+                "env": {"SLOW_GEMM_PASSES": passes} if self.fault == "slow_blas" else {},
+            },
+            "processes": fault.counts,
+            "launches": {"baseline": {**workload.axes, **axes}},
+            "why": "quick",
+        }
+
+    def command(self, folder: Path) -> list[str]:
+        """Return the command that does its experiments, under its fault."""
+        plan = make_plan(load_config(self.config(folder)))
+        job = measure.job_text(measure.job_sections(plan, "why"), plan.by_id[plan.baseline])
+        outside = () if self.control else FAULTS[self.fault].outside(self.strength)
+        return [
+            *(sys.executable, str(FOLDER / "outside.py"), *outside, "--"),
+            *supervised(),
+            *(sys.executable, "-m", "scaling_study", "why"),
+            *("--job", job, "--target", plan.baseline, "--replicate", "0"),
+            *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
+            *("--log", str(folder / "log"), "--output", str(folder / "0.jsonl")),
         ]
-    )
-    if failure:
-        raise RuntimeError(f"the machine's microbenchmarks: {failure}")
 
 
-class Ledger:
-    """The entries of all runs, one JSON object a line: what is there is not run again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._entries: dict[Case, Entry] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        self._cut = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            with contextlib.suppress(json.JSONDecodeError):  # cut while it was written
-                entry = json.loads(line)
-                self._entries[case_of(entry)] = entry
-
-    def __iter__(self) -> Iterator[Entry]:
-        """Go through the entries, the newest of each case."""
-        return iter(self._entries.values())
-
-    def write(self) -> None:
-        """Write the file anew, with the newest entry of each case only."""
-        lines = [json.dumps(entry) + "\n" for entry in self]
-        storage.write_whole(self._path, lambda path: path.write_text("".join(lines), "utf-8"))
-        self._cut = False
-
-    def add(self, entry: Entry) -> None:
-        """Keep an entry; it replaces an earlier one of the same case."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write("\n" * self._cut + json.dumps(entry) + "\n")
-        self._cut = False
-        self._entries[case_of(entry)] = entry
+def clean_of(case: Case) -> Case:
+    """Return what a run is compared with: its control, or the workload with no fault."""
+    own = FAULTS[case.fault].controlled
+    return Case(case.workload, case.fault if own else NOTHING, case.run, control=own)
 
 
 def case_of(entry: Mapping[str, Any]) -> Case:
@@ -230,3 +210,84 @@ def not_possible(names: Iterable[str]) -> dict[str, str]:
     """Return the faults that cannot be injected here, with the reason."""
     reasons = {name: FAULTS[name].missing() for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def experiment(case: Case, results: Path) -> Entry:
+    """Do a case's experiments; return its entry, with what the verdict names or why it failed."""
+    folder = results / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began, at = time.monotonic(), datetime.now(UTC)
+    try:
+        run(case.command(folder), folder, ROOT, LONGEST_S)
+        found = diagnose(case, results)
+    except (OverdueError, RuntimeError) as error:
+        found = {"status": "failed", "reason": str(error)}
+    return {
+        **asdict(case),
+        **found,
+        "started": at.isoformat(timespec="seconds"),
+        "wall_s": time.monotonic() - began,
+        "machine": machine(),
+    }
+
+
+def diagnose(case: Case, results: Path) -> Entry:
+    """Ask the verdict about the records of a case."""
+    own = results / "microbenchmarks.json"
+    known = codec.read_file(own, Microbenchmarks) if own.exists() else None
+    try:
+        found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
+    except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
+        return {"status": "failed", "reason": f"the verdict: {error!r}"}
+    codec.write_file(results / case.name / "verdict.json", found)
+    return {**summarise(found), "rules": rules()}
+
+
+@functools.cache
+def rules() -> str:
+    """Return the digest of the code that gives verdicts."""
+    return code_digest.of_modules("diagnosis")[:12]
+
+
+def summarise(found: Target) -> Entry:
+    """Return what of a target of causes.json the table needs; times in s."""
+    step_1, step_n = (one.value if one else None for one in (found.step_1_s, found.step_n_s))
+    named: list[dict[str, Any]] = []
+    if step_1 is not None and step_n is not None:
+        losses = {"scaling_loss": step_n - step_1, "single_process_loss": step_1}
+        named = [
+            {
+                "part": part,
+                "cause": one.cause,
+                "share": one.value,
+                "seconds": (one.value or 0.0) * loss_s,
+            }
+            for part, loss_s in losses.items()
+            for one in getattr(found, part).named
+        ]
+    stolen = [one for one in found.counts if one.name == "steal_cpus"]
+    return {
+        "status": found.status,
+        "reason": found.reason,
+        "n": found.n,
+        "step_1_s": step_1,
+        "step_n_s": step_n,
+        # With one process or with all.
+        "stolen_cpus": max(
+            (side or 0.0 for one in stolen for side in (one.low, one.high)), default=0.0
+        ),
+        "named": sorted(named, key=lambda one: -one["seconds"]),
+    }
+
+
+def measure_microbenchmarks(results: Path) -> None:
+    """Measure the machine's microbenchmarks, or take those that an earlier call has kept."""
+    folder = results / "microbenchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
+        *("--code", measure.harness_digest(*microbenchmarks.MODULES), "--kept", str(folder)),
+        *("--log", str(folder / "log"), "--output", str(results / "microbenchmarks.json")),
+    ]
+    run(command, folder, ROOT, LONGEST_S)

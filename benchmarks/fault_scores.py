@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from fault_cases import WORKLOADS, Case, clean_of, own_causes
+import pandas as pd
 from fault_list import FAULTS, NOTHING
-from fault_runs import case_of, rules
+from fault_runs import WORKLOADS, Case, case_of, clean_of, own_causes, rules
+
+from scaling_study.common.doc_tables import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from ledger import Entry
 
 LEAST_SLOWDOWN = 1.10
 """A fault that slows the step down by less has injected nothing: the run does not count."""
@@ -29,64 +34,79 @@ names, and is done again."""
 JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
 """Statuses of a verdict that says something; all others are runs without a result."""
 
-Entry = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Score:
-    """What became of the runs of one fault with one workload.
+    """The outcome of the runs of one fault with one workload.
 
     Attributes:
         runs: that count.
         right: whose first-named cause is the injected one; of A/A, that name none.
-        accounted: the share of the added time that named causes hold, for each run.
-        share: the same of all runs together.
+        named_s: what named causes hold of a step, for each run.
+        added_s: what the fault adds to a step, for each run.
         slowdown: step time by that of the clean workload, for each run.
         others: further or wrong causes that were named, with how often.
         failures: runs that do not count, with the reason.
     """
 
-    runs: int
-    right: int
-    accounted: tuple[float, ...]
-    share: float
-    slowdown: tuple[float, ...]
-    others: Mapping[str, int]
-    failures: tuple[str, ...]
+    runs: int = 0
+    right: int = 0
+    named_s: list[float] = field(default_factory=list)
+    added_s: list[float] = field(default_factory=list)
+    slowdown: list[float] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def accounted(self) -> list[float]:
+        """The share of the added time that named causes hold, for each run."""
+        return [one / other for one, other in zip(self.named_s, self.added_s, strict=True)]
+
+    @property
+    def share(self) -> float:
+        """The same of all runs together."""
+        return sum(self.named_s) / sum(self.added_s) if self.added_s else 0.0
+
+    def count(self, named: Sequence[str], causes: Sequence[str]) -> None:
+        """Count a run that names causes, the largest first, where some are right."""
+        self.runs += 1
+        self.right += named[0] in causes if named and causes else not named and not causes
+        self.others.update(set(named) - set(causes))
 
 
 def score(workload: str, fault: str, entries: Iterable[Entry]) -> Score:
     """Judge the runs of a fault with a workload; of NOTHING, the controls of all faults too."""
     own = [entry for entry in entries if entry["workload"] == workload]
-    if fault == NOTHING:
-        return _score_clean([one for one in own if one["fault"] == NOTHING or one["control"]])
-    runs = [one for one in own if one["fault"] == fault and not one["control"]]
-    counted: list[Entry] = []
-    named_s, added_s, slowdown, failures = [], [], [], []
-    for entry in runs:
-        if reason := unusable(entry):
-            failures.append(reason)
+    found = Score()
+    for entry in own:
+        clean_run = entry["fault"] == NOTHING or entry["control"]
+        if clean_run != (fault == NOTHING) or fault not in {NOTHING, entry["fault"]}:
             continue
-        clean_s = clean_step_s(entry, own)
-        if clean_s is None:
-            failures.append(f"run {entry['run']}: there is no clean run to compare it with")
-        elif entry["step_n_s"] < LEAST_SLOWDOWN * clean_s:
-            ratio = entry["step_n_s"] / clean_s
-            failures.append(f"run {entry['run']}: the fault had no effect ({ratio:.2f} times)")
+        if reason := unusable(entry):
+            found.failures.append(reason)
+        elif clean_run:
+            allowed = allowed_causes(entry)
+            found.count([one["cause"] for one in entry["named"] if one["cause"] not in allowed], ())
         else:
-            named = beyond_own(entry, own)
-            counted.append({**entry, "named": named})
-            slowdown.append(entry["step_n_s"] / clean_s)
-            named_s.append(sum(one["seconds"] for one in named))
-            added_s.append(entry["step_n_s"] - clean_s)
-    causes = FAULTS[fault].causes
-    right = [one for one in counted if one["named"] and one["named"][0]["cause"] in causes]
-    others = _count(counted, without=causes)
-    accounted = tuple(one / other for one, other in zip(named_s, added_s, strict=True))
-    share = sum(named_s) / sum(added_s) if added_s else 0.0
-    return Score(
-        len(counted), len(right), accounted, share, tuple(slowdown), others, tuple(failures)
-    )
+            _compare(entry, own, found)
+    return found
+
+
+def _compare(entry: Entry, own: Sequence[Entry], found: Score) -> None:
+    """Judge a run under a fault, beside the runs without it."""
+    clean_s = clean_step_s(entry, own)
+    if clean_s is None:
+        found.failures.append(f"run {entry['run']}: there is no clean run to compare it with")
+        return
+    slowdown = entry["step_n_s"] / clean_s
+    if slowdown < LEAST_SLOWDOWN:
+        found.failures.append(f"run {entry['run']}: the fault had no effect ({slowdown:.2f} times)")
+        return
+    named = beyond_own(entry, own)
+    found.count([one["cause"] for one in named], FAULTS[entry["fault"]].causes)
+    found.slowdown.append(slowdown)
+    found.named_s.append(sum(one["seconds"] for one in named))
+    found.added_s.append(entry["step_n_s"] - clean_s)
 
 
 def unusable(entry: Entry) -> str | None:
@@ -134,19 +154,20 @@ def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     fault (the median of those runs) counts.
     """
     clean = clean_runs(case_of(entry), entries)
+    allowed = allowed_causes(entry)
     named = []
     for one in entry["named"]:
-        if one["cause"] in allowed_causes(entry):
-            usual_s = statistics.median(
-                [
-                    sum(each["seconds"] for each in run["named"] if _alike(each, one))
-                    for run in clean
-                ]
-                or [0.0]
+        usual = [
+            sum(
+                each["seconds"]
+                for each in run["named"]
+                if (each["cause"], each["part"]) == (one["cause"], one["part"])
             )
-            one = {**one, "seconds": one["seconds"] - usual_s}  # noqa: PLW2901 (a new one)
-        if one["seconds"] > 0:
-            named.append(one)
+            for run in (clean if one["cause"] in allowed else ())
+        ]
+        seconds = one["seconds"] - statistics.median(usual or [0.0])
+        if seconds > 0:
+            named.append({**one, "seconds": seconds})
     return sorted(named, key=lambda one: -one["seconds"])
 
 
@@ -165,34 +186,10 @@ def clean_runs(case: Case, entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def allowed_causes(entry: Entry) -> frozenset[str]:
+def allowed_causes(entry: Entry) -> set[str]:
     """Return the causes that a run may name whatever fault is injected."""
     of_workload = own_causes(entry["workload"], entry["machine"])
-    return frozenset([*of_workload, *FAULTS[entry["fault"]].own])
-
-
-def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(one["cause"] == other["cause"] and one["part"] == other["part"])
-
-
-def _score_clean(runs: Sequence[Entry]) -> Score:
-    judged = [
-        {**one, "named": [
-            each for each in one["named"] if each["cause"] not in allowed_causes(one)
-        ]}
-        for one in runs if not unusable(one)
-    ]  # fmt: skip
-    failures = tuple(reason for one in runs if (reason := unusable(one)))
-    silent = [one for one in judged if not one["named"]]
-    return Score(len(judged), len(silent), (), 0.0, (), _count(judged, without=()), failures)
-
-
-def _count(runs: Iterable[Entry], without: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for entry in runs:
-        for cause in {one["cause"] for one in entry["named"]} - set(without):
-            found[cause] = found.get(cause, 0) + 1
-    return found
+    return {*of_workload, *FAULTS[entry["fault"]].own}
 
 
 def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
@@ -214,13 +211,17 @@ def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
 
 def mates(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
     """Return the clean runs of the same half hour, the nearest first; a control has a dose."""
+
+    def apart(one: Entry) -> timedelta:
+        return abs(_started(one) - _started(entry))
+
     near = [
         one
         for one in clean_runs(case_of(entry), entries)
-        if _apart(one, entry) < LONGEST_APART
+        if apart(one) < LONGEST_APART
         and (one["run"] == entry["run"] or not FAULTS[entry["fault"]].controlled)
     ]
-    return sorted(near, key=lambda one: (_apart(one, entry), one["run"] != entry["run"]))
+    return sorted(near, key=lambda one: (apart(one), one["run"] != entry["run"]))
 
 
 def _paired(case: Case) -> bool:
@@ -229,16 +230,12 @@ def _paired(case: Case) -> bool:
     return case != clean_of(case) and (fault.single_process or fault.controlled)
 
 
-def _apart(one: Entry, other: Entry) -> timedelta:
-    return abs(_started(one) - _started(other))
-
-
 def _started(entry: Entry) -> datetime:
     return datetime.fromisoformat(entry["started"])
 
 
 def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
-    """Return the table fault x workload, and what stands behind it.
+    """Return the table fault x workload, and the notes on it.
 
     Args:
         entries: of all runs.
@@ -246,52 +243,49 @@ def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
     """
     workloads = [name for name in WORKLOADS if any(one["workload"] == name for one in entries)]
     run = {one["fault"] for one in entries}
-    missing = {name: reason for name, reason in missing.items() if name not in run}
     faults = [name for name in FAULTS if name in run or name in missing]
     scores = {
         (fault, workload): score(workload, fault, entries)
         for fault in faults
         for workload in workloads
     }
+    rows = []
+    for fault in faults:
+        cells = [cell(fault, scores[fault, name]) for name in workloads]
+        if fault not in run:
+            cells = [f"not run: {missing[fault]}"] * len(workloads)
+        rows.append([FAULTS[fault].title, *cells])
     head = ["injected fault", *(WORKLOADS[name].title for name in workloads)]
-    rows = [
-        [FAULTS[fault].title,
-         *(f"not run: {missing[fault]}" if fault in missing else cell(fault, scores[fault, name])
-           for name in workloads)]
-        for fault in faults
-    ]  # fmt: skip
-    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
-    own = [
-        f"- {WORKLOADS[name].title} has a cause of its own, which may be named without a fault: "
-        f"{cause} ({reason})"
-        for name in workloads
-        for cause, reason in _own_anywhere(name, entries).items()
+    notes = own_notes(faults, entries) + remarks(scores)
+    parts = [write_table(head, rows).rstrip("\n")]
+    parts += ["\n".join(lines) for lines in (summary(scores), notes, where(entries))]
+    return "\n\n".join(parts) + "\n"
+
+
+def own_notes(faults: Iterable[str], entries: Iterable[Entry]) -> list[str]:
+    """Say which causes may be named without being injected."""
+    machines = sorted({(one["workload"], one["machine"]) for one in entries})
+    lines = [
+        f"- {WORKLOADS[workload].title} has a cause of its own, which may be named without a "
+        f"fault: {cause} ({reason})"
+        for workload, machine in machines
+        for cause, reason in own_causes(workload, machine).items()
     ]
-    own += [
+    lines += [
         f"- {FAULTS[name].title} comes with a cause that is not injected, in its control too: "
         f"{cause} ({reason})"
         for name in faults
         for cause, reason in FAULTS[name].own.items()
     ]
-    parts = [lines, summary(scores), [*own, *remarks(scores)], where(entries)]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _own_anywhere(workload: str, entries: Iterable[Entry]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for machine in {one["machine"] for one in entries if one["workload"] == workload}:
-        found.update(own_causes(workload, machine))
-    return found
+    return list(dict.fromkeys(lines))
 
 
 def where(entries: Sequence[Entry]) -> list[str]:
     """Say where and when runs were done, and which verdicts are not of the rules of today."""
-    days: dict[str, set[str]] = {}
-    for entry in entries:
-        days.setdefault(entry["machine"], set()).add(entry["started"][:10])
+    days = pd.DataFrame(entries).groupby("machine")["started"].agg(["min", "max"])
     lines = [
-        f"- Measured on {machine}; {' to '.join(sorted({min(on), max(on)}))}."
-        for machine, on in sorted(days.items())
+        f"- Measured on {machine}; {' to '.join(sorted({first[:10], last[:10]}))}."
+        for machine, first, last in days.itertuples()
     ]
     old = sum(entry.get("rules", rules()) != rules() for entry in entries)
     if old:
@@ -315,15 +309,12 @@ def cell(fault: str, one: Score) -> str:
     )
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(text.replace('|', '/') for text in cells)} |"
-
-
 def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
     """Return the promises, each with what was found."""
     injected = {key: one for key, one in scores.items() if key[0] != NOTHING and one.runs}
     clean = [one for key, one in scores.items() if key[0] == NOTHING]
-    runs, right = (sum(getattr(one, key) for one in injected.values()) for key in ("runs", "right"))
+    runs = sum(one.runs for one in injected.values())
+    right = sum(one.right for one in injected.values())
     quiet, all_clean = sum(one.right for one in clean), sum(one.runs for one in clean)
     below = [
         f"{FAULTS[fault].title} with {WORKLOADS[workload].title}"
@@ -332,7 +323,7 @@ def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
     ]
     few = sum(one.runs < FEWEST_RUNS for one in injected.values())
     share = f" ({right / runs:.0%})" if runs else ""
-    less = ", ".join(below) if below else "nowhere"
+    less = ", ".join(below) or "nowhere"
     return [
         f"- The injected cause is named first in {right} of {runs} runs{share}.",
         f"- A/A runs and controls that name a cause: {all_clean - quiet} of {all_clean}.",

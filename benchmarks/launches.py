@@ -1,9 +1,8 @@
 """How many models per hour does each way of launching a script give? By whole processes, in turn.
 
-    python benchmarks/launches.py --make-study --rounds 0 --minutes 0   # the studies; nothing else
     python benchmarks/launches.py --output launches.jsonl               # 10 minutes a workload
     python benchmarks/launches.py --rivals --output rivals.jsonl        # one model, one per CPU
-    python benchmarks/launches.py --study-folder results/quick          # that study's launch script
+    python benchmarks/launches.py --workload TSMixerx --study-folder results/quick
     python benchmarks/launches.py --table launches.jsonl                # the table once more
 
 Each way starts n processes of the same script at once, from their start to their end:
@@ -19,11 +18,12 @@ Each way starts n processes of the same script at once, from their start to thei
 - recommended, --queue: the same with a list of ten models for each slot, whose models start fresh,
   forked or in one process.
 
-The first three workloads have figures to reach: what the queue of forked models gives over other
-ways. With --rivals the others run, as one model and as one per CPU, without queues: `recommended`
-should nowhere be slower than another way by more than 2%, neither by whole processes nor by models
-alone. `NCF as written` draws each sample by itself in every way; `NCF as recommended` has in every
-way the arguments that its study recommends.
+The study of a workload is made first where results/ does not have it. The first three workloads
+have figures to reach: what the queue of forked models gives over other ways. With --rivals the
+others run, as one model and as one per CPU, without queues: `recommended` should nowhere be slower
+than another way by more than 2%, neither by whole processes nor by models alone. `NCF as written`
+draws each sample by itself in every way; `NCF as recommended` has in every way the arguments that
+its study recommends.
 
 A round runs every way once, in a shuffled order. models/hour are 3600 x models / seconds until the
 last command has ended. `models alone` is the same ratio without the launchers' own time: from the
@@ -40,96 +40,80 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import shutil
 import sys
 import time
 from datetime import UTC, datetime
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import child_processes
+import ledger
 import numpy as np
 import yaml
-from fault_runs import machine
-from launches_list import WORKLOADS
-from launches_table import beaten, done, pairs, rate, section
+from child_processes import OverdueError, folder, stop_cleanly
+from launches_table import HOUR_S, beaten, ratios, section
 from launches_ways import (
     ACCELERATE,
     LONGEST_S,
     ONE_THREAD,
+    WORKLOADS,
     Study,
     environment,
     read_study,
     run,
 )
-from truth import count, stop_cleanly
-from truth_list import ROOT
-from truth_processes import folder, last_lines, started
-from truth_studies import PROJECT
-from truth_table import add_to_ledger, read_ledger
+from ledger import ROOT, Entry, machine
 
-from scaling_study.runner import supervisor
+from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
-LEAST_ROUNDS = 3
 SLOWEST = 10.0
 """Times one thread's time, after which a run is stopped: the default launch can take minutes."""
-NO_ACCELERATE = """\
-accelerate is missing, which the project does not need. Install it beside the project:
-    python -m pip install --no-deps --target FOLDER accelerate huggingface_hub
-and set PYTHONPATH=FOLDER"""
-
-Entry = dict[str, Any]
+NO_ACCELERATE = (
+    "accelerate is missing: python -m pip install --no-deps --target FOLDER accelerate "
+    "huggingface_hub, and set PYTHONPATH=FOLDER"
+)
 
 
-def study_folder(name: str, n: int, project: Path) -> Path:
-    """Return where a workload's own study of a process count is."""
-    return project / "results" / f"launches-{name.lower().replace(' ', '-')}-{n}"
-
-
-def make_config_study(config: Mapping[str, Any], project: Path) -> None:
-    """Make a study, in a copy of the project unless that is the project itself.
+def study_of(name: str, n: int, options: argparse.Namespace) -> Study:
+    """Return the study of a workload at a process count, and make it first where it is missing.
 
     Raises:
+        OSError: a file of the study is missing.
         RuntimeError: the study failed.
+        ValueError: the study recommends nothing.
     """
-    for part in () if project == ROOT else (*PROJECT, config["workload"]["script"]):
-        source, target = ROOT / part, project / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            shutil.copy(source, target)
-    with folder("launches-") as own:
-        file = own / "study.yaml"
-        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-        snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", str(file)]
-        words = [*supervisor.supervised(), *snakemake]
-        with started(words, own, project, environment()) as process:
-            status = process.wait()
-        if status:
-            said = last_lines(own / "output")
-            raise RuntimeError(f"{config['study']}: status {status}: {said}")
+    if options.study_folder:
+        return read_study(options.study_folder)
+    study = f"launches-{name.lower().replace(' ', '-')}-{n}"
+    results = ROOT / "results" / study
+    if not (results / "launch/recommended.sh").exists():
+        with folder("launches-") as own:
+            file = own / "study.yaml"
+            mapping = WORKLOADS[name].config(study, n, options.budget_minutes)
+            file.write_text(yaml.safe_dump(mapping), encoding="utf-8")
+            snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile"]
+            words = [*supervised(), *snakemake, str(file)]
+            child_processes.run(words, own, ROOT, LONGEST_S, environment())
+    return read_study(results)
 
 
 def rounds(name: str, n: int, study: Study, options: argparse.Namespace) -> Iterator[Entry]:
     """Run rounds of a workload until its time is up; give an entry for each run."""
     entries: list[Entry] = []
-    longest_s = LONGEST_S
     began_s = time.monotonic()
-    rng = np.random.default_rng(options.seed)
+    # Reads torch into the page cache; does not count.
+    longest_s = min(LONGEST_S, SLOWEST * run(ONE_THREAD, study, n).get("wall_s", LONGEST_S))
     for number in itertools.count():
         minutes = (time.monotonic() - began_s) / 60
         if number >= options.rounds and minutes >= options.minutes:
             return
-        if number == 0:
-            # Reads torch into the page cache; does not count.
-            longest_s = min(longest_s, SLOWEST * run(ONE_THREAD, study, n).get("wall_s", longest_s))
-        ways = [way for way in WORKLOADS[name].ways if not beaten(pairs(entries, way))]
-        for way in map(str, rng.permutation(ways)):
+        ways = [way for way in WORKLOADS[name].ways if not beaten(ratios(entries, way))]
+        for way in map(str, np.random.default_rng(number).permutation(ways)):
             at = datetime.now(UTC).isoformat(timespec="seconds")
             about = {"workload": name, "steps": study.steps, "n": n, "label": study.label}
             about |= {"round": number, "way": way, "started": at, "machine": machine()}
@@ -137,10 +121,10 @@ def rounds(name: str, n: int, study: Study, options: argparse.Namespace) -> Iter
                 about["version"] = metadata.version(ACCELERATE)
             entry = {**about, **run(way, study, n, longest_s)}
             entries.append(entry)
-            said = f"{rate(entry):.1f} models/hour" if done(entry) else f"failed: {entry['reason']}"
-            print(
-                f"{name}, n = {n}, round {number + 1}, {way}: {said}", file=sys.stderr, flush=True
-            )
+            said = f"failed: {entry.get('reason')}"
+            if entry["status"] == "ok":
+                said = f"{entry['models'] * HOUR_S / entry['wall_s']:.1f} models/hour"
+            print(f"{name}, n = {n}, round {number + 1}, {way}: {said}", file=sys.stderr)
             yield entry
 
 
@@ -151,28 +135,18 @@ def arguments() -> argparse.Namespace:
     )
     cpus = len(os.sched_getaffinity(0))
     parser.add_argument("--rivals", action="store_true", help="the workloads beside rivals")
-    parser.add_argument(
-        "--workload",
-        nargs="+",
-        choices=WORKLOADS,
-        help="default: those with figures, or those beside rivals",
-    )
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, help="instead of those")
     what = "processes; default: one per CPU, and 1 beside rivals"
-    parser.add_argument("--n", nargs="+", type=count, help=what)
+    parser.add_argument("--n", nargs="+", type=int, help=what)
     parser.add_argument("--minutes", type=float, default=10, help="of each workload and n")
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="of each, at least")
-    parser.add_argument("--seed", type=int, default=1, help="of the order of ways")
-    parser.add_argument("--study-folder", nargs="+", type=Path, help="instead of own studies")
-    parser.add_argument("--make-study", action="store_true", help="make the studies before")
+    parser.add_argument("--rounds", type=int, default=3, help="of each, at least")
+    parser.add_argument("--study-folder", type=Path, help="of the workload, instead of its own")
     parser.add_argument("--budget-minutes", type=float, help="of a study; default: quick.yaml's")
-    parser.add_argument("--project", type=Path, default=ROOT, help="own studies are made here")
     parser.add_argument("--output", type=Path, help="new file for all runs, as JSON lines")
     parser.add_argument("--table", type=Path, help="run nothing; print the table of such a file")
     options = parser.parse_args()
     if options.output and options.output.exists():
         parser.error(f"{options.output} is there already: rounds of two calls are no pairs")
-    if options.table and not options.table.exists():
-        parser.error(f"{options.table} is not there")
     options.workload = options.workload or [
         name for name, workload in WORKLOADS.items() if options.rivals != bool(workload.targets)
     ]
@@ -183,54 +157,20 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def studies(options: argparse.Namespace) -> dict[tuple[str, int], Study]:
-    """Return the studies of workloads and process counts; make them first where that is asked for.
-
-    Raises:
-        OSError: a file of a study is missing.
-        RuntimeError: a study failed.
-        ValueError: a study recommends nothing, or is of another script.
-    """
-    if options.study_folder:
-        given = map(read_study, options.study_folder)
-        named = {workload_of(study, options.workload): study for study in given}
-        return {(name, n): study for name, study in named.items() for n in options.n}
-    project = options.project.resolve()
-    asked = list(itertools.product(options.workload, options.n))
-    for name, n in asked if options.make_study else ():
-        study = study_folder(name, n, project).name
-        make_config_study(WORKLOADS[name].config(study, n, options.budget_minutes), project)
-    return {(name, n): read_study(study_folder(name, n, project)) for name, n in asked}
-
-
-def workload_of(study: Study, names: Iterable[str]) -> str:
-    """Return which of these workloads a study is of: its script, with parameters or without.
-
-    Raises:
-        ValueError: it is of none.
-    """
-    for name in names:
-        one = WORKLOADS[name]
-        if one.script.name == study.script.name and bool(one.parameters) == bool(study.parameters):
-            return name
-    raise ValueError(f"{study.script.name}: no script of these workloads")
-
-
 def main() -> int:
     """Run the rounds, print the tables, and say whether all figures are reached."""
     options = arguments()
     stop_cleanly()
-    supervisor.adopt()
-    entries = read_ledger(options.table) if options.table else []
-    try:
-        found = {} if options.table else studies(options)
-    except (OSError, RuntimeError, ValueError) as error:
-        sys.exit(f"launches: {error}")
-    for (name, n), study in found.items():
+    entries = ledger.read(options.table) if options.table else []
+    for name, n in () if options.table else itertools.product(options.workload, options.n):
+        try:
+            study = study_of(name, n, options)
+        except (OSError, OverdueError, RuntimeError, ValueError) as error:
+            sys.exit(f"launches: {error}")
         for entry in rounds(name, n, study, options):
             entries.append(entry)
             if options.output:
-                add_to_ledger(options.output, entry)
+                ledger.write(options.output, entries)
     sections = [
         section(name, own)
         for name in WORKLOADS

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from launches_list import RIVALS, WORKLOADS
-from launches_ways import ACCELERATE, FORKED, RECOMMENDED, RUN_CPU, WAYS
-from truth_rates import HOUR_S, Ratio, Side, ratio, side_of_values
+import numpy as np
+import pandas as pd
+from launches_ways import ACCELERATE, FORKED, RECOMMENDED, RIVALS, RUN_CPU, WAYS, WORKLOADS
+from ledger import Entry, describe
+
+from scaling_study.common.doc_tables import write_table
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.ratios import Pairs, geometric_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-EXACT = Side(1.0, 0.0, 1)
-"""One, without an error: a ratio to it has Student's interval."""
-NONE = Ratio(math.nan, math.nan, math.nan)
+    from scaling_study.stats.intervals import Floats
+
+HOUR_S = 3600.0
 NOT_SLOWER = 0.98
 """The least ratio to a rival: slower by at most 2%."""
 BEATEN = 3.0
 """A ratio that noise seldom makes: two rounds with it are enough."""
 VERDICTS = MISSED, UNDECIDED, REACHED = ("missed", "undecided", "reached")
-
-Entry = dict[str, Any]
-
-
-def done(entry: Entry) -> bool:
-    """Whether a run trained its models."""
-    return bool(entry["status"] == "ok")
-
-
-def rate(entry: Entry, seconds: str = "wall_s") -> float:
-    """Return a run's models/hour."""
-    return float(entry["models"] * HOUR_S / entry[seconds])
-
-
-def interval(values: Sequence[float]) -> Ratio:
-    """Return a geometric mean with Student's interval of logarithms."""
-    return ratio(side_of_values(values), EXACT) if values else NONE
 
 
 def ours(entries: Sequence[Entry]) -> str:
@@ -44,39 +31,42 @@ def ours(entries: Sequence[Entry]) -> str:
     return FORKED if any(entry["way"] == FORKED for entry in entries) else RECOMMENDED
 
 
-def pairs(entries: Sequence[Entry], way: str, seconds: str = "wall_s") -> list[float]:
-    """Return the ratio of our way to another one in each round that has both.
+def rates(entries: Sequence[Entry], seconds: str = "wall_s") -> pd.DataFrame:
+    """Return the models/hour of each round and way; NaN where a run failed.
 
     Args:
         entries: Of a workload at a process count.
-        way: The other way.
         seconds: Which time of a run counts.
     """
-    own = ours(entries)
-    rates: dict[str, dict[int, float]] = {own: {}, way: {}}
-    for entry in entries:
-        if entry["way"] in rates and done(entry) and entry[seconds] is not None:
-            rates[entry["way"]][entry["round"]] = rate(entry, seconds)
-    over, under = rates[own], rates[way]
-    return [over[number] / under[number] for number in sorted(over.keys() & under.keys())]
+    good = pd.DataFrame([entry for entry in entries if entry["status"] == "ok"])
+    if good.empty:
+        return pd.DataFrame(columns=list(WAYS))
+    good["rate"] = good["models"] * HOUR_S / good[seconds].astype(np.float64)
+    return good.pivot_table(index="round", columns="way", values="rate").reindex(columns=list(WAYS))
 
 
-def paired(entries: Sequence[Entry], way: str, seconds: str) -> Ratio:
-    """Return the ratio of our way to another one, with its interval over rounds."""
-    return interval(pairs(entries, way, seconds))
+def ratios(entries: Sequence[Entry], way: str, seconds: str = "wall_s") -> Floats:
+    """Return the ratio of our way to another one in each round that has both."""
+    table = rates(entries, seconds)
+    return (table[ours(entries)] / table[way]).dropna().to_numpy(np.float64)
 
 
-def beaten(ratios: Sequence[float]) -> bool:
+def mean(values: Floats) -> Interval:
+    """Return a geometric mean with Student's interval; NaN without values."""
+    return geometric_ratio(Pairs(values, np.ones_like(values))) or Interval()
+
+
+def beaten(found: Floats) -> bool:
     """Whether a way is so much slower in each of its rounds that no more are needed."""
-    return len(ratios) > 1 and min(ratios) >= BEATEN
+    return len(found) > 1 and bool(found.min() >= BEATEN)
 
 
-def verdict(ratios: Sequence[float]) -> str:
+def verdict(found: Floats) -> str:
     """Say whether `recommended` is not slower by more than 2%, as far as rounds can tell."""
-    found = interval(ratios)
-    if beaten(ratios) or found.low >= NOT_SLOWER:
+    interval = mean(found)
+    if beaten(found) or (interval.low is not None and interval.low >= NOT_SLOWER):
         return REACHED
-    return MISSED if found.high < NOT_SLOWER else UNDECIDED
+    return MISSED if interval.high is not None and interval.high < NOT_SLOWER else UNDECIDED
 
 
 def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
@@ -86,56 +76,53 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
         name: The workload's.
         entries: Of that workload at a process count.
     """
-    first = entries[0]
-    own_way = ours(entries)
-    head = ["way", "rounds", "models/hour", f"{own_way} / this"]
-    head += [] if own_way == FORKED else ["models alone"]
-    lines = [f"## {name}, {first['steps']} steps, n = {first['n']}", "", _line(head)]
-    lines.append(_line(["---"] * len(head)))
-    for way in (way for way in WAYS if any(entry["way"] == way for entry in entries)):
-        own = [entry for entry in entries if entry["way"] == way and done(entry)]
-        shown = [interval(list(map(rate, own)))]
-        if way != own_way:
-            shown.append(paired(entries, way, "wall_s"))
-            shown += [] if own_way == FORKED else [paired(entries, way, "models_s")]
-        texts = [_text(one, 1 if column == 0 else 3) for column, one in enumerate(shown)]
-        lines.append(_line([way, str(len(own)), *texts, *[""] * (len(head) - 2 - len(texts))]))
-    lines.append("")
+    own = ours(entries)
     targets = WORKLOADS[name].targets
-    found = {way: paired(entries, way, "wall_s") for way in targets}
-    met = {way: found[way].value >= least for way, least in targets.items()}
+    table = rates(entries)
+    head = ["way", "rounds", "models/hour", f"{own} / this", *([] if targets else ["models alone"])]
+    rows = []
+    for way in (way for way in WAYS if any(entry["way"] == way for entry in entries)):
+        known = table[way].dropna().to_numpy(np.float64)
+        times = [] if way == own else ["wall_s", *([] if targets else ["models_s"])]
+        texts = [describe(mean(ratios(entries, way, seconds))) for seconds in times]
+        row = [way, str(len(known)), describe(mean(known), 1), *texts]
+        rows.append(row + [""] * (len(head) - len(row)))
+    lines, met = [], []
     for way, least in targets.items():
-        mark = "reached" if met[way] else "missed"
-        text = _text(found[way], 3) or "no round has both"
-        lines.append(f"- {mark}: {name}, {own_way} / {way}: {text}, at least {least:g}")
-    if not targets:
-        for seconds, counted in (("wall_s", "whole processes"), ("models_s", "models alone")):
-            way, mark = best_rival(entries, seconds)
-            met[seconds] = mark == REACHED
-            text = _text(paired(entries, way, seconds), 3) or "no round has both"
-            what = f"{counted}, recommended / best rival ({way}): {text}"
-            lines.append(f"- {mark}: {what}, at least {NOT_SLOWER:g}")
-    return "\n".join([*lines, *_notes(entries)]) + "\n", all(met.values())
+        found = mean(ratios(entries, way))
+        met.append(found.value >= least)
+        mark = REACHED if met[-1] else MISSED
+        text = describe(found) or "no round has both"
+        lines.append(f"- {mark}: {name}, {own} / {way}: {text}, at least {least:g}")
+    counted = {"wall_s": "whole processes", "models_s": "models alone"}
+    for seconds, what in counted.items() if not targets else ():
+        way, mark = worst(entries, seconds)
+        met.append(mark == REACHED)
+        text = describe(mean(ratios(entries, way, seconds))) or "no round has both"
+        said = f"{what}, recommended / best rival ({way}): {text}, at least {NOT_SLOWER:g}"
+        lines.append(f"- {mark}: {said}")
+    title = f"## {name}, {entries[0]['steps']} steps, n = {entries[0]['n']}\n\n"
+    notes = "\n".join([*lines, *_notes(entries)])
+    return f"{title}{write_table(head, rows)}\n{notes}\n", all(met)
 
 
-def best_rival(entries: Sequence[Entry], seconds: str) -> tuple[str, str]:
+def worst(entries: Sequence[Entry], seconds: str) -> tuple[str, str]:
     """Return the rival that `recommended` does worst beside, with the verdict on it.
 
     A verdict that is worse comes before a ratio that is smaller, so it holds beside all rivals.
     """
-    ratios = {way: pairs(entries, way, seconds) for way in RIVALS}
+    found = {way: ratios(entries, way, seconds) for way in RIVALS}
 
     def order(way: str) -> tuple[int, float]:
-        own = ratios[way]
-        return VERDICTS.index(verdict(own)), interval(own).value if own else 0.0
+        return VERDICTS.index(verdict(found[way])), np.nan_to_num(mean(found[way]).value)
 
     way = min(RIVALS, key=order)
-    return way, verdict(ratios[way])
+    return way, verdict(found[way])
 
 
 def _notes(entries: Sequence[Entry]) -> Iterator[str]:
     """Say what was run, and what failed."""
-    good = [entry for entry in entries if done(entry)]
+    good = [entry for entry in entries if entry["status"] == "ok"]
     for count in sorted({entry["models"] for entry in good if entry["way"] == ours(entries)}):
         listed = f"{count} models, " if ours(entries) == FORKED else ""
         yield f"- recommended: {entries[0]['label']}, {listed}{entries[0]['n']} at once."
@@ -144,24 +131,10 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
     for version in {entry["version"] for entry in entries if entry["way"] == ACCELERATE}:
         yield f"- accelerate {version}."
     for entry in entries:
+        run = f"{entry['way']}, round {entry['round'] + 1}"
         if entry.get("stopped"):
-            yield (
-                f"- {entry['way']}, round {entry['round'] + 1}: stopped after "
-                f"{entry['wall_s']:.0f} s, so its models/hour are fewer, and the ratio is larger."
-            )
-        if not done(entry):
-            yield f"- failed: {entry['way']}, round {entry['round'] + 1}: {entry['reason']}"
+            seconds = f"{entry['wall_s']:.0f} s"
+            yield f"- {run}: stopped after {seconds}, so its models/hour are fewer still."
+        if entry["status"] != "ok":
+            yield f"- failed: {run}: {entry['reason']}"
     yield from (f"- On {one}." for one in sorted({entry["machine"] for entry in entries}))
-
-
-def _text(found: Ratio, decimals: int) -> str:
-    if math.isnan(found.value):
-        return ""
-    if math.isnan(found.low):
-        return f"{found.value:.{decimals}f}"
-    low, high = f"{found.low:.{decimals}f}", f"{found.high:.{decimals}f}"
-    return f"{found.value:.{decimals}f} ({low} to {high})"
-
-
-def _line(words: Sequence[str]) -> str:
-    return f"| {' | '.join(words)} |"

@@ -1,4 +1,4 @@
-"""The ways of launching that benchmarks/launches.py compares: their commands, and a run of one.
+"""What benchmarks/launches.py compares: workloads with their studies, and ways of launching them.
 
 A study's `plan.json` says which script is trained with which arguments, in every way alike: of the
 study's own parameters those that it recommends. Only run_cpu differs: it gives all its instances
@@ -7,19 +7,22 @@ the same arguments, so the same seed.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import re
-import select
 import shlex
 import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from truth_processes import OverdueError, folder, last_lines, started
+import yaml
+from child_processes import OverdueError, folder, last_lines, started
+from ledger import ROOT, Entry
 
 from scaling_study.common.placeholders import MEMBER, fill
 from scaling_study.host.kernel_counters import descendants
@@ -42,14 +45,12 @@ MODELS_PER_SLOT = 10
 """Of a queue: each slot's server imports once for all of them, and its first model imports too."""
 LONGEST_S = 1800.0
 """A run that takes this long has hung."""
-LOOK_S = 0.1
-"""Between looks for models that have not begun yet; each look costs about a millisecond."""
+LOOK_S = 0.05
+"""Between looks for models that have begun or ended; each costs about a millisecond at most."""
 EPOCHS = "--epochs"
 """A script with this option says after each epoch that it is over."""
 START_FIELD = 19
 """Of /proc/PID/stat after the command's name: when the process began, in ticks (proc(5))."""
-
-Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,37 +184,38 @@ def run(way: str, study: Study, n: int, longest_s: float = LONGEST_S) -> Entry:
     """
     count = models_of(way, study, n)
     env = environment() | ({"OMP_NUM_THREADS": "1"} if way == ONE_THREAD else {})
+    about = {"status": "ok", "models": count, "preloaded": []}
     try:
         with folder("launches-") as own:
-            asked = commands(way, study, n, own)
-            slots = [own / f"command-{number}" for number in range(len(asked))]
-            for slot in slots:
-                (slot / "tmp").mkdir(parents=True)
             with ExitStack() as stack:
-                began_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-                processes = [
-                    stack.enter_context(started(command, slot, slot, env))
-                    for command, slot in zip(asked, slots, strict=True)
-                ]
-                times = _wait(
-                    processes, study.script.name, 0 if way in QUEUES else count, longest_s
-                )
+                began_s = _now_s()
+                processes = []
+                for number, command in enumerate(commands(way, study, n, own)):
+                    slot = own / f"command-{number}"
+                    slot.mkdir()
+                    processes.append(stack.enter_context(started(command, slot, slot, env)))
+                looked_for = 0 if way in QUEUES else count
+                models_s = _wait(processes, study.script.name, looked_for, longest_s)
+                wall_s = _now_s() - began_s
             _check([process.returncode for process in processes], own, count, study.ending)
-            preloaded = _preloaded(slots[0] / "output") if way == RUN_CPU else []
+            if way == RUN_CPU:
+                about["preloaded"] = _preloaded(own / "command-0/output")
     except OverdueError:
-        return {"status": "ok", "models": count, "wall_s": longest_s, "models_s": longest_s,
-                "preloaded": [], "stopped": True}  # fmt: skip
+        return {**about, "wall_s": longest_s, "models_s": longest_s, "stopped": True}
     except (RuntimeError, OSError) as error:
         return {"status": "failed", "reason": str(error)}
-    wall_s, models_s = times["command"] - began_s, times.get("models_s")
-    return {"status": "ok", "models": count, "wall_s": wall_s, "models_s": models_s,
-            "preloaded": preloaded}  # fmt: skip
+    return {**about, "wall_s": wall_s, "models_s": models_s}
+
+
+def _now_s() -> float:
+    """Return the time since boot, by which the kernel says when a process began."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _wait(
     processes: Sequence[subprocess.Popen[bytes]], script: str, models: int, longest_s: float
-) -> dict[str, float]:
-    """Wait for all commands, and note when models begin and end.
+) -> float | None:
+    """Wait for all commands; return the time from the first model's start to the last one's end.
 
     Args:
         processes: The commands.
@@ -221,51 +223,23 @@ def _wait(
         models: How many models begin at once; 0 if none are looked for.
         longest_s: How long to wait.
 
-    Returns:
-        `command`: when the last one ended, in s since boot; `models_s` (see `run`).
-
     Raises:
         OverdueError: it takes longer.
     """
-    poll, kinds = select.poll(), {}
     starts: dict[int, float] = {}
-    ends = {"command": 0.0, "model": 0.0}
-
-    def watch(pid: int, kind: str) -> None:
-        descriptor = os.pidfd_open(pid)
-        kinds[descriptor] = kind
-        poll.register(descriptor, select.POLLIN)
-
-    deadline_s = time.monotonic() + longest_s
-    try:
-        for process in processes:
-            watch(process.pid, "command")
-        while kinds:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise OverdueError
-            looking = len(starts) < models and "command" in kinds.values()
-            ready = poll.poll(1000 * (min(LOOK_S, left_s) if looking else left_s))
-            now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-            for descriptor, _ in ready:
-                poll.unregister(descriptor)
-                os.close(descriptor)
-                ends[kinds.pop(descriptor)] = now_s
-            for pid in descendants(os.getpid())[1:] if looking else ():
-                # One that is gone, or is not a model yet.
-                with suppress(OSError):
-                    if pid not in starts and _is_model(pid, script):
-                        begin_s = _began_s(pid)
-                        watch(pid, "model")
-                        starts[pid] = begin_s
-    finally:
-        for descriptor in kinds:
-            os.close(descriptor)
-    for process in processes:
-        process.wait()
-    seen = 0 < models == len(starts)
-    span = {"models_s": ends["model"] - min(starts.values())} if seen else {}
-    return {"command": ends["command"], **span}
+    deadline_s, ended_s = _now_s() + longest_s, math.nan
+    while any(process.poll() is None for process in processes):
+        if _now_s() > deadline_s:
+            raise OverdueError
+        time.sleep(LOOK_S)
+        for pid in descendants(os.getpid())[1:] if len(starts) < models else ():
+            # One that is gone, or is not a model yet.
+            with suppress(OSError):
+                if pid not in starts and _is_model(pid, script):
+                    starts[pid] = int(_stat(pid)[START_FIELD]) / os.sysconf("SC_CLK_TCK")
+        if any(map(_trains, starts)):
+            ended_s = _now_s()
+    return ended_s - min(starts.values()) if 0 < models == len(starts) else None
 
 
 def _is_model(pid: int, script: str) -> bool:
@@ -275,11 +249,17 @@ def _is_model(pid: int, script: str) -> bool:
     return named and set(LAUNCHERS.values()).isdisjoint(words)
 
 
-def _began_s(pid: int) -> float:
-    """Return when a process began, in s since boot."""
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    ticks = int(stat.rpartition(")")[2].split()[START_FIELD])
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the command's name."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def _trains(pid: int) -> bool:
+    """Whether a process has not ended yet."""
+    with suppress(OSError):
+        return _stat(pid)[0] != "Z"
+    return False
 
 
 def _check(statuses: Sequence[int], own: Path, models: int, ending: str) -> None:
@@ -300,3 +280,94 @@ def _preloaded(output: Path) -> list[str]:
     """Return the names of the libraries that run_cpu says it preloads."""
     found = re.findall(r"LD_PRELOAD=(\S+)", output.read_text(encoding="utf-8", errors="replace"))
     return [Path(name).name for name in found[-1].split(os.pathsep)] if found else []
+
+
+QUICK, TEMPLATE = ROOT / "config/quick.yaml", ROOT / "config/own-script.yaml"
+NCF = ROOT / "config/ncf-one-model.yaml"
+EPOCH_STEPS = 328
+"""Of NCF, the only script with epochs: 83,731 ratings in batches of 256."""
+RIVALS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE)
+"""Than which `recommended` should nowhere be slower."""
+
+
+class Workload(NamedTuple):
+    """A script of the project, and what its study's launch should reach beside other ways.
+
+    Attributes:
+        script: Its path.
+        length: Its option for the length of a model, with the value.
+        field: A config, whose launches are raced.
+        targets: What the queue of forked models should reach over these ways; none beside RIVALS.
+        parameters: Which of the field's parameters are raced, with their options. The script's own
+            defaults hold for the others.
+    """
+
+    script: Path
+    length: tuple[str, int]
+    field: Path
+    targets: Mapping[str, float] = {}
+    parameters: Mapping[str, str] = {}
+
+    @property
+    def steps(self) -> int:
+        """How many steps a model has."""
+        option, value = self.length
+        return value * (EPOCH_STEPS if option == EPOCHS else 1)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Which ways are compared."""
+        return (*self.targets, FORKED) if self.targets else (*RIVALS, RECOMMENDED)
+
+    def config(self, name: str, n: int, budget_minutes: float | None) -> dict[str, Any]:
+        """Return a study that only races: config/quick.yaml with this script and these launches.
+
+        Args:
+            name: The study's.
+            n: Processes.
+            budget_minutes: Of the race; None for that of config/quick.yaml.
+        """
+        quick: dict[str, Any] = yaml.safe_load(QUICK.read_text(encoding="utf-8"))
+        field = yaml.safe_load(self.field.read_text(encoding="utf-8"))
+        raced = [f"{option} {{{name}}}".split() for name, option in self.parameters.items()]
+        args = [*map(str, self.length), "--seed", "{member}", *itertools.chain(*raced)]
+        declared = field["workload"].get("parameters", {})
+        others = declared.keys() - self.parameters.keys()
+        launches = field["launches"]
+        one_change = {
+            axis: values for axis, values in launches["one_change"].items() if axis not in others
+        }
+        include = [one for one in launches.get("include", ()) if not one.keys() & others]
+        search = {"budget_minutes": budget_minutes} if budget_minutes else quick["search"]
+        return {
+            **quick,
+            "study": name,
+            "description": f"For benchmarks/launches.py: {self.script}",
+            "workload": {
+                "script": str(self.script),
+                "args": args,
+                "parameters": {name: declared[name] for name in self.parameters},
+                "steps_per_model": self.steps,
+            },
+            "processes": [n],
+            "launches": {**launches, "one_change": one_change, "include": include},
+            "search": search,
+            "confirm": "off",
+            "why": "off",
+        }
+
+
+STEPS = "--steps"
+TSMIXERX, NCF_SCRIPT = Path("scripts/workloads/tsmixerx.py"), Path("scripts/workloads/ncf.py")
+WORKLOADS = {
+    "TSMixerx": Workload(TSMIXERX, (STEPS, 500), QUICK, {ONE_THREAD: 2.2, RUN_CPU: 2.4}),
+    "NCF of one epoch": Workload(NCF_SCRIPT, (EPOCHS, 1), NCF, {FRESH: 1.0}),
+    "plain loop": Workload(
+        Path("benchmarks/truth/dense.py"), (STEPS, 1000), TEMPLATE, {FRESH: 1.0}
+    ),
+    "longer TSMixerx": Workload(TSMIXERX, (STEPS, 2000), TEMPLATE),
+    "NCF as written": Workload(NCF_SCRIPT, (EPOCHS, 2), NCF),
+    "NCF as recommended": Workload(
+        NCF_SCRIPT, (EPOCHS, 20), NCF, parameters={"sampling": "--sampling"}
+    ),
+}

@@ -26,62 +26,35 @@ here now.
 from __future__ import annotations
 
 import argparse
-import math
-import signal
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fault_runs import machine
-from truth_list import ROOT, ROWS
-from truth_plan import expected_s, next_runs
-from truth_processes import OverdueError
-from truth_runs import Entry, Run, code, execute
+import ledger
+from child_processes import OverdueError, stop_cleanly
+from ledger import ROOT, Entry, describe, machine
+from truth_list import ROWS
+from truth_runs import Run, code, execute
 from truth_table import (
-    INTRODUCTION,
+    COARSE,
+    NO_STUDY,
     OK,
-    add_to_ledger,
     cell,
     gave_something,
     markdown,
     newest,
-    read_ledger,
 )
 
-from scaling_study.runner import supervisor
+from scaling_study.common.doc_tables import fill, update
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterator, Sequence
 
-    from truth_rates import Ratio
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def stop(signum: int, _frame: FrameType | None) -> None:
-    """Leave by an exception, so that what runs is ended and removed; that is not disturbed."""
-    for another in STOP_SIGNALS:
-        signal.signal(another, signal.SIG_IGN)
-    sys.exit(128 + signum)
-
-
-def stop_cleanly() -> None:
-    """Have the signals that ask this program to end leave nothing behind."""
-    for signum in STOP_SIGNALS:
-        signal.signal(signum, stop)
-
-
-def count(text: str) -> int:
-    """Read a process count.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
+ATTEMPTS = 2
+"""At a study that gives no number, in one pass."""
 
 
 def arguments() -> argparse.Namespace:
@@ -90,84 +63,95 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), help="rows")
-    parser.add_argument("--n", nargs="+", type=count, default=[1, 2], help="process counts")
+    parser.add_argument("--n", nargs="+", type=int, default=[1, 2], help="process counts")
     parser.add_argument("--minutes", type=float, default=60, help="of this pass")
     parser.add_argument("--ledger", type=Path, default=ROOT / "docs/evidence/truth.jsonl")
     parser.add_argument("--table", type=Path, default=ROOT / "docs/evidence/truth.md")
     return parser.parse_args()
 
 
-def run_all(options: argparse.Namespace, known: list[Entry]) -> list[Entry]:
+def first_runs(name: str, counts: tuple[int, ...]) -> list[Run]:
+    """Return what every row gets, in turn: loops, studies, loops."""
+    loops = [Run(name, "loop", (n,)) for n in counts]
+    return [*loops, *(Run(name, "study", own) for own in ROWS[name].studies(counts)), *loops]
+
+
+def run_of(entry: Entry) -> Run:
+    """Return the run that an entry is of."""
+    return Run(entry["row"], entry["kind"], tuple(entry["counts"]))
+
+
+def next_runs(
+    entries: Sequence[Entry], names: Sequence[str], counts: tuple[int, ...]
+) -> Iterator[Run]:
+    """Go through runs that could come next, the most wanted first.
+
+    First comes what a row lacks, row by row. Then come second attempts where a study gave no
+    number, and what makes cells more precise, beginning with the rows of which there are the fewest
+    runs: two loops for each study.
+    """
+    done = Counter(map(run_of, entries))
+    for name in names:
+        left = done.copy()
+        for run in first_runs(name, counts):
+            if not left[run]:
+                yield run
+                break
+            left[run] -= 1
+    runs = Counter(entry["row"] for entry in entries)
+    for name in sorted(names, key=lambda name: runs[name]):
+        for n in counts:
+            verdict = cell(entries, name, n).verdict
+            loop = Run(name, "loop", (n,))
+            (own,) = (studied for studied in ROWS[name].studies(counts) if n in studied)
+            study = Run(name, "study", own)
+            if verdict == COARSE:
+                yield loop if done[loop] < 2 * done[study] else study
+            elif verdict == NO_STUDY and 0 < done[study] < ATTEMPTS:
+                yield study
+
+
+def expected_s(run: Run, entries: Sequence[Entry]) -> float:
+    """Return what a run will take (s): what the same one took last; 0 where none is known."""
+    return next((float(one["wall_s"]) for one in reversed(entries) if run_of(one) == run), 0.0)
+
+
+def run_all(options: argparse.Namespace, known: list[Entry]) -> Iterator[Entry]:
     """Do runs until nothing is left to do, or no run fits into the time that is left.
 
     Args:
         options: The command line.
         known: The runs so far that count.
 
-    Returns:
+    Yields:
         The new runs.
     """
     entries = [*known]
     counts = tuple(sorted(set(options.n)))
-    began = time.monotonic()
-    deadline = began + 60 * options.minutes
-    while True:
-        left_s = deadline - time.monotonic()
+    deadline = time.monotonic() + 60 * options.minutes
+    while (left_s := deadline - time.monotonic()) > 0:
         wanted = next_runs(entries, options.only, counts)
         run = next((one for one in wanted if expected_s(one, entries) <= left_s), None)
         if run is None:
-            return entries[len(known) :]
+            return
+        began, at = time.monotonic(), datetime.now(UTC)
         try:
-            entries.append(entry_of(run, deadline))
+            found = execute(run, deadline)
         except OverdueError:
-            say(began, run, "stopped: the time is up")
-            return entries[len(known) :]
-        add_to_ledger(options.ledger, entries[-1])
-        say(began, run, describe(run, entries))
-
-
-def entry_of(run: Run, deadline: float) -> Entry:
-    """Do a run; return its entry for the ledger.
-
-    Raises:
-        OverdueError: the deadline came first.
-    """
-    began, at = time.monotonic(), datetime.now(UTC)
-    found = execute(run, deadline)
-    return {
-        **run._asdict(),
-        **found,
-        "started": at.isoformat(timespec="seconds"),
-        "wall_s": round(time.monotonic() - began, 1),
-        "machine": machine(),
-        "code": code(run.row),
-    }
-
-
-def describe(run: Run, entries: list[Entry]) -> str:
-    """Say what a run has found, and what its cells are now."""
-    last = entries[-1]
-    if last["status"] != "ok":
-        return f"failed: {last['reason']}"
-    cells = [cell(entries, run.row, n) for n in run.counts]
-    texts = [f"n = {one.n}: {_ratio(one.ratio)}{one.verdict}" for one in cells]
-    if run.kind == "loop":
-        texts.insert(0, f"{last['rate']:.4g}, {last['count']:,} in {last['seconds']:.1f} s")
-    return "; ".join(texts)
-
-
-def _ratio(found: Ratio) -> str:
-    if math.isnan(found.value):
-        return ""
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f}), "
-
-
-def say(began: float, run: Run, text: str) -> None:
-    """Print a line of progress."""
-    minutes = (time.monotonic() - began) / 60
-    counts = " and ".join(map(str, run.counts))
-    line = f"{minutes:5.1f} min  {run.row}, {run.kind} of n = {counts}: {text}"
-    print(line, file=sys.stderr, flush=True)
+            return
+        entry = {
+            **run._asdict(),
+            **found,
+            "started": at.isoformat(timespec="seconds"),
+            "wall_s": round(time.monotonic() - began, 1),
+            "machine": machine(),
+            "code": code(run.row),
+        }
+        entries.append(entry)
+        yield entry
+        for one in (cell(entries, run.row, n) for n in run.counts):
+            said = entry.get("reason") or f"{describe(one.ratio)} {one.verdict}"
+            print(f"{run.row}, {run.kind} of n = {one.n}: {said}", file=sys.stderr, flush=True)
 
 
 def is_current(entry: Entry) -> bool:
@@ -179,11 +163,13 @@ def main() -> int:
     """Run what is missing, print the table, and say whether all cells asked for are true."""
     options = arguments()
     stop_cleanly()
-    supervisor.adopt()
-    ledger = [entry for entry in read_ledger(options.ledger) if entry["row"] in ROWS]
+    entries = [entry for entry in ledger.read(options.ledger) if entry["row"] in ROWS]
     # Runs that gave nothing are done again.
-    known = [entry for entry in ledger if is_current(entry) and gave_something(entry)]
-    shown = newest([*ledger, *run_all(options, known)])
+    known = [entry for entry in entries if is_current(entry) and gave_something(entry)]
+    for entry in run_all(options, known):
+        entries.append(entry)
+        ledger.write(options.ledger, entries)
+    shown = newest(entries)
     asked = {(name, n) for name in options.only for n in options.n}
     wanted = asked | {(entry["row"], n) for entry in shown for n in entry["counts"]}
     order = list(ROWS)
@@ -193,7 +179,7 @@ def main() -> int:
     older = {entry["row"] for entry in shown if not is_current(entry)}
     table = markdown(cells, sorted(older), sorted({entry["machine"] for entry in shown}))
     print(table)
-    options.table.write_text(INTRODUCTION + table, encoding="utf-8")
+    update([str(options.table)], lambda text: fill(text, {"truth": lambda: table}))
     true = {(one.row, one.n) for one in cells if one.verdict == OK and one.row not in older}
     return int(not asked <= true)
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
 SCRIPTS = Path("benchmarks/truth")
 """Relative to the project, as a study's config names it."""
-
-THROUGHPUT = "throughput"
-"""Iterations per second of all processes, with what lies between steps: `steps_per_s`."""
-PROCESSES = "processes"
-"""Whole processes per hour, from start to end: confirmed, or else predicted models/hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +16,24 @@ class Row:
     Attributes:
         what: The script, in a few words.
         script: Its path in the project.
-        compares: THROUGHPUT or PROCESSES.
         counts: What the number counts on both sides.
         loop_s: How long a shell loop is counted, after each slot's first iteration, or its first
             whole process.
+        args: The script's arguments.
         steps: Steps of a whole process, where those are compared.
     """
 
     what: str
     script: Path
-    compares: str
     counts: str
     loop_s: float
+    args: tuple[str, ...] = ()
     steps: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether whole processes per hour are compared, and not iterations per second."""
+        return self.steps is not None
 
     def studies(self, counts: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the process counts of each study that these counts need.
@@ -42,7 +41,7 @@ class Row:
         One study measures all throughputs. It confirms the recommended launch at one count only,
         so whole processes need a study for each count.
         """
-        return [(n,) for n in counts] if self.compares == PROCESSES else [counts]
+        return [(n,) for n in counts] if self.whole else [counts]
 
     def of_default(self, n: int) -> bool:
         """Whether the default launch is compared, and not one thread per process.
@@ -51,42 +50,56 @@ class Row:
         and the default one: alone on a machine the default may be the recommended one, and at
         larger counts it may take minutes for a model.
         """
-        return self.compares == PROCESSES and n == 1
+        return self.whole and n == 1
 
 
-def _steps(name: str, what: str, loop_s: float, counts: str = "iterations/s") -> Row:
-    return Row(what, SCRIPTS / f"{name}.py", THROUGHPUT, counts, loop_s)
-
-
+DENSE, LOADER = SCRIPTS / "dense.py", SCRIPTS / "loader.py"
+ITERATIONS = "iterations/s"
+PROCESSES = "whole processes/h"
 # A loop is long enough for ten periods where the script has some, for five where they take seconds.
-# It counts from the first iteration on. Plain loops whose steps become slower after some 600 (units
-# of a ReLU die, and Adam's averages of their gradients become denormal numbers) run longer.
+# It counts from the first iteration on. Dense layers, whose steps become slower after some 600
+# (units of a ReLU die, and Adam's averages of their gradients become denormal numbers), run longer.
 ROWS = {
-    "plain": _steps("plain", "plain loop", 30),
-    "validation": _steps("validation", "some seconds of validation after every 400 steps", 30),
-    "checkpoints": _steps("checkpoints", "a checkpoint of 100 MB every 300 steps", 25),
-    "slow_storage": _steps(
-        "slow_storage", "two loader workers that are the bottleneck", 25, "batches/s"
+    "plain": Row("plain loop", DENSE, ITERATIONS, 30),
+    "validation": Row(
+        "some seconds of validation after every 400 steps",
+        DENSE,
+        ITERATIONS,
+        30,
+        ("--validate-every", "400"),
     ),
-    "short_epochs": _steps("short_epochs", "epochs of 60 steps, new workers in each", 30),
-    "gan": _steps("gan", "GAN, two optimizers in turn", 15, "rounds of both optimizers/s"),
-    "accumulation": _steps(
-        "accumulation", "gradients of 4 batches accumulated", 30, "optimizer steps/s"
+    "checkpoints": Row(
+        "a checkpoint of 100 MB every 300 steps", SCRIPTS / "checkpoints.py", ITERATIONS, 25
     ),
-    "lbfgs": _steps("lbfgs", "LBFGS with a closure", 15, "optimizer steps/s"),
-    "lengths": _steps("lengths", "lengths that differ 40-fold", 15, "batches/s"),
-    "compiled": _steps(
-        "compiled", "torch.compile, empty caches", 15, "iterations/s, both sides after compiling"
+    "slow_storage": Row(
+        "two loader workers that are the bottleneck",
+        LOADER,
+        "batches/s",
+        25,
+        ("--item-seconds", "0.1", "--batch-size", "16", "--batches", "6250"),
     ),
-    "ends": Row(
-        "300 steps and an end", SCRIPTS / "ends.py", PROCESSES, "whole processes/h", 40, 300
+    "short_epochs": Row("epochs of 60 steps, new workers in each", LOADER, ITERATIONS, 30),
+    "gan": Row(
+        "GAN, two optimizers in turn", SCRIPTS / "gan.py", "rounds of both optimizers/s", 15
     ),
+    "accumulation": Row(
+        "gradients of 4 batches accumulated",
+        DENSE,
+        "optimizer steps/s",
+        30,
+        ("--accumulate", "4"),
+    ),
+    "lbfgs": Row("LBFGS with a closure", SCRIPTS / "lbfgs.py", "optimizer steps/s", 15),
+    "lengths": Row("lengths that differ 40-fold", SCRIPTS / "lengths.py", "batches/s", 15),
+    "compiled": Row(
+        "torch.compile, empty caches",
+        DENSE,
+        "iterations/s, both sides after compiling",
+        30,
+        ("--compile",),
+    ),
+    "ends": Row("300 steps and an end", DENSE, PROCESSES, 40, ("--steps", "300"), 300),
     "tsmixerx": Row(
-        "TSMixerx as shipped",
-        Path("scripts/workloads/tsmixerx.py"),
-        PROCESSES,
-        "whole processes/h",
-        60,
-        500,
+        "TSMixerx as shipped", Path("scripts/workloads/tsmixerx.py"), PROCESSES, 60, steps=500
     ),
 }

@@ -19,8 +19,8 @@ STUDY = {
     "study": "toys",
     # Steps alone: beside other tests a start takes longer than all steps of a model.
     "workload": {
-        "script": str(ROOT / "benchmarks/injected_faults/pause.py"),
-        "args": ["--seconds", "0.006", "--", SCRIPT],
+        "script": str(ROOT / "benchmarks/injected_faults/inject.py"),
+        "args": ["pause", "--seconds", "0.006", "--", SCRIPT],
         "steps_per_model": None,
     },
     "processes": [1],
@@ -92,7 +92,7 @@ def test_the_report_names_it(project):
 
 @pytest.mark.parametrize("queue", [False, True])
 def test_the_launch_script_does_what_was_measured(project, queue, tmp_path):
-    paused = f"--seconds 0.006 -- {project.folder / SCRIPT}"
+    paused = f"pause --seconds 0.006 -- {project.folder / SCRIPT}"
     (tmp_path / "models").write_text(f"{paused} --steps 3\n{paused} --steps 4\n")
     words = ["--queue", "--reuse", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"

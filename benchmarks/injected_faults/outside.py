@@ -1,7 +1,6 @@
-"""Run a command beside something that is none of its own: hogs, a quota, a smaller mask, stops.
+"""Run a command beside something that is none of its own: hogs, a quota, a smaller mask.
 
-    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] [--cpu 0] [--stop 0.5]
-        -- COMMAND...
+    python outside.py [--hog cpu|memory] [--hogs 1] [--quota-cpus 1.2] [--cpu 0] -- COMMAND...
 
 However this or its caller ends, hogs are killed and the cgroup is removed: hogs and the command die
 with this process, and this process ends when its caller does (PR_SET_PDEATHSIG, prctl(2)).
@@ -15,13 +14,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.host import limits
-from scaling_study.host.kernel_counters import descendants
 from scaling_study.member import bind
 
 if TYPE_CHECKING:
@@ -33,10 +30,6 @@ PREFIX = "injected-quota-"
 PERIOD_US = 100_000  # the kernel's default
 STREAMED_BYTES = 512 << 20  # far more than any last-level cache that this runs on
 STOP_S = 30.0  # what a command gets to end its members, when asked to stop
-MEMBER = "scaling_study.member.worker"
-"""A word in the command line of every training process."""
-STOPS_PERIOD_S = 0.1
-STOPS_LOOK_S = 1.0  # for new members
 HOGS = {
     "cpu": "while True: pass",
     # memcpy reads and writes main memory as fast as one CPU can.
@@ -53,61 +46,18 @@ def stop(signum: int, _frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def hogs(kind: str | None, count: int) -> Iterator[None]:
     """Run hogs."""
-    command = [sys.executable, "-P", bind.__file__, "--die-with", str(os.getpid()), "--"]
-    running = [
-        subprocess.Popen([*command, sys.executable, "-c", HOGS[kind]])
-        for _ in range(count if kind else 0)
-        if kind
-    ]
+    running = []
     try:
-        if running:
+        if kind is not None:
+            command = [sys.executable, "-P", bind.__file__, "--die-with", str(os.getpid()), "--"]
+            command += [sys.executable, "-c", HOGS[kind]]
+            running = [subprocess.Popen(command) for _ in range(count)]
             time.sleep(1.0)  # imports, first touch
         yield
     finally:
         for hog in running:
             hog.kill()
             hog.wait()
-
-
-def members() -> list[int]:
-    """Return the training processes below this one."""
-    found = []
-    for pid in descendants(os.getpid())[1:]:
-        with contextlib.suppress(OSError):  # it has just ended
-            if MEMBER in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
-                found.append(pid)
-    return found
-
-
-@contextlib.contextmanager
-def stops(share: float | None) -> Iterator[None]:
-    """Stop all training processes for this share of every tenth of a second, as cpulimit does."""
-    if share is None:
-        yield
-        return
-    over = threading.Event()
-
-    def send(pids: list[int], signum: int) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signum)
-
-    def stop_and_go_on() -> None:
-        while not over.is_set():
-            pids = members()
-            for _ in range(round(STOPS_LOOK_S / STOPS_PERIOD_S)):
-                send(pids, signal.SIGSTOP)
-                over.wait(share * STOPS_PERIOD_S)
-                send(pids, signal.SIGCONT)
-                over.wait((1 - share) * STOPS_PERIOD_S)
-
-    thread = threading.Thread(target=stop_and_go_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def quota_folder() -> Path:
@@ -120,8 +70,6 @@ def quota_folder() -> Path:
     if hierarchy is None:
         raise OSError("no cgroup hierarchy is mounted that governs CPU time")
     folder = hierarchy.folders[0]
-    if not os.access(folder, os.W_OK):
-        raise OSError(f"{folder} is not writable: only root can set a quota")
     if hierarchy.version == 2:
         enabled = (folder / "cgroup.subtree_control").read_text().split()
         if "cpu" not in enabled:
@@ -204,7 +152,6 @@ def main() -> int:
     parser.add_argument("--hogs", type=int, default=1, help="how many of them")
     parser.add_argument("--quota-cpus", type=float, help="CPU time for all, in CPUs")
     parser.add_argument("--cpu", type=int, help="the only CPU that the command may run on")
-    parser.add_argument("--stop", type=float, help="share of the time that members are stopped for")
     arguments, command = bind.split_command(sys.argv[1:])
     options = parser.parse_args(arguments)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -213,11 +160,7 @@ def main() -> int:
     try:
         if options.cpu is not None:
             os.sched_setaffinity(0, {options.cpu})
-        with (
-            quota(options.quota_cpus) as procs,
-            hogs(options.hog, options.hogs),
-            stops(options.stop),
-        ):
+        with quota(options.quota_cpus) as procs, hogs(options.hog, options.hogs):
             return run(command, procs)
     except OSError as error:
         sys.exit(str(error))

@@ -1,6 +1,5 @@
 """The self-test's own parts: what is injected, that it is taken away, and how runs are judged."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,27 +10,26 @@ from pathlib import Path
 import pytest
 
 from jobs import environment, processes
-from processes import killed_at_the_end, state, wait_until
+from processes import wait_until
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host.limits import read_hierarchy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "injected_faults")]
 
-import fault_bare  # noqa: E402
-import fault_cases  # noqa: E402
 import fault_list  # noqa: E402
 import fault_runs  # noqa: E402
 import fault_scores  # noqa: E402
-from fault_cases import Case, clean_of  # noqa: E402
+import inject  # noqa: E402
 from fault_list import FAULTS, NOTHING  # noqa: E402
+from fault_runs import Case, clean_of  # noqa: E402
 
 OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
 BOTH = [
     (name, workload)
     for name, fault in FAULTS.items()
-    for workload in filter(fault.suits, fault_cases.WORKLOADS)
+    for workload in filter(fault.suits, fault_runs.WORKLOADS)
 ]
 
 no_quota = pytest.mark.skipif(fault_list.no_quota() is not None, reason=fault_list.no_quota() or "")
@@ -46,7 +44,7 @@ def test_every_fault_is_a_study(fault, workload, tmp_path):
         plan = make_plan(load_config(one.config(tmp_path)))
         assert plan.processes[0] == 1
         assert plan.processes[-1] == FAULTS[one.fault].most
-        assert (fault_list.ROOT / plan.workload.script).exists()
+        assert (fault_runs.ROOT / plan.workload.script).exists()
     plan = make_plan(load_config(case.config(tmp_path)))
     axes = plan.by_id[plan.baseline].axes.items()
     asked = {name: list(value) if isinstance(value, tuple) else value for name, value in axes}
@@ -59,11 +57,11 @@ def test_what_is_injected_has_a_name():
     known = {cause.id for cause in CAUSES}
     assert {cause for fault in FAULTS.values() for cause in fault.causes} <= known
     assert [name for name, fault in FAULTS.items() if not fault.causes] == [NOTHING]
+    assert {fault.inject for fault in FAULTS.values() if fault.inject} == inject.KINDS.keys()
 
 
-def test_runs_get_different_doses(tmp_path):
-    doses = {Case("ncf", "slow_loader", run).dose(tmp_path).strength for run in range(5)}
-    assert len(doses) == 5
+def test_runs_get_different_doses():
+    assert len({Case("ncf", "slow_loader", run).seconds for run in range(5)}) == 5
 
 
 # ---- what is outside
@@ -93,26 +91,6 @@ def test_hogs_end_with_the_command(tmp_path):
 
 def test_the_status_of_the_command_is_kept(tmp_path):
     assert run_outside(tmp_path, "--", sys.executable, "-c", "raise SystemExit(3)").returncode == 3
-
-
-@pytest.mark.timing
-def test_members_are_stopped_again_and_again(tmp_path):
-    """Each is seen stopped and going on, in turn, until it ends by itself."""
-    ends = tmp_path / "ends"
-    code = f"from pathlib import Path\nwhile not Path({str(ends)!r}).exists(): pass"
-    member = [sys.executable, "-c", code, "scaling_study.member.worker"]
-    process = subprocess.Popen(
-        [*OUTSIDE, "--stop", "0.8", "--", *member], env=environment(tmp_path)
-    )
-    with killed_at_the_end(process):
-        wait_until(lambda: processes(tmp_path, "-c from pathlib"), "the member")
-        (pid,) = processes(tmp_path, "-c from pathlib")
-        for stopped in (True, False) * 3:
-            what = "stopped" if stopped else "going on"
-            wait_until(lambda: (state(pid) == "T") == stopped, what)  # noqa: B023 (called here)
-        ends.touch()
-        assert process.wait() == 0
-    assert processes(tmp_path) == []
 
 
 BUSY = (
@@ -158,23 +136,6 @@ def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
 # ---- wrappers
 
 
-def wrapped(wrapper, *options, script):
-    return [
-        sys.executable,
-        str(BENCHMARKS / "injected_faults" / wrapper),
-        *options,
-        "--",
-        str(script),
-    ]
-
-
-LOADS = (
-    "import time, torch\n"
-    "from torch.utils.data import DataLoader, TensorDataset\n"
-    "loader = DataLoader(TensorDataset(torch.zeros(8, 1)), batch_size=2)\n"
-)
-
-
 OPTIMIZER = "import torch\noptimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
 GATE = (
     "from torch.optim import optimizer\n"
@@ -187,46 +148,26 @@ GATE = (
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("command", "text", "said"),
+    ("words", "text", "said"),
     [
-        (["loader_workers.py", "--workers", "3", "--", "slow_loader.py", "--seconds", "0.01"],
-         f"{LOADS}print(loader.num_workers, len(list(loader)))", "3 4\n"),
-        (["collector.py"],
+        (["collector"],
          (f"{OPTIMIZER}import gc\ngc.disable()\nseen = []\n"
          "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
          "optimizer.step()\noptimizer.step()\nprint(seen.count(('start', 2)))"), "2\n"),
-        (["bound.py"], "import os, torch; print(len(os.sched_getaffinity(0)))", "1\n"),
-        (["denormals.py", "--calls", "2"], GATE, "True\n"),
-        (["denormals.py", "--calls", "2", "--normal"], GATE, "False\n"),
+        (["bound"], "import os, torch; print(len(os.sched_getaffinity(0)))", "1\n"),
+        (["denormals", "--seconds", "42e-6"], GATE, "True\n"),
+        (["denormals", "--seconds", "42e-6", "--control"], GATE, "False\n"),
     ],
 )  # fmt: skip
-def test_a_wrapper_does_what_it_is_called(tmp_path, command, text, said):
+def test_a_fault_does_what_it_is_called(tmp_path, words, text, said):
     script = tmp_path / "script.py"
     script.write_text(text)
-    wrapper, *options = (
-        str(BENCHMARKS / "injected_faults" / word) if word == "slow_loader.py" else word
-        for word in command
-    )
+    inject = BENCHMARKS / "injected_faults/inject.py"
     done = subprocess.run(
-        wrapped(wrapper, *options, script=script),
+        [sys.executable, inject, *words, "--", script],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == said
-
-
-# ---- bare runs
-
-
-def test_a_bare_step_is_the_mean_while_all_train():
-    ends = [
-        [[at * 0.1, at * 0.05] for at in range(100)],
-        [[2 + at * 0.2, at * 0.1] for at in range(60)],
-    ]
-    wall_s, cpu_s = fault_bare.summarise(ends)
-    assert wall_s == pytest.approx(2 / (1 / 0.1 + 1 / 0.2))
-    assert cpu_s == pytest.approx((0.05 + 0.1) / 2)
-    with pytest.raises(RuntimeError, match="too few steps"):
-        fault_bare.summarise([[[0, 0], [1, 1]], [[5, 0], [6, 1]]])
 
 
 # ---- judging
@@ -323,7 +264,7 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     runs = [*CLEAN[:4], entry(NOTHING, 4, **disturbed)]
     found = fault_scores.score("ncf", NOTHING, runs)
     assert (found.runs, found.right, found.others) == (4, 4, {})
-    assert found.failures == ("run 4: the hypervisor took 0.30 CPUs meanwhile",)
+    assert found.failures == ["run 4: the hypervisor took 0.30 CPUs meanwhile"]
     assert [fault_scores.to_run(Case("ncf", NOTHING, run), runs, NOW) for run in range(6)] == [
         *[()] * 4, (Case("ncf", NOTHING, 4),), (Case("ncf", NOTHING, 5),),
     ]  # fmt: skip
@@ -344,19 +285,3 @@ def test_the_table(tmp_path):
     assert "first in 5 of 5 runs (100%)" in text
     assert "of the added time accounted for: nowhere" in text
     assert text.endswith("\n\n- Measured on CPUs 0-1; 2026-01-01.\n")
-
-
-def test_a_ledger_goes_on_where_it_was_cut(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    ledger = fault_runs.Ledger(path)
-    ledger.add(entry("quota", 0))
-    ledger.add(entry("quota", 0, step_n_s=0.03))
-    with path.open("a") as file:
-        file.write(json.dumps(entry("quota", 1))[:40])
-    again = fault_runs.Ledger(path)
-    assert [(one["run"], one["step_n_s"]) for one in again] == [(0, 0.03)]
-    again.add(entry("quota", 1))
-    assert Case("ncf", "quota", 1) in map(fault_runs.case_of, fault_runs.Ledger(path))
-    again.write()
-    assert len(path.read_text().splitlines()) == 2
-    assert list(fault_runs.Ledger(path)) == list(again)

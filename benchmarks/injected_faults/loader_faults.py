@@ -1,19 +1,13 @@
-"""Inject a fault into every DataLoader of a script.
-
-    python loaders.py KIND --seconds 0.006 -- SCRIPT ARGS...
-
-Each takes about so many seconds of a step.
-"""
+"""Faults in every DataLoader of a training script."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
-import real_workload
+from step_faults import Asked, before_each_step, work
 
 from scaling_study.member.after_torch import change_arguments
 
@@ -24,17 +18,47 @@ if TYPE_CHECKING:
 
 COPIED_NUMBERS_PER_S = 250e6
 """Single-precision numbers, to another process."""
-COPIED_HERE_PER_S = 1e9
-"""The same, within one."""
 UNPICKLED_PER_S = 20e6
+CPUS = os.cpu_count() or 1
+"""Not this member's, which some launches bind to one."""
 
 
-def copies(seconds: float) -> None:
+def before_each_batch(call: Callable[[Any], None]) -> None:
+    """Have something called, in the process that reads it, before each batch of a map-style loader.
+
+    It gets torch's object that reads from the data set.
+    """
+    from torch.utils.data._utils import fetch
+
+    inner = fetch._MapDatasetFetcher.fetch  # noqa: SLF001 (what every map-style loader calls)
+
+    def fetched(fetcher: Any, indices: Any) -> Any:
+        call(fetcher)
+        return inner(fetcher, indices)
+
+    fetch._MapDatasetFetcher.fetch = fetched  # noqa: SLF001
+
+
+def slow_loader(asked: Asked) -> None:
+    """Let every batch take longer to fetch, as from storage far away.
+
+    The delay is where the data set is read, so whoever gets a batch from elsewhere does not pay it.
+    """
+    before_each_batch(lambda _: time.sleep(asked.seconds))
+
+
+def busy_loader(asked: Asked) -> None:
+    """Have the CPU work for every batch, as for samples that must be decoded."""
+    if not asked.control:
+        before_each_batch(lambda _: work(asked.seconds))
+
+
+def copies(asked: Asked) -> None:
     """Have one worker of every loader send views of larger tensors, which are sent whole."""
     import torch
     from torch.utils.data import default_collate, default_convert
 
-    numbers = round(seconds * COPIED_NUMBERS_PER_S)
+    numbers = round(asked.seconds * COPIED_NUMBERS_PER_S)
 
     def enlarge(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -51,35 +75,18 @@ def copies(seconds: float) -> None:
     change_arguments(change)
 
 
-def copying_workers(seconds: float) -> None:
-    """Have two workers of every loader copy more than caches hold for each batch."""
-    import torch
-
-    numbers = round(seconds * COPIED_HERE_PER_S)
-
-    def copy(fetcher: object) -> None:
-        if "_copied" not in fetcher.__dict__:
-            fetcher.__dict__["_copied"] = torch.zeros(numbers), torch.zeros(numbers)
-        target, source = fetcher.__dict__["_copied"]
-        target.copy_(source)
-
-    change_arguments(lambda given: given.update(num_workers=2))
-    real_workload.before_each_batch(copy)
-
-
-def working_workers(seconds: float) -> None:
+def working_workers(asked: Asked) -> None:
     """Have workers of every loader want more CPUs than training leaves, and a fair part of its own.
 
     A fair scheduler serves first who wants least: so there are many of them, each of which wants
     less than training does.
     """
-    cpus = os.cpu_count() or 1  # not this member's, which some launches bind to one
-    change = {"num_workers": 4 * cpus, "persistent_workers": True}
+    change = {"num_workers": 4 * CPUS, "persistent_workers": True}
     change_arguments(lambda given: given.update(change))
-    real_workload.before_each_batch(lambda _: real_workload.work(2 * (cpus - 1) * seconds))
+    before_each_batch(lambda _: work(2 * (CPUS - 1) * asked.seconds))
 
 
-def thread(seconds: float) -> None:
+def loader_thread(asked: Asked) -> None:
     """Have every loader's batches go through a thread that computes in Python."""
     from spdl.pipeline import PipelineBuilder
     from torch.utils import data
@@ -87,7 +94,7 @@ def thread(seconds: float) -> None:
     loader_kind = data.DataLoader
 
     def works(batch: Any) -> Any:
-        real_workload.work(seconds)
+        work(asked.seconds)
         return batch
 
     class Threaded:
@@ -103,7 +110,7 @@ def thread(seconds: float) -> None:
     data.DataLoader = Threaded
 
 
-def rows(seconds: float) -> None:
+def rows(asked: Asked) -> None:
     """Have every loader read rows one by one, each at a cost that all of a batch have once."""
     from torch.utils.data import default_collate
 
@@ -115,7 +122,7 @@ def rows(seconds: float) -> None:
             return len(self.inner)
 
         def __getitem__(self, index: Any) -> Any:
-            real_workload.work(self.each_s)
+            work(self.each_s)
             if not isinstance(index, list):
                 return self.inner[index]
             try:
@@ -129,17 +136,17 @@ def rows(seconds: float) -> None:
             given["batch_sampler"] = given.pop("sampler")
         batches = given.get("batch_sampler")
         count = batches.batch_size if batches else given.get("batch_size", 1)
-        given["dataset"] = Rows(given["dataset"], seconds / count)
+        given["dataset"] = Rows(given["dataset"], asked.seconds / count)
 
     change_arguments(change)
 
 
-def snapshots(seconds: float) -> None:
+def snapshots(asked: Asked) -> None:
     """Have every loader be a StatefulDataLoader whose data set has a large state."""
     from torch.utils import data
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    numbers = round(seconds * UNPICKLED_PER_S)
+    numbers = round(asked.seconds * UNPICKLED_PER_S)
     first = itertools.count()  # what has not changed is not sent
 
     def state(_: object) -> dict[str, list[int]]:
@@ -156,7 +163,7 @@ def snapshots(seconds: float) -> None:
     data.DataLoader = Snapshots
 
 
-def starts(seconds: float) -> None:
+def loader_starts(asked: Asked) -> None:
     """Have a loader of four rows start its worker so often that it takes this much of a step."""
     import torch
     from torch.utils.data import DataLoader
@@ -175,20 +182,14 @@ def starts(seconds: float) -> None:
         nonlocal every
         if not every:
             # How often is settled by what the first ones take: workers that live on take less.
-            every = max(1, round(min(start() for _ in range(5)) / seconds))
+            every = max(1, round(min(start() for _ in range(5)) / asked.seconds))
         elif next(steps) % every == 0:
             start()
 
-    real_workload.before_each_step(again)
+    before_each_step(again)
 
 
-KINDS: dict[str, Callable[[float], None]] = {
-    one.__name__: one
-    for one in (copies, copying_workers, working_workers, thread, rows, snapshots, starts)
-}
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("kind", choices=KINDS)
-parser.add_argument("--seconds", type=float, required=True)
-options, command = real_workload.options_of(parser)
-real_workload.once(options.kind, lambda: KINDS[options.kind](options.seconds))
-real_workload.run(command)
+KINDS: tuple[Callable[[Asked], None], ...] = (
+    *(slow_loader, busy_loader, copies, working_workers),
+    *(loader_thread, rows, snapshots, loader_starts),
+)
