@@ -3,18 +3,15 @@
 One process trains; the harness's hooks and wrappers are put in and taken out after every few steps,
 in the order attached, bare, bare, attached. The figure is the median, over such groups of four
 neighbouring blocks, of the attached blocks' step time by the bare ones', with a bootstrap interval:
-whatever else the machine does meets both alike. A group of ranks does so in all its processes, at
-the same steps; the figure is rank 0's. Usage:
+whatever else the machine does meets both alike. Each case is a process of its own. Usage:
 
     python benchmarks/attached.py [--runs 15] [--case NCF]
-    python benchmarks/attached.py --runs 1 --case "NCF in ranks"
 """
 
 import argparse
 import contextlib
 import functools
 import io
-import json
 import os
 import runpy
 import subprocess
@@ -26,17 +23,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from figures import figure
 from scipy import stats
 from torch.optim import optimizer
 from torch.utils.data import dataloader
 
 from scaling_study.common import private
-from scaling_study.launch.launchers.launcher import bind_command
 from scaling_study.member import channel, loaders
 from scaling_study.member.member import Member, Options, member_of
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
+
+LONG_S = 1e-3
+"""From this step on a ratio is promised."""
 
 
 class Case(NamedTuple):
@@ -49,29 +49,22 @@ class Case(NamedTuple):
     command: list[str]
     block: int
     cold: int
-    ranks: int = 1
 
 
 CASES = {
     "TSMixerx": Case(["scripts/workloads/tsmixerx.py", "--steps", "260"], 4, 1),
     "NCF": Case(["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"], 4, 1),
     "plain loop": Case(["tests/workloads/plain_loop.py", "--steps", "2000"], 16, 2),
-    # A group is started once: it would need another port for another run.
-    "NCF in ranks": Case(
-        ["scripts/workloads/ncf.py", "--sampling", "batch", "--epochs", "60"], 8, 2, ranks=2
-    ),
-    "plain loop in ranks": Case(["benchmarks/injected_faults/plain_loop.py"], 4, 1, ranks=2),
 }
 
 
-def attached_member(folder: Path, ranks: int) -> Member:
-    """Make a member, or this process's rank of one, whose gate stays open."""
-    channel.create(folder, 1, ranks)
+def attached_member(folder: Path) -> Member:
+    """Make a member whose gate stays open."""
+    channel.create(folder, 1, 1)
     os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
-    for rank in range(ranks):
-        os.open(channel.gate(folder, 0, rank), os.O_RDWR)
+    os.open(channel.gate(folder, 0, 0), os.O_RDWR)
     words = channel.open_words(folder)
-    member = member_of(folder, 0, Options(ranks=ranks if ranks > 1 else None))
+    member = member_of(folder, 0, Options())
     words[channel.ORDER] = channel.RUN
     return member
 
@@ -156,11 +149,11 @@ def run(command: list[str]) -> None:
         runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
-def measure(case: Case, runs: int, folder: Path) -> dict[str, float]:
-    """Return the ratio attached / bare with its 95% interval, and the bare step time."""
-    if case.ranks == 1:
-        run(case.command)
-    switch = Switch(attached_member(folder, case.ranks))
+def measure(name: str, runs: int, folder: Path) -> None:
+    """Print the ratio attached / bare; of steps below a millisecond, what is added to each."""
+    case = CASES[name]
+    run(case.command)
+    switch = Switch(attached_member(folder))
     clock = Clock(switch, case)
     clock.install()
     ratios: list[float] = []
@@ -172,31 +165,32 @@ def measure(case: Case, runs: int, folder: Path) -> dict[str, float]:
         ratios += more
         bare_s += times
     found = stats.bootstrap((ratios,), np.median, n_resamples=2000, rng=np.random.default_rng(1))
-    return {
-        "step_ms": float(np.median(bare_s)) * 1e3,
-        "groups": len(ratios),
-        "ratio": float(np.median(ratios)),
-        "low": float(found.confidence_interval.low),
-        "high": float(found.confidence_interval.high),
-    }
+    ratio, step_s = float(np.median(ratios)), float(np.median(bare_s))
+    ends = found.confidence_interval
+    text = f"{ratio:.4f} ({ends.low:.4f} to {ends.high:.4f}) of {1e3 * step_s:.2f} ms"
+    if step_s > LONG_S:
+        figure(f"attached / bare, {name}", "at most 1.01", text, met=ratio <= 1.01)
+    else:
+        added_us = (ratio - 1) * step_s * 1e6
+        what = f"attached - bare, {name}"
+        figure(what, "at most 25 us a step", f"{added_us:.1f} us; {text}", met=added_us <= 25)
 
 
 def main() -> None:
-    """Measure one case and print its figures as JSON."""
+    """Measure one case, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--case", choices=CASES, default="TSMixerx")
+    parser.add_argument("--case", choices=CASES)
     options = parser.parse_args()
-    case = CASES[options.case]
-    if case.ranks > 1 and "RANK" not in os.environ:
-        binder = bind_command(None, "default", {}, ["--ranks", str(case.ranks)])
-        sys.exit(subprocess.run([*binder, sys.executable, *sys.argv], check=False).returncode)
+    if options.case is None:
+        for name in CASES:
+            command = [sys.executable, __file__, "--runs", str(options.runs), "--case", name]
+            subprocess.run(command, check=True)
+        return
     torch.set_num_threads(1)
     sys.path.insert(0, str(ROOT / "scripts/workloads"))
     with private.folder() as folder:
-        found = json.dumps(measure(case, options.runs, folder))
-    if os.environ.get("RANK", "0") == "0":
-        print(found)
+        measure(options.case, options.runs, folder)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@ cost is added from pages that are filled by hand: a second of 10 ms steps of eac
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from figures import figure
 
 from scaling_study.common import private
 from scaling_study.host import probe
@@ -53,22 +52,12 @@ def start(count: int, folder: Path, host: member_processes.Host) -> cohort.Cohor
     return one
 
 
-def window_cost(one: cohort.Cohort, number: int) -> dict[str, Any]:
-    """Take one window of all members; return what it cost and what is known of its members."""
-    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+def window_cost(one: cohort.Cohort, number: int) -> float:
+    """Take one window of all members; return the CPU time (s) that it cost."""
+    began_cpu_s = time.process_time()
     record = one.take(windows.Window(number, 0, one.size), TIMING)
-    line = codec.encode(record)
-    cpu_s = time.process_time() - began_cpu_s
-    return {
-        "cpu_s": cpu_s,
-        "outside_s": time.perf_counter() - began_s - record.window_s,
-        "window_s": record.window_s,
-        "steps": sum(member.steps_active for member in record.members),
-        "members": len(record.members),
-        "fewest_steps": min(member.steps for member in record.members),
-        "sleeping_cpu_s": record.machine.sleeping_cpu_s,
-        "bytes": len(line),
-    }
+    codec.encode(record)
+    return time.process_time() - began_cpu_s
 
 
 def made_steps_cost(one: cohort.Cohort) -> float:
@@ -93,52 +82,39 @@ def made_steps_cost(one: cohort.Cohort) -> float:
     return time.process_time() - began_s
 
 
-def measure(count: int, taken: int, host: member_processes.Host) -> dict[str, Any]:
-    """Return the costs of a cohort of so many members: medians over its windows."""
-    with private.folder() as folder, private.part(folder, "cohort") as own:
-        began_s = time.perf_counter()
-        with start(count, own, host) as one:
-            started_s = time.perf_counter() - began_s
-            alive = len(one.alive)
-            costs = [window_cost(one, number) for number in range(taken)]
-            made_s = made_steps_cost(one)
-    middle = {key: statistics.median(cost[key] for cost in costs) for key in costs[0]}
-    cost_s = middle["cpu_s"] + made_s
-    return {
-        "asked": count,
-        "alive": alive,
-        "start_s": started_s,
-        **middle,
-        "made_steps_cpu_s": made_s,
-        "cost_s": cost_s,
-        "share": cost_s / (TIMING.shortest_s + TIMING.settle_s),
-    }
-
-
-def exponent(rows: list[dict[str, Any]]) -> float:
-    """Return the exponent of the power law through the costs: 1 is linear in the members."""
-    counts, costs = ([row[name] for row in rows] for name in ("asked", "cost_s"))
-    return float(np.polyfit(np.log(counts), np.log(costs), 1)[0])
+def measure(count: int, taken: int, host: member_processes.Host) -> float:
+    """Return what a window of so many members costs: the median CPU time (s) of its windows."""
+    with (
+        private.folder() as folder,
+        private.part(folder, "cohort") as own,
+        start(count, own, host) as one,
+    ):
+        alive = len(one.alive)
+        costs = [window_cost(one, number) for number in range(taken)]
+        made_s = made_steps_cost(one)
+    cost_s = statistics.median(costs) + made_s
+    share = cost_s / (TIMING.shortest_s + TIMING.settle_s)
+    text = f"{1e3 * cost_s:.0f} ms, {share:.1%} of the shortest window, {count - alive} not alive"
+    met = share <= 0.1 and alive == count
+    figure(f"coordinator's cost, {count} members", "at most 10%, all alive", text, met=met)
+    return cost_s
 
 
 def main() -> None:
-    """Print the costs as JSON, one line at the end."""
+    """Print the costs, and how they grow."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, nargs="+", default=list(MEMBERS))
     parser.add_argument("--windows", type=int, default=3)
     options = parser.parse_args()
     host = resolve.host(probe.read_machine())
-    rows = []
     with tempfile.TemporaryDirectory() as name:
         os.environ["TMPDIR"] = name
         tempfile.tempdir = name
-        for count in options.members:
-            rows.append(measure(count, options.windows, host))
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    found: dict[str, Any] = {"rows": rows}
-    if len(rows) > 1:
-        found["exponent"] = exponent(rows)
-    print(json.dumps(found))
+        costs = [measure(count, options.windows, host) for count in options.members]
+    if len(costs) > 1:
+        exponent = float(np.polyfit(np.log(options.members), np.log(costs), 1)[0])
+        what = "growth of that cost with the members"
+        figure(what, "at most linear", f"n^{exponent:.2f}", met=exponent <= 1.1)
 
 
 if __name__ == "__main__":
