@@ -7,10 +7,10 @@ With ``-k`` only some are run, and the table keeps what earlier runs have counte
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import pandas as pd
 import pytest
 
 from scaling_study.common.doc_tables import fill, update, write_table
@@ -22,17 +22,14 @@ COUNTED = ROOT / "results/.faults.json"  # no study can have this name
 HEAD = ("fault", "runs", "completed windows", "lost", "counted twice", "left behind")
 
 
-Counted = dict[str, list[tuple[str, int, int, int, int]]]
+Row = tuple[str, int, int, int, int]
+"""A fault's title, completed windows, lost ones, doubled ones, and things left behind."""
+Counted = dict[str, list[Row]]
+"""By test, what it has counted."""
 
 
 class Counts:
-    """A pytest plugin that gathers what the tests count.
-
-    Attributes:
-        counts: by test, for each of its faults the title, completed windows, lost ones, doubled
-            ones, and things left behind.
-        not_run: tests that cannot run here, with the reason.
-    """
+    """A pytest plugin that gathers what the tests count, and why some cannot run here."""
 
     def __init__(self) -> None:
         self.counts: Counted = {}
@@ -44,27 +41,19 @@ class Counts:
             self.not_run[report.nodeid.rpartition("::")[2]] = report.longrepr[2]
         if report.when == "call":
             self.counts[report.nodeid] = [
-                cast("tuple[str, int, int, int, int]", value)
-                for name, value in report.user_properties
-                if name == "fault"
+                cast("Row", value) for name, value in report.user_properties if name == "fault"
             ]
-
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        """Return the table's rows: each kind of fault, then all of them."""
-        faults: dict[str, list[int]] = {}
-        for title, *counts in (entry for entries in self.counts.values() for entry in entries):
-            row = faults.setdefault(title, [0] * (1 + len(counts)))
-            for at, count in enumerate((1, *counts)):
-                row[at] += count
-        for title, sums in faults.items():
-            yield title, *map(str, sums)
-        yield "**all**", *(str(sum(column)) for column in zip(*faults.values(), strict=True))
 
 
 def table(counts: Counts) -> str:
-    """Return what stands in the document."""
+    """Return the table of the document: each kind of fault, then all of them."""
+    rows = pd.DataFrame([row for rows in counts.counts.values() for row in rows])
+    rows.insert(1, "runs", 1)
+    sums = rows.groupby(0, sort=False).sum()
+    sums.loc["**all**"] = sums.sum()
+    lines = [(str(title), *map(str, own)) for title, *own in sums.itertuples()]
     left_out = [f"- not run here: {name} ({reason})\n" for name, reason in counts.not_run.items()]
-    return write_table(HEAD, counts.rows()) + ("\n" if left_out else "") + "".join(left_out)
+    return write_table(HEAD, lines) + ("\n" if left_out else "") + "".join(left_out)
 
 
 def main() -> int:

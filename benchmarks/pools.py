@@ -79,24 +79,21 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a table, and the same as JSON in the last line."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--how", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    found = {}
     for how in options.how:
         for n in options.processes:
             pairs = [studied(how, n, turn) for turn in range(options.rounds)]
             said, counted = max(pairs, key=lambda pair: abs(pair[0] / pair[1] - 1))
-            found[f"{how} {n}"] = said / counted
             print(
                 f"{how:8} n = {n}: study {said:8.1f} steps/s, program {counted:8.1f},"
                 f" {said / counted - 1:+.1%}", flush=True,
             )  # fmt: skip
-    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import importlib
 import itertools
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,32 +79,23 @@ def topology(name: str) -> Topology:
     return found
 
 
-@dataclass
 class World:
-    """A machine, launches, and a clock.
+    """A machine, launches, and a clock, drawn by a number.
 
     Attributes:
+        seed: the number.
         machine: its name.
         shape: how throughput grows.
         noise: standard deviation of a start's luck.
         drift: between the machine's fastest and slowest time.
-        field: the launches, as the search knows them.
         additive: whether changes add up, but for chance; else a pair does what the better one does.
+        field: the launches, as the search knows them.
         now_s: the time.
     """
 
-    seed: int
-    machine: str = ""
-    shape: str = ""
-    noise: float = 0.0
-    drift: float = 0.0
-    additive: bool = True
-    field: Field = field(init=False)
-    now_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Draw the machine and its launches."""
-        rng = self._rng = np.random.default_rng(self.seed)
+    def __init__(self, seed: int) -> None:
+        self.seed, self.now_s = seed, 0.0
+        rng = self._rng = np.random.default_rng(seed)
         self.machine = MACHINES[int(rng.integers(len(MACHINES)))]
         self.shape = SHAPES[int(rng.integers(len(SHAPES)))]
         self.noise = NOISES[int(rng.integers(len(NOISES)))]
@@ -212,30 +203,6 @@ class World:
             for one in self._known.values()
             if not self._fails(one.launch)
         )
-
-    def best_together(self) -> float:
-        """The best throughput of any changes together: the better of greedy and of all pairs."""
-        alone = {
-            change: effect
-            for change, effect in self._effects.items()
-            if f"{change[0]}={change[1]}" not in self._failing
-        }
-        found = self.best()
-        for pair in itertools.combinations(sorted(alone), 2):
-            if pair[0][0] != pair[1][0]:
-                at = frozenset(pair)
-                value = float(self.curve(at).max())
-                while True:
-                    found = max(found, math.exp(value))
-                    axes = {axis for axis, _ in at}
-                    more = [at | {one} for one in alone if one[0] not in axes]
-                    if len(at) >= 4 or not more:
-                        break
-                    at, value = max(
-                        ((one, float(self.curve(one).max())) for one in more),
-                        key=lambda item: item[1],
-                    )
-        return found
 
     def _fails(self, launch: str) -> bool:
         """Whether a launch, or a change that is part of it, cannot start."""

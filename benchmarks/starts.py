@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import random
 import shlex
@@ -29,10 +28,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
+import pandas as pd
+
+from scaling_study.common.doc_tables import write_table
 from scaling_study.host.kernel_counters import descendants
 from scaling_study.member import bind, iterations, model_queue, model_server
 
@@ -42,42 +42,30 @@ WAYS = ("fresh", "forked", "reused")
 LOOK_S = 0.2
 
 
-class Run(NamedTuple):
-    """A queue: seconds of its models, models/hour, and its memory (MiB) where that was read."""
-
-    start_s: float
-    steps_s: float
-    end_s: float
-    models_per_hour: float
-    pss_mib: float
-
-
 def queue(
-    way: str, words: list[str], slots: int, models: int, imports: Path, *, memory: bool
-) -> Run:
-    """Train models in one way.
+    way: str, options: argparse.Namespace, imports: Path, *, memory: bool = False
+) -> dict[str, float]:
+    """Train models in one way; return the seconds of their parts, models/hour, and memory (MiB).
 
     Args:
         way: One of WAYS.
-        words: The script and its arguments.
-        slots: Models at once.
-        models: Of each slot.
+        options: The command line.
         imports: File of what is imported ahead; it is made where it is missing.
         memory: Whether its memory is read.
     """
+    slots, count = options.slots, options.slots * options.models
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pages, logs, listed = folder / "pages", folder / "logs", folder / "models.txt"
         pages.mkdir()
-        seeds = [f"--seed {number}" for number in range(1, slots * models + 1)]
-        listed.write_text("\n".join(seeds) + "\n", encoding="utf-8")
+        listed.write_text("".join(f"--seed {number + 1}\n" for number in range(count)))
         server = [] if way == "fresh" else [model_server.__file__, "--"]
         command = [
             *(sys.executable, "-P", model_queue.__file__, "--start", way),
             *("--models", str(listed), "--logs", str(logs), "--imports", str(imports)),
             *["--slot", "", "default"] * slots,
             *("--", sys.executable, "-P", bind.__file__, "--env", "OMP_NUM_THREADS=1"),
-            *("--", sys.executable, *server, *words),
+            *("--", sys.executable, *server, *options.words),
         ]
         env = {**os.environ, **iterations.environment(pages, "optimizer", os.environ)}
         began_s = time.monotonic()
@@ -91,19 +79,19 @@ def queue(
             sys.exit(f"{shlex.join(command)} failed: {next(logs.glob('*.log')).read_text()}")
         if not imports.exists() and way == "forked":
             imports.write_bytes((logs / model_queue.IMPORTS).read_bytes())
-        journal = [json.loads(line) for line in (logs / "queue.jsonl").read_text().splitlines()]
+        journal = pd.read_json(logs / "queue.jsonl", lines=True)
         rows = [row for page in iterations.read_pages(pages) for row in page.starts()]
     # Means need no pairs: which page is whose does not matter.
-    first = sorted(row.first_ns / 1e9 for row in rows)[slots:]
-    latest = sorted(row.latest_ns / 1e9 for row in rows)[slots:]
     since_s = time.time() - time.monotonic()
-    began = sorted(datetime.fromisoformat(one["began"]).timestamp() for one in journal)[slots:]
-    ended = sorted(datetime.fromisoformat(one["ended"]).timestamp() for one in journal)[slots:]
-    at = [statistics.fmean(times) for times in (began, first, latest, ended)]
-    at[0], at[3] = at[0] - since_s, at[3] - since_s
-    start_s, steps_s, end_s = (later - earlier for earlier, later in itertools.pairwise(at))
-    rate = 3600 * slots * models / taken_s
-    return Run(start_s, steps_s, end_s, rate, max(pss))
+    first, latest = [row.first_ns / 1e9 for row in rows], [row.latest_ns / 1e9 for row in rows]
+    began, ended = (
+        [at.timestamp() - since_s for at in pd.to_datetime(journal[name], utc=True)]
+        for name in ("began", "ended")
+    )
+    at = [statistics.fmean(sorted(times)[slots:]) for times in (began, first, latest, ended)]
+    parts = zip(("start", "steps", "end"), itertools.pairwise(at), strict=True)
+    seconds = {part: later - earlier for part, (earlier, later) in parts}
+    return {**seconds, "models/hour": 3600 * count / taken_s, "PSS": max(pss)}
 
 
 def pss_mib(pid: int) -> float:
@@ -117,35 +105,31 @@ def pss_mib(pid: int) -> float:
 
 
 def main() -> None:
-    """Print a table, and the same as JSON in the last line."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--models", type=int, default=4)
     parser.add_argument("words", nargs="*", default=TSMIXERX, metavar="SCRIPT")
     options = parser.parse_args()
-    found: dict[str, list[Run]] = {way: [] for way in WAYS}
-    size = (options.slots, options.models)
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as name:
         imports = Path(name, "imports.json")
-        queue("forked", options.words, *size, imports, memory=False)
+        queue("forked", options, imports)
         for number in range(options.rounds):
             for way in random.Random(number).sample(WAYS, len(WAYS)):  # noqa: S311 (an order)
-                found[way].append(queue(way, options.words, *size, imports, memory=False))
-        pss = {way: queue(way, options.words, *size, imports, memory=True).pss_mib for way in WAYS}
-    print("| start | models/hour | over fresh | start | steps | end | PSS |\n" + "| --- " * 7 + "|")
+                found[way].append(queue(way, options, imports))
+        memory = {way: queue(way, options, imports, memory=True)["PSS"] for way in WAYS}
+    rows = []
+    fresh = pd.DataFrame(found["fresh"])
     for way, runs in found.items():
-        means = [statistics.fmean(values) for values in zip(*runs, strict=True)]
-        ratios = [
-            run.models_per_hour / other.models_per_hour
-            for run, other in zip(runs, found["fresh"], strict=True)
-        ]
-        print(
-            f"| {way} | {means[3]:,.0f} | {statistics.geometric_mean(ratios):.2f}"
-            f" ({min(ratios):.2f} to {max(ratios):.2f}) | {means[0]:.2f} s | {means[1]:.2f} s"
-            f" | {means[2]:.2f} s | {pss[way]:,.0f} MiB |"
-        )
-    print(json.dumps({way: [run._asdict() for run in runs] for way, runs in found.items()}))
+        own = pd.DataFrame(runs)
+        means, ratios = own.mean(), own["models/hour"] / fresh["models/hour"]
+        over = f"{statistics.geometric_mean(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
+        times = [f"{means[part]:.2f} s" for part in ("start", "steps", "end")]
+        rows.append([way, f"{means['models/hour']:,.0f}", over, *times, f"{memory[way]:,.0f} MiB"])
+    head = ["start", "models/hour", "over fresh", "start", "steps", "end", "PSS"]
+    print(write_table(head, rows))
 
 
 if __name__ == "__main__":
