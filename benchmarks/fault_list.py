@@ -28,14 +28,6 @@ HALF = max(1, len(CPUS) // 2)
 NOTHING = "nothing"
 
 
-def _none(_strength: float) -> tuple[str, ...]:
-    return ()
-
-
-def _possible() -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that slows training down, and what a verdict should call it.
@@ -67,8 +59,8 @@ class Fault:
     axes: Mapping[str, Any] = field(default_factory=lambda: {"intra_op": 1})
     control_axes: Mapping[str, Any] | None = None
     most: int = len(CPUS)
-    outside: Callable[[float], tuple[str, ...]] = _none
-    missing: Callable[[], str | None] = _possible
+    outside: Callable[[float], tuple[str, ...]] = lambda _strength: ()
+    missing: Callable[[], str | None] = lambda: None
     own: Mapping[str, str] = field(default_factory=dict)
     single_process: bool = False
     promised: bool = True

@@ -14,6 +14,7 @@ run takes one to four minutes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,17 +40,9 @@ from scaling_study.common.doc_tables import fill, update
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+RESULTS = ROOT / "results/.faults"
 ATTEMPTS = 3
 """At a run that was disturbed; disturbances last some minutes."""
-
-
-def cases(faults: list[str], workloads: list[str], runs: int) -> Iterator[Case]:
-    """Go through all runs: those without a fault first, and the first run of all first."""
-    for run in range(runs):
-        for workload in workloads:
-            for fault in [NOTHING, *faults]:
-                if FAULTS[fault].suits(workload):
-                    yield Case(workload, fault, run)
 
 
 def arguments() -> argparse.Namespace:
@@ -61,8 +54,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=promised)
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=ROOT / "results/.faults")
-    parser.add_argument("--ledger", type=Path, help="of all runs (default: in RESULTS)")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--ledger", type=Path, default=RESULTS / "runs.jsonl", help="of all runs")
     parser.add_argument("--again", action="store_true", help="run nothing; judge the records anew")
     parser.add_argument("--table", type=Path, help="fill the table into this file too")
     return parser.parse_args()
@@ -73,6 +66,8 @@ def run_cases(
 ) -> Iterator[Case]:
     """Run what is missing, and again where the hypervisor disturbed it.
 
+    Runs without a fault come first, and the first run of all cases comes first.
+
     Args:
         faults: those that can be injected here.
         options: the command line.
@@ -82,8 +77,12 @@ def run_cases(
         Each case that was run.
     """
     measure_microbenchmarks(options.results)
-    for wanted in cases(faults, options.workload, options.runs):
-        for case in to_run(wanted, known.values(), datetime.now(UTC)):
+    for run, workload, fault in itertools.product(
+        range(options.runs), options.workload, [NOTHING, *faults]
+    ):
+        wanted = Case(workload, fault, run)
+        suits = FAULTS[fault].suits(workload)
+        for case in to_run(wanted, known.values(), datetime.now(UTC)) if suits else ():
             for _ in range(ATTEMPTS):
                 entry = known[case] = experiment(case, options.results)
                 yield case
@@ -99,17 +98,17 @@ def main() -> None:
     options = arguments()
     stop_cleanly()
     missing = not_possible(options.only)
-    path = options.ledger or options.results / "runs.jsonl"
-    known = {case_of(one): one for one in ledger.read(path) if one["fault"] in FAULTS}
+    entries = ledger.read(options.ledger)
+    known = {case_of(one): one for one in entries if one["fault"] in FAULTS}
     if options.again:
         for case, entry in known.items():
             if (options.results / case.name / "0.jsonl").exists():
                 known[case] = {**entry, **diagnose(case, options.results)}
-        ledger.write(path, known.values())
+        ledger.write(options.ledger, known.values())
     else:
         faults = [name for name in options.only if name not in missing]
         for _ in run_cases(faults, options, known):
-            ledger.write(path, known.values())
+            ledger.write(options.ledger, known.values())
     table = markdown(list(known.values()), missing)
     print(table)
     if options.table:

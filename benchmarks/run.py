@@ -36,9 +36,10 @@ def dry_run() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(yaml.safe_dump(config))
-        snakemake = [sys.executable, "-m", "snakemake", "--cores", "192", "--dry-run", "--quiet"]
+        snakemake = [sys.executable, "-m", "snakemake", "--cores", "192", "--dry-run"]
         began = time.perf_counter()
-        subprocess.run([*snakemake, "--configfile", str(path)], cwd=ROOT, check=True)
+        command = [*snakemake, "--configfile", str(path)]
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
         wall_s = time.perf_counter() - began
     figure("dry run of 10,000 launches", "at most 12 s", f"{wall_s:.1f} s", met=wall_s <= 12)
 

@@ -1,15 +1,16 @@
 """Train with a large embedding, and keep the last two checkpoints of 100 MB each."""
 
 import argparse
+import itertools
 import tempfile
 from pathlib import Path
 
 import torch
 from counting import Counter
 
+EVERY = 300  # steps between checkpoints
+
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--checkpoints", type=int, default=10_000)
-parser.add_argument("--every", type=int, default=300, help="steps between checkpoints")
 parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 
@@ -26,8 +27,8 @@ model = torch.nn.ModuleList([embedding, head])
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 counter = Counter()
 with tempfile.TemporaryDirectory() as name:
-    for number in range(args.checkpoints):
-        for step in range(args.every):
+    for number in itertools.count():
+        for step in range(EVERY):
             batch = step % len(users)
             optimizer.zero_grad()
             rows = torch.cat([embedding(users[batch]), features[batch]], dim=1)

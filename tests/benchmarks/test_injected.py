@@ -40,6 +40,7 @@ def test_every_fault_is_a_study(fault, workload, tmp_path):
     if FAULTS[fault].missing():
         pytest.skip(FAULTS[fault].missing())
     case = Case(workload, fault, 1)
+    assert case.seconds != Case(workload, fault, 2).seconds
     for one in {case, clean_of(case)}:
         plan = make_plan(load_config(one.config(tmp_path)))
         assert plan.processes[0] == 1
@@ -60,10 +61,6 @@ def test_what_is_injected_has_a_name():
     assert {fault.inject for fault in FAULTS.values() if fault.inject} == inject.KINDS.keys()
 
 
-def test_runs_get_different_doses():
-    assert len({Case("ncf", "slow_loader", run).seconds for run in range(5)}) == 5
-
-
 # ---- what is outside
 
 
@@ -81,16 +78,13 @@ def groups():
 def test_hogs_end_with_the_command(tmp_path):
     code = (
         "import subprocess,sys;"
-        "print(subprocess.run(['ps','-eo','args'],capture_output=True,text=True).stdout)"
+        "print(subprocess.run(['ps','-eo','args'],capture_output=True,text=True).stdout);"
+        "sys.exit(3)"
     )
     done = run_outside(tmp_path, "--hog", "cpu", "--hogs", "2", "--", sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     assert done.stdout.count("while True: pass") >= 2
     assert processes(tmp_path) == []
-
-
-def test_the_status_of_the_command_is_kept(tmp_path):
-    assert run_outside(tmp_path, "--", sys.executable, "-c", "raise SystemExit(3)").returncode == 3
 
 
 BUSY = (
@@ -268,11 +262,9 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     assert [fault_scores.to_run(Case("ncf", NOTHING, run), runs, NOW) for run in range(6)] == [
         *[()] * 4, (Case("ncf", NOTHING, 4),), (Case("ncf", NOTHING, 5),),
     ]  # fmt: skip
-    runs.append(entry("quota", named=[("cpu_quota", 0.009)], stolen_cpus=0.3))
-    assert fault_scores.score("ncf", "quota", runs).runs == 0
 
 
-def test_the_table(tmp_path):
+def test_the_table():
     runs = [entry("quota", run, named=[("cpu_quota", 0.0098 - 0.0004 * run)]) for run in range(5)]
     text = fault_scores.markdown([*CLEAN, *runs], {"slow_blas": "BLIS is not installed"})
     lines = text.splitlines()

@@ -27,18 +27,6 @@ from truth_runs import Run  # noqa: E402
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
 
-def periodic(start, periods, steps, step_s, between_s):
-    """Stamps of a script that does steps, then something else, again and again."""
-    stamps, now = [], start
-    for _ in range(periods):
-        for _ in range(steps):
-            now += step_s
-            stamps.append(now)
-        now += between_s
-        stamps.append(-now)
-    return stamps
-
-
 # What a loop counts
 
 
@@ -52,7 +40,8 @@ def test_iterations_are_counted_while_all_processes_run():
 
 
 def test_only_whole_periods_are_counted():
-    stamps = periodic(0, 6, 10, 0.01, 0.9)
+    periods = [[*(n + 0.01 * i for i in range(1, 11)), -(n + 1.0)] for n in range(6)]
+    stamps = [stamp for period in periods for stamp in period]
     cut = [*stamps, *(6 + 0.01 * i for i in range(1, 8))]  # a period of which 7 steps were done
     for log in (stamps, cut):
         found = truth_runs.throughput([log])
@@ -120,7 +109,6 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
     ("low", "value", "high", "expected"),
     [
         (0.98, 1.00, 1.02, truth_table.OK),
-        (0.94, 0.965, 0.972, truth_table.OK),
         (0.93, 0.95, 0.965, truth_table.FAIL),
         (1.04, 1.05, 1.06, truth_table.FAIL),
         (1.80, 2.00, 2.20, truth_table.FAIL),
@@ -199,19 +187,8 @@ def test_every_row_gets_loops_a_study_and_loops():
     while (run := next(next_runs(entries, ["gan", "ends"], (1, 2)), None)) is not None:
         taken.append(run)
         entries.append(entry_of(run))
-    assert [(run.row, run.kind, run.counts) for run in taken] == [
-        ("gan", "loop", (1,)),
-        ("gan", "loop", (2,)),
-        ("gan", "study", (1, 2)),
-        ("gan", "loop", (1,)),
-        ("gan", "loop", (2,)),
-        ("ends", "loop", (1,)),
-        ("ends", "loop", (2,)),
-        ("ends", "study", (1,)),
-        ("ends", "study", (2,)),
-        ("ends", "loop", (1,)),
-        ("ends", "loop", (2,)),
-    ]
+    assert taken == [*first_runs("gan", (1, 2)), *first_runs("ends", (1, 2))]
+    assert [run.kind[0] for run in taken] == [*"llsll", *"llssll"]
 
 
 def test_a_coarse_cell_gets_two_loops_for_each_study():
