@@ -19,8 +19,7 @@ from figures import figure
 ROOT = Path(__file__).resolve().parent.parent
 MEMBER_WINDOWS = 200_000
 NS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-REPLICATES = 3
-WINDOWS = 3
+REPLICATES, WINDOWS = 3, 3
 STEPS = 50  # a window of a second or more of 20 ms steps
 
 

@@ -13,8 +13,6 @@ import argparse
 import array
 import itertools
 import json
-import logging
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.runner import counter_snapshots, measure
 
-ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "tests/workloads/pool.py"
+SCRIPT = Path(__file__).parents[1] / "tests/workloads/pool.py"
 KINDS = ("joblib", "fork", "spawn", "torch", "dask")
 STEPS, MODELS = 2000, 40
 read = counter_snapshots.read
@@ -85,15 +82,12 @@ def main() -> None:
     parser.add_argument("--how", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     for how in options.how:
         for n in options.processes:
             pairs = [studied(how, n, turn) for turn in range(options.rounds)]
             said, counted = max(pairs, key=lambda pair: abs(pair[0] / pair[1] - 1))
-            print(
-                f"{how:8} n = {n}: study {said:8.1f} steps/s, program {counted:8.1f},"
-                f" {said / counted - 1:+.1%}", flush=True,
-            )  # fmt: skip
+            rates = f"study {said:8.1f} steps/s, program {counted:8.1f}, {said / counted - 1:+.1%}"
+            print(f"{how:8} n = {n}: {rates}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Train by LBFGS, which calls its closure many times in each step."""
 
 import argparse
+import itertools
 
 import torch
 from counting import Counter
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 
@@ -18,8 +18,7 @@ optimizer = torch.optim.LBFGS(
 )
 batches = torch.randn(16, 4096, 256)
 counter = Counter()
-for step in range(args.steps):
-    inputs = batches[step % len(batches)]
+for inputs in itertools.cycle(batches):
     targets = torch.randint(64, (len(inputs),))
 
     def closure() -> torch.Tensor:
