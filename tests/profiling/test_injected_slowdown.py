@@ -37,7 +37,7 @@ def added_by_function(folder, found):
     added = defaultdict(float)
     for point, sign in zip(found.points, (-1, 1), strict=True):
         kind = point.profile("stacks")
-        folded = stacks.read_point(folder / str(point.n), kind, step_s=kind.unprofiled_step_s)
+        folded = stacks.read_point(folder / str(point.n), kind.turns, step_s=kind.unprofiled_step_s)
         for stack in folded.stacks:
             if stack.root == stacks.TRAINER:
                 own = [frame for frame in stack.frames if "injected.py" in frame]

@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.member.channel import Step
 from scaling_study.profiling import profile_launch, stacks
+from scaling_study.records.profile import Profile
 from scaling_study.runner import windows
 
 FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
@@ -31,28 +31,33 @@ def activity(ends_ms, slot=0, released_ms=0, parked_ms=None):
 def test_step_times_are_those_of_the_profiled_steps_and_of_others_beside_them():
     first = activity([50, 60, 70, 80])  # a slow warm-up step, then three of 10 ms
     other = activity([20, 40, 55, 65, 75, 95], slot=1, parked_ms=95)
-    own, beside = profile_launch._step_times([first, other], last=3)
+    own, beside = profile_launch._step_times([first, other], 0, last=3)
     assert own == pytest.approx([0.01] * 3)
     assert beside == pytest.approx([0.01] * 2)  # only steps that lie wholly between 50 and 80
 
 
+def cost(turns_s, *around):
+    return profile_launch._with_cost(Profile(kind="stacks", status="ok"), turns_s, *around)
+
+
 def test_the_overhead_is_relative_to_the_windows_around():
     turn = (0, [[0.015, 0.025], [0.01], []])
-    found = profile_launch._overhead([turn], [0.01] * 3, [0.03, 0.01, 0.01])
-    assert astuple(found) == pytest.approx((0.02, 0.02, 1.0, 1.0))
+    found = cost([turn], [0.01] * 3, [0.03, 0.01, 0.01])
+    costs = (found.step_s, found.unprofiled_step_s, found.overhead, found.others_overhead)
+    assert costs == pytest.approx((0.02, 0.02, 1.0, 1.0))
 
 
 def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
     # The second member is twice as slow as the first, and the sampler costs each a tenth.
     around = ([0.01, 0.02], [0.01, 0.02])
     first = (0, [[0.011] * 20, [0.02] * 10])
-    second = (1, [[0.022] * 10, [0.0105] * 20])
-    found = profile_launch._overhead([first, second], *around)
+    second = (1, [[0.0105] * 20, [0.022] * 10])
+    found = cost([first, second], *around)
     assert found.overhead == pytest.approx(1.1)
     assert found.step_s == pytest.approx(statistics.fmean([0.011] * 20 + [0.022] * 10))
     assert found.overhead == pytest.approx(found.step_s / found.unprofiled_step_s)
     assert found.others_overhead == pytest.approx((1.0 + 1.05) / 2)
-    alone = profile_launch._overhead([(0, [[0.011]])], [0.01], [0.01])
+    alone = cost([(0, [[0.011]])], [0.01], [0.01])
     assert (alone.overhead, alone.others_overhead) == (pytest.approx(1.1), None)
 
 
@@ -160,5 +165,5 @@ def test_members_are_sampled_in_turn_until_there_are_samples_enough(tmp_path):
     assert kind.samples >= 50 or kind.seconds >= 3 * 50 / 20
     assert kind.members == 2
     assert all(turn.samples > 0 for turn in kind.turns)
-    folded = stacks.read_point(tmp_path / "out/2", kind, step_s=kind.unprofiled_step_s)
+    folded = stacks.read_point(tmp_path / "out/2", kind.turns, step_s=kind.unprofiled_step_s)
     assert folded.samples == kind.samples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,24 +81,13 @@ def matched_letters(operator: str, pattern: str) -> int | None:
     Python's fnmatch gives brackets a meaning, and names of operators contain them.
 
     Args:
-        operator: a name; a cut one fits where its whole could.
+        operator: a name; of a cut one, only what stands before the pattern's first ``*`` counts.
         pattern: letters, where ``*`` stands for any text.
     """
-    cut = operator.endswith(CUT)
-    text = operator.removesuffix(CUT)
-    first, *parts = pattern.split("*")
-    if cut and first.startswith(text):
-        return len(text)
-    if not text.startswith(first) or (not parts and text != first):
-        return None
-    at = letters = len(first)
-    for place, part in enumerate(parts):
-        is_last = place == len(parts) - 1
-        if is_last and text.endswith(part) and len(text) >= at + len(part):
-            return letters + len(part)
-        at = text.find(part, at)
-        if at < 0 or is_last:
-            return letters if cut else None
-        at += len(part)
-        letters += len(part)
-    return letters
+    start, *parts = pattern.split("*")
+    if operator.endswith(CUT):
+        text = operator.removesuffix(CUT)
+        fits = start.startswith(text) or (parts and text.startswith(start))
+        return min(len(text), len(start)) if fits else None
+    whole = re.fullmatch(".*".join(map(re.escape, [start, *parts])), operator, re.DOTALL)
+    return len(pattern) - len(parts) if whole else None

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
 from dataclasses import replace as with_changed
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +70,7 @@ NO_TRACING = (
 )
 
 TurnTimes = tuple[int, list[list[float]]]
-"""The place of the member that is profiled, and step times (s) of each, its own first."""
+"""The place of the member that is profiled, and the step times (s) of each member."""
 
 log = logging.getLogger("profile")
 
@@ -128,6 +127,14 @@ def without_profile(launch: Launch | None, machine: str) -> Profiled:
     return replace(content, status="skipped", reason="no launch is recommended on this machine")
 
 
+class _NotTakenError(Exception):
+    """A profile could not be taken: the record says why."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile.reason)
+        self.profile = profile
+
+
 class _Profiling:
     """The profiles of one running cohort."""
 
@@ -177,10 +184,13 @@ class _Profiling:
         for kind in KINDS:
             if not getattr(self._settings, kind):
                 continue
-            found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
+            try:
+                found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
+            except _NotTakenError as error:
+                found, turns_s = error.profile, []
             after = self._unprofiled(n)
-            if found.status == "ok":
-                found = replace(found, **asdict(_overhead(turns_s, before, after)))
+            if turns_s:
+                found = _with_cost(found, turns_s, before, after)
                 log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found.overhead)
             else:
                 log.info("n = %d: no %s (%s)", n, kind, found.reason)
@@ -221,20 +231,22 @@ class _Profiling:
         noted = self._private / f"{kind}.json"
         if not noted.exists():
             reason = f"no whole step within {OPERATORS_LONGEST_S:g} s"
-            return Profile(kind=kind, status="failed", reason=reason), []
+            raise _NotTakenError(Profile(kind=kind, status="failed", reason=reason))
         covered = json.loads(noted.read_text())["steps"]
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
         files = tuple(f"{n}/{name}" for name in names)
         found = Profile(kind=kind, status="ok", steps=covered, files=files)
-        return found, [(0, _step_times(activities, last=covered))]
+        return found, [(0, _step_times(activities, 0, last=covered))]
 
     def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
         """Sample members' stacks from outside, in turn, until there are as many as asked for."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
             reason, remedy = "py-spy is not installed", "pip install py-spy"
-            return Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy), []
+            raise _NotTakenError(
+                Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy)
+            )
         asked, rate_hz = self._settings.samples, self._settings.rate_hz
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
@@ -249,17 +261,18 @@ class _Profiling:
             left = len(slots) - len(turns) % len(slots)
             seconds = max(SHORTEST_TURN_S, math.ceil(missing / rate_hz / left))
             words = [spy] if native_failed else [spy, "--native"]
-            taken = self._turn(n, len(turns), words, seconds)
-            if not isinstance(taken, Profile):
-                turns.append(taken[0])
-                times.append(taken[1])
-            elif taken.status == "failed" and not native_failed and not turns:
-                native_failed = taken.reason
-            elif turns:
-                log.info("n = %d: no more stacks (%s)", n, taken.reason)
-                break
-            else:
-                return taken, []
+            try:
+                turn, steps_s = self._turn(n, len(turns), words, seconds)
+            except _NotTakenError as error:
+                if turns:
+                    log.info("n = %d: no more stacks (%s)", n, error)
+                    break
+                if native_failed or error.profile.status != "failed":
+                    raise
+                native_failed = error.profile.reason
+                continue
+            turns.append(turn)
+            times.append(steps_s)
         found = Profile(
             kind="stacks",
             status="ok",
@@ -277,7 +290,7 @@ class _Profiling:
 
     def _turn(
         self, n: int, number: int, spy: Sequence[str], seconds: int
-    ) -> tuple[Turn, TurnTimes] | Profile:
+    ) -> tuple[Turn, TurnTimes]:
         """Sample one member for a while; the members take turns by the number.
 
         Args:
@@ -286,8 +299,8 @@ class _Profiling:
             spy: py-spy and what it is given.
             seconds: how long.
 
-        Returns:
-            What was sampled, or why nothing was.
+        Raises:
+            _NotTakenError: nothing was sampled.
         """
         at = number % min(n, SAMPLED_MEMBERS)
         slot = self._cohort.alive[at]
@@ -311,24 +324,19 @@ class _Profiling:
                 done = subprocess.CompletedProcess(command, 1, "", reason)
             ended_ns = time.perf_counter_ns()
         if done.returncode or not raw.exists():
-            return _not_sampled(done)
-        since_ns = ended_ns - seconds * 10**9
-        ordered = [activities[at], *activities[:at], *activities[at + 1 :]]
-        steps_s = _step_times(ordered, since_ns=since_ns)
-        if not steps_s[0]:
-            return _no_stacks(f"no whole step within {seconds} s")
-        steps = len(steps_s[0])
-        try:
-            samples = stacks.read(
-                raw, step_s=0.0, seconds=seconds, steps=steps, trainer_tid=trainer_tid
-            ).samples
-        except stacks.StackError as error:
-            return _no_stacks(str(error))
+            raise _NotTakenError(_not_sampled(done))
+        steps_s = _step_times(activities, at, since_ns=ended_ns - seconds * 10**9)
+        if not steps_s[at]:
+            raise _NotTakenError(_no_stacks(f"no whole step within {seconds} s"))
         turn = Turn(
-            slot=slot, pid=pid, samples=samples, seconds=seconds, steps=steps,
+            slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s[at]),
             trainer_tid=trainer_tid, file=file,
         )  # fmt: skip
-        return turn, (at, steps_s)
+        try:
+            samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
+        except stacks.StackError as error:
+            raise _NotTakenError(_no_stacks(str(error))) from None
+        return replace(turn, samples=samples), (at, steps_s)
 
 
 def _no_stacks(reason: str) -> Profile:
@@ -346,59 +354,60 @@ def _not_sampled(done: subprocess.CompletedProcess[str]) -> Profile:
 
 
 def _step_times(
-    activities: Sequence[windows.Activity], *, last: int | None = None, since_ns: int = 0
+    activities: Sequence[windows.Activity],
+    profiled: int,
+    *,
+    last: int | None = None,
+    since_ns: int = 0,
 ) -> list[list[float]]:
-    """Return each member's step times (s), the profiled member's first.
+    """Return each member's step times (s) while one of them was profiled.
 
     Args:
-        activities: what the members did, the profiled one first.
+        activities: what the members did.
+        profiled: the place of the profiled one.
         last: take only so many of the profiled member's steps, and those of others beside them.
         since_ns: take steps that began after this time.
     """
-    first = activities[0]
+    own = activities[profiled]
     if last is not None:
-        since_ns = first.steps[-1 - last].end_ns
+        since_ns = own.steps[-1 - last].end_ns
     times = []
     for one in activities:
-        durations, steps = windows.counted_steps(one, since_ns, first.parked_ns)
+        durations, steps = windows.counted_steps(one, since_ns, own.parked_ns)
         times.append(
             [
                 duration / 1e9
                 for duration, step in zip(durations, steps, strict=True)
-                if step.end_ns <= first.parked_ns  # others may rest later than the first
+                if step.end_ns <= own.parked_ns  # others may rest later than the profiled one
             ]
         )
     return times
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a profile cost the step: of the profiled member, and of the others (None alone)."""
-
-    step_s: float
-    unprofiled_step_s: float
-    overhead: float
-    others_overhead: float | None
-
-
-def _overhead(turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Cost:
-    """Compare profiled step times with those in the windows around them.
+def _with_cost(profile: Profile, turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Profile:
+    """Return a profile with what it cost the step, from the windows around it.
 
     Args:
+        profile: it.
         turns_s: of each turn, in which another member may be profiled.
         around: of each unprofiled window, the mean step time (s) of each member, in order.
     """
     bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
-    weights = [len(steps_s[0]) for _, steps_s in turns_s]
-    step_s = statistics.fmean((statistics.fmean(own) for _, (own, *_) in turns_s), weights)
+    weights = [len(steps_s[at]) for at, steps_s in turns_s]
+    step_s = statistics.fmean((statistics.fmean(steps_s[at]) for at, steps_s in turns_s), weights)
     bare_s = statistics.fmean((bare[at] for at, _ in turns_s), weights)
     others = []
-    for at, (_, *beside) in turns_s:
-        usual = [*bare[:at], *bare[at + 1 :]]
+    for at, steps_s in turns_s:
         ratios = [
-            statistics.fmean(times) / own_s
-            for times, own_s in zip(beside, usual, strict=True)
-            if times
+            statistics.fmean(times) / usual_s
+            for member, (times, usual_s) in enumerate(zip(steps_s, bare, strict=True))
+            if times and member != at
         ]
         others += [statistics.fmean(ratios)] if ratios else []
-    return Cost(step_s, bare_s, step_s / bare_s, statistics.fmean(others) if others else None)
+    return replace(
+        profile,
+        step_s=step_s,
+        unprofiled_step_s=bare_s,
+        overhead=step_s / bare_s,
+        others_overhead=statistics.fmean(others) if others else None,
+    )

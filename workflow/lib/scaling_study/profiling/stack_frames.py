@@ -8,14 +8,17 @@ they are judged are data in ``stack_rules``.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scaling_study.profiling import stack_rules
-from scaling_study.profiling.stack_rules import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from scaling_study.profiling.stack_rules import Rule
 
 MEMO = 1 << 18
 """Distinct frames kept cleaned; a profile repeats a few thousand."""
@@ -26,8 +29,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\?\?|<unknown>|unknown")
 _LIBRARY = re.compile(r"(?P<stem>lib[\w+.]+?)(?:-[0-9a-f]{6,})?\.so[.\d]*")
 _EXTENSION = re.compile(r"(?P<stem>\w+)\.(?:cpython|abi)[\w-]*\.so")
 _PYTHON_FILE = re.compile(r".*\.py|<.*>")
-# Where a package or the standard library begins; of anything else the last folder says enough.
-_INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+)/")
+# In front of a package, this one or the standard library; of other paths the last folder is kept.
+_INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+|workflow/lib)/")
 _LAST_FOLDER = re.compile(r"^/.*/(?=[^/]+/[^/]+$)")
 # ATen's loops are callbacks of templates. The function that wrote the loop names the kernel.
 _LOOP = re.compile(r"c10::function_ref<.*callback_fn")
@@ -42,7 +45,33 @@ _CLONE = re.compile(
     r"|@@?[A-Z_]+[\d.]*$"
 )
 _OPERATOR = re.compile(r"operator\s*(<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\(\))")
-_OPENING = {"<": ">", "(": ")"}
+_BRACKETS = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
+_UNCLOSED = re.compile(r"[<(].*")
+_HIDDEN = str.maketrans("<>()", "\1\2\3\4")
+_SHOWN = str.maketrans("\1\2\3\4", "<>()")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One cleaned frame.
+
+    Attributes:
+        name: of the function, without arguments and template arguments; ``""`` where the sampler
+            knew only an address.
+        file: of the Python file or the library, or ``""``.
+        python: whether it is a Python function.
+    """
+
+    name: str
+    file: str
+    python: bool
+
+    @property
+    def text(self) -> str:
+        """The frame as it is shown: ``name (file)``, or ``[library]`` where there is no name."""
+        if not self.name:
+            return f"[{self.file or 'unknown'}]"
+        return f"{self.name} ({self.file})" if self.file else self.name
 
 
 @functools.lru_cache(maxsize=MEMO)
@@ -81,25 +110,13 @@ def clean_name(name: str) -> str:
         if loops:
             return f"at::native::{loops[0]}::{{loop}}"
     name = _ISA.sub("", _CLONE.sub("", name).replace("(anonymous namespace)::", ""))
-    kept: list[str] = []
-    closing: list[str] = []
-    at = 0
-    while at < len(name):
-        character = name[at]
-        operator = _OPERATOR.match(name, at) if character == "o" else None
-        if operator:
-            if not closing:
-                kept.append(operator[0])
-            at = operator.end()
-            continue
-        if character in _OPENING:
-            closing.append(_OPENING[character])
-        elif closing and character == closing[-1]:
-            closing.pop()
-        elif not closing:
-            kept.append(character)
-        at += 1
-    short = re.sub(r"\{lambda#\d+\}|'lambda\d*'", "{lambda}", "".join(kept)).strip()
+    # Names of operators hide their brackets while pairs are removed, the innermost first.
+    left = _OPERATOR.sub(lambda found: found[0].translate(_HIDDEN), name)
+    removed = 1
+    while removed:
+        left, removed = _BRACKETS.subn("", left)
+    left = _UNCLOSED.sub("", left).translate(_SHOWN)
+    short = re.sub(r"\{lambda#\d+\}|'lambda\d*'", "{lambda}", left).strip()
     short = short.removesuffix(" const").strip()
     # A template's name has its return type in front; "operator bool" has a space of its own.
     head, space, tail = short.rpartition(" ")
@@ -109,39 +126,33 @@ def clean_name(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=MEMO)
-def is_noise(frame: Frame) -> bool:
-    """Whether a frame says nothing as long as another one follows it."""
-    return any(rule.matches(frame) for rule in stack_rules.NOISE)
+def _meaning(rules: tuple[Rule, ...], frame: Frame) -> str:
+    """Return the meaning of the first rule that matches a frame; ``""`` if none does."""
+    return next((rule.meaning for rule in rules if rule.matches(frame)), "")
 
 
 def wait_of(frames: Sequence[Frame]) -> str:
-    """What a stack waits for, or ``""`` where it runs.
+    """Return what a stack waits for, or ``""`` while it runs.
 
     The C library's own static functions have no names: whoever called them decides.
     """
     for frame in reversed(frames):
         if frame.name or frame.file != "libc.so":
-            return _wait_of_frame(frame)
+            return _meaning(stack_rules.WAITS, frame)
     return ""
 
 
-@functools.lru_cache(maxsize=MEMO)
-def _wait_of_frame(frame: Frame) -> str:
-    return next((rule.meaning for rule in stack_rules.WAITS if rule.matches(frame)), "")
+def phase_of(frames: Sequence[Frame]) -> str:
+    """Return the phase of a stack, outermost frame first; ``""`` if it is unknown."""
+    phases = (_meaning(stack_rules.PHASES, frame) for frame in reversed(frames))
+    return next(filter(None, phases), "")
 
 
-@functools.lru_cache(maxsize=MEMO)
-def _phase_of_frame(frame: Frame) -> str:
-    return next((rule.meaning for rule in stack_rules.PHASES if rule.matches(frame)), "")
+def is_asleep(frames: Sequence[Frame]) -> bool:
+    """Whether a stack is that of a member outside of its window."""
+    return any(_meaning(stack_rules.ASLEEP, frame) for frame in frames)
 
 
-@functools.lru_cache(maxsize=MEMO)
-def is_asleep(frame: Frame) -> bool:
-    """Whether the frame is that of a member outside of its window."""
-    return stack_rules.ASLEEP.matches(frame)
-
-
-@functools.lru_cache(maxsize=MEMO)
 def is_blas_kernel(frame: Frame) -> bool:
     """Whether the frame is a function that multiplies matrices on a kind of CPU."""
     if frame.python or not stack_rules.BLAS_KERNEL.fullmatch(frame.name):
@@ -149,18 +160,11 @@ def is_blas_kernel(frame: Frame) -> bool:
     return not stack_rules.BLAS_CALLER.fullmatch(frame.name)
 
 
-def phase_of(frames: Sequence[Frame]) -> str:
-    """The phase of a stack, outermost frame first; ``""`` where it is not known."""
-    return next((phase for frame in reversed(frames) if (phase := _phase_of_frame(frame))), "")
-
-
 def fold(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """The texts of a stack's frames without noise, and each once where it follows itself."""
-    last = len(frames) - 1
-    texts: list[str] = []
-    for at, frame in enumerate(frames):
-        if at != last and is_noise(frame):
-            continue
-        if not texts or texts[-1] != frame.text:
-            texts.append(frame.text)
-    return tuple(texts)
+    """Return the texts of a stack's frames without noise, and each once where it repeats.
+
+    The innermost frame stays in any case.
+    """
+    kept = [frame.text for frame in frames[:-1] if not _meaning(stack_rules.NOISE, frame)]
+    kept += [frame.text for frame in frames[-1:]]
+    return tuple(text for text, _ in itertools.groupby(kept))

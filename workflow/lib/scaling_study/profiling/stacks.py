@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scaling_study.profiling import stack_frames
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from scaling_study.profiling.stack_rules import Frame
-    from scaling_study.records.profile import Profile
+    from scaling_study.profiling.stack_frames import Frame
+    from scaling_study.records.profile import Turn
 
 TRAINER = "trainer"
 THREADS = "other threads"
 WORKERS = "child processes"
 IDLE = "other threads, waiting"
-MOST_DIGITS = 15  # of a number of samples
+
+Place = tuple[str, str, str, str, tuple[str, ...]]
+"""Root, thread, wait, phase and frames of a stack, as in ``Stack``."""
 
 _LINE_END = re.compile(r" \d+$")
 # A command line may hold ";" and '"': it ends where the next process or the thread begins.
@@ -138,8 +140,6 @@ def parse(text: str) -> Iterator[Sample]:
 
 def _parse_line(line: str, number: int) -> Sample:
     body, _, count = line.rpartition(" ")
-    if len(count) > MOST_DIGITS:
-        raise StackError(f"line {number}: {count[:MOST_DIGITS]}… samples")
     processes = []
     while found := _PROCESS.match(body):
         processes.append(int(found[1]))
@@ -154,147 +154,71 @@ def _parse_line(line: str, number: int) -> Sample:
     return Sample(tuple(processes), tid, thread, frames, int(count))
 
 
-def read(
-    path: Path,
-    *,
-    seconds: float,
-    steps: int,
-    step_s: float,
-    trainer_tid: int | None,
-    label: str = "",
-) -> Folded:
-    """Read and fold the stacks of one profile.
+def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str = "") -> Folded:
+    """Read and fold the stacks of all members that were sampled at one point.
 
-    Args:
-        path: py-spy's raw output.
-        seconds: time that was sampled.
-        steps: steps that the member did in it.
-        step_s: step time of the point without the sampler, in seconds.
-        trainer_tid: the training thread's id; None to find it.
-        label: of what was profiled.
-
-    Raises:
-        StackError: the file holds no stacks, a line is none, or no sample is the trainer's.
-    """
-    try:
-        samples = list(parse(path.read_text(encoding="utf-8", errors="replace")))
-        return fold(
-            samples,
-            seconds=seconds,
-            steps=steps,
-            step_s=step_s,
-            trainer_tid=trainer_tid,
-            label=label,
-        )
-    except StackError as error:
-        raise StackError(f"{path}: {error}") from None
-
-
-def read_point(folder: Path, profile: Profile, *, step_s: float, label: str = "") -> Folded:
-    """Read the stacks of all members that were sampled at one point.
+    Times are seconds per step: means over the steps of all turns.
 
     Args:
         folder: of the point.
-        profile: its stacks.
+        turns: at least one.
         step_s: step time of the point without the sampler, in seconds.
         label: of what was profiled.
 
     Raises:
         OSError: a file cannot be read.
-        StackError: as for ``read``.
+        StackError: a file holds no stacks, a line is none, or no sample is the trainer's.
     """
-    return pool(
-        [
-            (
-                read(
-                    folder / turn.file,
-                    seconds=turn.seconds,
-                    steps=turn.steps,
-                    step_s=step_s,
-                    trainer_tid=turn.trainer_tid,
-                    label=label,
-                ),
-                turn.steps,
-            )
-            for turn in profile.turns
-        ]
-    )
-
-
-def pool(parts: Sequence[tuple[Folded, int]]) -> Folded:
-    """Put the stacks of several turns together: seconds per step, as a mean over all their steps.
-
-    Args:
-        parts: what was sampled in each turn, at least one, and the steps that it covers.
-    """
-    total = sum(steps for _, steps in parts)
-    seconds: defaultdict[Stack, float] = defaultdict(float)
-    for folded, steps in parts:
-        for stack in folded.stacks:
-            seconds[replace(stack, seconds=0.0)] += stack.seconds * steps / total
-    samples = sum(folded.samples for folded, _ in parts)
-    sampled_step_s = sum(folded.sampled_step_s * steps for folded, steps in parts) / total
-    return replace(
-        parts[0][0],
-        stacks=tuple(
-            replace(stack, seconds=found)
-            for stack, found in sorted(seconds.items(), key=lambda item: item[0].path)
-        ),
+    steps = sum(turn.steps for turn in turns)
+    seconds: defaultdict[Place, float] = defaultdict(float)
+    counted, native = 0, False
+    for turn in turns:
+        path = folder / turn.file
+        try:
+            samples = list(parse(path.read_text(encoding="utf-8", errors="replace")))
+            counts, tick_s = _fold(samples, turn)
+        except StackError as error:
+            raise StackError(f"{path}: {error}") from None
+        for place, count in counts.items():
+            seconds[place] += count * tick_s / steps
+            counted += count if place[0] == TRAINER else 0
+        native = native or any(
+            not frame.python and frame.file.endswith(".so")
+            for sample in samples
+            for frame in sample.frames
+        )
+    stacks = [Stack(*place, seconds=found) for place, found in sorted(seconds.items())]
+    sampled_step_s = sum(stack.seconds for stack in stacks if stack.root == TRAINER)
+    return Folded(
+        stacks=tuple(sorted(stacks, key=lambda stack: stack.path)),
+        step_s=step_s,
         sampled_step_s=sampled_step_s,
-        samples=samples,
-        sample_s=sampled_step_s / samples if samples else parts[0][0].sample_s,
-        native=any(folded.native for folded, _ in parts),
+        samples=counted,
+        sample_s=sampled_step_s / max(1, counted),
+        label=label,
+        native=native,
     )
 
 
-def fold(
-    samples: Iterable[Sample],
-    *,
-    seconds: float,
-    steps: int,
-    step_s: float,
-    trainer_tid: int | None,
-    label: str = "",
-) -> Folded:
-    """Fold samples and turn their numbers into seconds per step; see `read`.
+def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Place], float]:
+    """Count the samples of each stack of a turn; return the seconds between two as well.
 
     Raises:
         StackError: there are no samples, or none of the trainer's.
     """
-    samples = list(samples)
     if not samples:
         raise StackError("no stacks")
-    if steps < 1 or seconds <= 0:
-        raise StackError(f"{steps} steps in {seconds} s: there is nothing to divide the time by")
-    trainer = find_trainer(samples, trainer_tid)
+    trainer = find_trainer(samples, turn.trainer_tid)
     ticks = sum(sample.count for sample in samples if sample.tid == trainer)
-    sample_s = seconds / ticks / steps
-    folded: Counter[tuple[str, str, str, str, tuple[str, ...]]] = Counter()
-    counted = 0
     # The sampler knows a new thread's name only after a while.
     names = {sample.tid: sample.thread for sample in samples if sample.thread}
+    counts: Counter[Place] = Counter()
     for sample in samples:
         is_trainer = sample.tid == trainer
-        if is_trainer and any(stack_frames.is_asleep(frame) for frame in sample.frames):
+        if is_trainer and stack_frames.is_asleep(sample.frames):
             continue
-        counted += sample.count if is_trainer else 0
-        folded[_place(sample, names.get(sample.tid, ""), is_trainer=is_trainer)] += sample.count
-    stacks = tuple(
-        Stack(*place, seconds=count * sample_s) for place, count in sorted(folded.items())
-    )
-    return Folded(
-        stacks=stacks,
-        step_s=step_s,
-        sampled_step_s=counted * sample_s,
-        samples=counted,
-        sample_s=sample_s,
-        label=label,
-        native=any(
-            not frame.python and frame.file.endswith(".so")
-            for sample in samples
-            for frame in sample.frames
-        ),
-    )
+        counts[_place(sample, names.get(sample.tid, ""), is_trainer=is_trainer)] += sample.count
+    return counts, turn.seconds / ticks
 
 
 def find_trainer(samples: Iterable[Sample], tid: int | None) -> int | None:
@@ -312,28 +236,25 @@ def find_trainer(samples: Iterable[Sample], tid: int | None) -> int | None:
             return tid
         if len(sample.processes) > 1:
             continue
-        trains = stack_frames.phase_of(sample.frames) or any(
-            stack_frames.is_asleep(frame) or frame.name == "<module>" for frame in sample.frames
-        )
-        by_thread[sample.tid] += sample.count if trains else 0
-    best = max(by_thread, key=by_thread.__getitem__, default=None)
-    if best not in by_thread or not by_thread[best]:
+        if (
+            stack_frames.phase_of(sample.frames)
+            or stack_frames.is_asleep(sample.frames)
+            or any(frame.name == "<module>" for frame in sample.frames)
+        ):
+            by_thread[sample.tid] += sample.count
+    if not by_thread:
         raise StackError("no thread trains")
-    return best
+    return max(by_thread, key=by_thread.__getitem__)
 
 
-def _place(
-    sample: Sample, thread: str, *, is_trainer: bool
-) -> tuple[str, str, str, str, tuple[str, ...]]:
-    """Root, thread, wait, phase and frames of a sample."""
-    frames = sample.frames
-    wait = stack_frames.wait_of(frames)
-    folded = stack_frames.fold(frames) or ("[no frames]",)
-    phase = stack_frames.phase_of(frames)
+def _place(sample: Sample, thread: str, *, is_trainer: bool) -> Place:
+    wait = stack_frames.wait_of(sample.frames)
+    phase = stack_frames.phase_of(sample.frames)
+    frames = stack_frames.fold(sample.frames) or ("[no frames]",)
     if is_trainer:
-        return TRAINER, "", wait, phase, folded
+        return TRAINER, "", wait, phase, frames
     root = WORKERS if len(sample.processes) > 1 else THREADS
-    return root, _NUMBERED.sub("", thread), wait, phase, folded
+    return root, _NUMBERED.sub("", thread), wait, phase, frames
 
 
 def blas_kernel(stacks: Folded) -> str | None:

@@ -371,7 +371,7 @@ def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, d
             try:
                 folded = stacks.read_point(
                     manifest.place(n),
-                    profile,
+                    profile.turns,
                     step_s=profile.unprofiled_step_s or point.unprofiled_step_s or 0.0,
                     label=f"{manifest.label}, n = {n}",
                 )
