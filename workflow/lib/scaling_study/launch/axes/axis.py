@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scaling_study.common.axis_values import Axes, Value
+    from scaling_study.common.topology import Topology
     from scaling_study.records import window
     from scaling_study.records.machine import Machine
     from scaling_study.records.readback import Readback
@@ -101,35 +101,24 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class MemoryPolicy:
-    """A memory policy as in set_mempolicy(2)."""
-
-    mode: Literal["default", "bind", "interleave"] = "default"
-    nodes: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        """As numa_maps writes it (proc(5)): ``default``, ``bind:0-1``, ``interleave:0,2``."""
-        return f"{self.mode}:{format_cpu_list(self.nodes)}" if self.nodes else self.mode
-
-
-@dataclass(frozen=True)
 class Slot:
-    """What is of one member's own.
+    """The place of one member.
 
     Attributes:
         slot: The member's number.
         cpus: Its CPUs, ascending; None when it is not bound.
         oversubscribed: It shares a CPU with an earlier slot; unbound, that it and the earlier ones
             ask for more CPUs than there are.
-        policy: Its memory policy.
-        loader_cpus: Those of its CPUs that its loader's workers have for themselves; None where
-            they have none.
+        policy: Its memory policy, as numa_maps writes it (proc(5)): ``default``, ``bind:0-1``,
+            ``interleave:0,2``.
+        loader_cpus: The part of its CPUs that its loader's workers have for themselves; None for
+            none.
     """
 
     slot: int
     cpus: tuple[int, ...] | None = None
     oversubscribed: bool = False
-    policy: MemoryPolicy = MemoryPolicy()
+    policy: str = "default"
     loader_cpus: tuple[int, ...] | None = None
 
 

@@ -107,7 +107,7 @@ def recorded(slot: Slot) -> window.Slot:
     return window.Slot(
         slot=slot.slot,
         cpus=cpus,
-        policy=str(slot.policy),
+        policy=slot.policy,
         oversubscribed=slot.oversubscribed,
         loader_cpus=loader_cpus,
     )

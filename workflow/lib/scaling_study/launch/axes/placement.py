@@ -7,7 +7,6 @@ oversubscribed; up to there no CPU is used twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle, islice, repeat, zip_longest
 from typing import TYPE_CHECKING
@@ -20,13 +19,11 @@ from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
-
-
-Placer = Callable[[Topology, int], Iterator[tuple[int, ...] | None]]
-"""From the usable topology and a slot's width to the CPUs of slot 0, 1, 2 … without end."""
 
 
 def slots(
@@ -35,7 +32,7 @@ def slots(
     """Place the members of a cohort.
 
     Args:
-        placement: a name of :data:`PLACEMENTS`, or CPU lists, one for each slot, reused in turn.
+        placement: a word of this axis, or CPU lists, one for each slot, reused in turn.
         topology: the CPUs that may be used.
         count: how many slots.
         width: CPUs of a slot; lists and ``per_l3`` have their own.
@@ -45,20 +42,34 @@ def slots(
 
     Raises:
         UnavailableError: The machine has no such CPUs.
-        ValueError: There is no placement of that name.
     """
     if not topology.cpus:
         raise UnavailableError(
             "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
         )
-    if isinstance(placement, str) and placement not in PLACEMENTS:
-        raise ValueError(f"no placement {placement!r}; there are {', '.join(PLACEMENTS)}")
-    places = (
-        PLACEMENTS[placement](topology, width)
-        if isinstance(placement, str)
-        else _listed(placement, topology)
-    )
+    places = _places(placement, topology, width)
     return tuple(_labelled(islice(places, count), topology, width))
+
+
+def _places(
+    placement: str | Sequence[str], topology: Topology, width: int
+) -> Iterator[tuple[int, ...] | None]:
+    """Return the CPUs of slot 0, 1, 2 … without end."""
+    if not isinstance(placement, str):
+        return _listed(placement, topology)
+    if placement == "none":
+        return repeat(None)
+    if placement == "per_l3":
+        return cycle(topology.domains("l3"))
+    _fits(topology, width)
+    if placement == "spread":
+        return _spread(topology, width)
+    if placement == "cores":  # siblings after all cores
+        order = [cpu.cpu for tier in _tiers(topology) for cpu in tier]
+    else:  # compact: a slot of width 2 on a machine with SMT is the two siblings of a core
+        order = [cpu.cpu for cpu in topology.compact]
+    ring = cycle(order)
+    return (tuple(islice(ring, width)) for _ in repeat(None))
 
 
 def _labelled(
@@ -73,31 +84,12 @@ def _labelled(
             used.update(cpus)
 
 
-def _none(_topology: Topology, _width: int) -> Iterator[None]:
-    """Not bound: the kernel's scheduler decides."""
-    return repeat(None)
-
-
-def _compact(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
-    """Neighbours first: by socket, node, L3 and core, with SMT siblings side by side.
-
-    A slot of width 2 on a machine with SMT is therefore the two siblings of one core.
-    """
-    return _in_turn([cpu.cpu for cpu in topology.compact], topology, width)
-
-
-def _cores(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
-    """One physical core for each CPU of the width, in compact order; siblings after all cores."""
-    return _in_turn([cpu.cpu for tier in _tiers(topology) for cpu in tier], topology, width)
-
-
 def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
     """Slots go round robin over sockets, then nodes, then L3s, then cores; siblings last.
 
     Slots are far from each other, but the CPUs of one slot are near each other: a slot starts at
     the next free CPU of the round and takes the free CPUs closest to it, cores before siblings.
     """
-    _fits(topology, width)
     tiers = _tiers(topology)
     tier_of = {cpu.cpu: rank for rank, tier in enumerate(tiers) for cpu in tier}
     order = [cpu for tier in tiers for cpu in _round_robin(tier, ("socket", "node", "l3"))]
@@ -121,27 +113,10 @@ def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
         yield tuple(cpu.cpu for cpu in slot)
 
 
-def _per_l3(topology: Topology, _width: int) -> Iterator[tuple[int, ...]]:
-    """A slot is all CPUs of an L3; without L3 information, of a socket."""
-    return cycle(topology.domains("l3"))
-
-
-PLACEMENTS: dict[str, Placer] = {
-    "none": _none,
-    "compact": _compact,
-    "cores": _cores,
-    "spread": _spread,
-    "per_l3": _per_l3,
-}
-"""Placements by name; a new one is a function and an entry here."""
-
-
 def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...]]:
     """A person's CPU lists, in turn. Raises now, not when the first slot is asked for."""
     usable = set(topology.cpu_ids)
     entries = [parse_cpu_list(text) for text in lists]
-    if not entries or not all(entries):
-        raise ValueError(f"a placement's list of CPU lists must not be empty: {list(lists)}")
     missing = set().union(*entries) - usable
     if missing:
         raise UnavailableError(
@@ -161,13 +136,6 @@ def _fits(topology: Topology, width: int) -> None:
             f"set intra_op to at most {len(topology.cpus)} (ranks multiply it, loader_cpus adds to "
             "it), or placement to none",
         )
-
-
-def _in_turn(order: Sequence[int], topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
-    """Slots of consecutive CPUs of an order, round and round."""
-    _fits(topology, width)
-    ring = cycle(order)
-    return (tuple(islice(ring, width)) for _ in repeat(None))
 
 
 def _tiers(topology: Topology) -> list[list[Cpu]]:

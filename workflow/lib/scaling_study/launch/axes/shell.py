@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import Axis, Effects, MemoryPolicy, Others, Slot, Where, library
+from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where, library
 from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
         placed = tuple(replace(one, cpus=cpus) for one in placed)
     if POLICY in asked:
         mode, _, nodes = asked[POLICY].partition(":")
-        bound = memory_policy(nodes, Slot(0), topology)
-        policy = MemoryPolicy("interleave", bound.nodes) if mode == "interleave" else bound
+        policy = memory_policy(nodes, Slot(0), topology).replace("bind", mode)
         placed = tuple(replace(one, policy=policy) for one in placed)
     return placed
 
