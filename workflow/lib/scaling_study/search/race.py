@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from scaling_study.common.axis_values import Value
 from scaling_study.config.plan import Choice
 from scaling_study.stats.throughputs import Point, Start, Throughputs
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from scaling_study.stats.intervals import Floats
 
-Changes = frozenset[tuple[str, str]]
+Changes = frozenset[tuple[str, Value]]
 Dealt = TypeVar("Dealt")
 
 FIRST_COUNTS = 8
@@ -242,7 +243,11 @@ class Race:
 
     def next(self) -> Round:
         """Return the next round."""
-        return self._first() or self._screen() or self._race(self._chosen())
+        if first := self._first():
+            return first
+        if self.choice is None or self._field.baseline.launch not in self._counts:
+            return Round("done", reason="the baseline could not be measured")
+        return self._screen() or self._race(self.choice)
 
     # Stages
 
@@ -259,8 +264,6 @@ class Race:
         return self._round("first", [tasks], always=True) if tasks else None
 
     def _screen(self) -> Round | None:
-        if self._field.baseline.launch not in self._counts:
-            return Round("done", reason="the baseline could not be measured")
         lame = {one.launch for one in self._starts if one.lost}
         left = [
             one
@@ -371,12 +374,6 @@ class Race:
         return tuple(sorted(likely | {best} | unseen))
 
     # What is known
-
-    def _chosen(self) -> Choice:
-        """The best point so far; there is one, since the baseline was measured."""
-        if self.choice is None:
-            raise LookupError("no point was measured")
-        return self.choice
 
     def _simplest(self) -> Point:
         """The best point; of those that hardly differ, the one that changes and takes the least."""
@@ -600,7 +597,7 @@ def combination(first: Entrant, second: Entrant) -> Entrant:
     """Return the launch with the changes of both."""
     changes = first.changes | second.changes
     return Entrant(
-        "+".join(f"{axis}={value}" for axis, value in sorted(changes)),
+        "+".join(sorted(f"{axis}={value}" for axis, value in changes)),
         changes,
         max(first.threads, second.threads),
         first.alone or second.alone,

@@ -315,22 +315,14 @@ def _idle(launches: Sequence[Launch], base: Axes) -> list[Axes]:
     used = {(axis, one.axes[axis]) for one in launches for axis in OF_SEVERAL_THREADS}
     return [
         {"intra_op": 1, axis: value}
-        for axis, value in sorted(used)
+        for axis, value in sorted(used, key=str)
         if value not in {base[axis], DEFAULTS[axis]}
     ]
 
 
 def changes(base: Axes, axes: Axes) -> Changes:
-    """Return what differs between two launches, as axis and value (JSON)."""
-    return frozenset(
-        (axis, json.dumps(value)) for axis, value in axes.items() if base[axis] != value
-    )
-
-
-def changed(base: Axes, made: Changes) -> Axes:
-    """Return all axes of a launch that differs from another by what `changes` has found."""
-    values = {axis: json.loads(value) for axis, value in made}
-    return {**base, **{a: tuple(v) if isinstance(v, list) else v for a, v in values.items()}}
+    """Return the values of the second launch that differ from the first one's."""
+    return frozenset(pair for pair in axes.items() if base[pair[0]] != pair[1])
 
 
 def beside_window_s(plan: Plan) -> float:
@@ -456,7 +448,7 @@ def next_round(
     defaults = known[plan.default].axes
     builds = builds_of(plan)
     combined = {
-        one.launch: named(changed(base, one.changes), "combined", defaults, builds)
+        one.launch: named({**base, **dict(one.changes)}, "combined", defaults, builds)
         for one in found.combined
     }
     known |= {launch.id: launch for launch in combined.values()}
