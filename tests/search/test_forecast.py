@@ -30,7 +30,6 @@ def test_the_full_size_studies_answer_within_ten_minutes_and_end_within_the_hour
     assert found.all_s + plan.confirm.seconds <= 3600
     assert found.screened == found.others
     assert found.screened_s < found.all_s
-    assert found.starts > found.others + 4
 
 
 def test_a_short_time_is_not_enough_for_all_launches():

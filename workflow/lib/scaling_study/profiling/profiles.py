@@ -76,15 +76,15 @@ def _read_manifest(folder: Path) -> Profiled:
         raise _unusable(path, error) from error
 
 
-def read_operators(manifests: Iterable[Profiled]) -> pd.DataFrame:
-    """Read the operators of all profiled points into one table.
+def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame]:
+    """Read what was profiled, and its rows of tables/operators.
 
-    Args:
-        manifests: of ``read_manifests``. A launch that several targets share is read once.
+    The operators of a launch that several targets share are read once.
 
     Raises:
-        ProfileError: a file is missing or broken.
+        ProfileError: a file is missing, broken, or of another version.
     """
+    manifests = read_manifests(folders)
     frames: dict[tuple[str, str | None, int], pd.DataFrame] = {}
     for manifest in manifests:
         for point in manifest.points:
@@ -102,7 +102,8 @@ def read_operators(manifests: Iterable[Profiled]) -> pd.DataFrame:
                 )
             except (OSError, ValueError) as error:
                 raise _unusable(path, shorten(error)) from error
-    return OPERATORS.frame(pd.concat(frames.values(), ignore_index=True) if frames else None)
+    rows = pd.concat(frames.values(), ignore_index=True) if frames else None
+    return manifests, OPERATORS.frame(rows)
 
 
 def operator_rows(
@@ -158,16 +159,6 @@ def operator_rows(
             overhead=float("nan") if overhead is None else overhead,
         )
     )
-
-
-def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame]:
-    """Read what was profiled, and its rows of tables/operators.
-
-    Raises:
-        ProfileError: a file is missing, broken, or of another version.
-    """
-    manifests = read_manifests(folders)
-    return manifests, read_operators(manifests)
 
 
 def choose_pairs(

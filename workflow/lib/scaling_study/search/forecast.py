@@ -35,7 +35,6 @@ class Forecast:
         others: how many there are.
         screened_s: until the answer after the last of these; None where the time is not enough.
         all_s: until the end.
-        starts: that it makes.
     """
 
     first_s: float
@@ -43,7 +42,6 @@ class Forecast:
     others: int
     screened_s: float | None
     all_s: float
-    starts: int
 
 
 def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: float) -> Forecast:
@@ -96,7 +94,7 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
         first_s = first_s or clock_s
         if screened_s is None and others <= seen:
             screened_s = clock_s
-    return Forecast(first_s, len(others & seen), len(others), screened_s, clock_s, len(starts))
+    return Forecast(first_s, len(others & seen), len(others), screened_s, clock_s)
 
 
 def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequence[str]:

@@ -183,10 +183,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A start to make: which launch, at which counts."""
+    """A start to make: which launch, at which counts; and the number of its record file."""
 
     launch: str
     counts: tuple[int, ...]
+    replicate: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from scaling_study.search.race import (
     Race,
     Round,
     Settings,
+    Task,
     dealt,
 )
 from scaling_study.stats.throughputs import Start
@@ -60,14 +61,6 @@ UNEQUAL = "steps differ too much in work to compare launches"
 """Why a race ends that cannot find out more."""
 ROUND_S = 8.0
 """What a round takes beside measuring: to decide, and to make the report anew."""
-
-
-class Task(Struct, frozen=True):
-    """A fresh start of a launch, which is measured at some counts."""
-
-    launch: str
-    replicate: int
-    counts: list[int]
 
 
 class Decided(Struct, frozen=True):
@@ -363,11 +356,10 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
     steps = plan.steps_per_model
     given = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
     given = given if steps is None else models_per_hour(rates, given, steps)
-    by_start: dict[tuple[str, int], dict[int, float]] = {}
-    for launch, replicate, n, rate in zip(
-        rates["launch"], rates["replicate"], rates["n"], given, strict=True
-    ):
-        by_start.setdefault((str(launch), int(replicate)), {})[int(n)] = float(rate)
+    by_start = {
+        key: dict(zip(own["n"].tolist(), own["rate"].tolist(), strict=True))
+        for key, own in rates.assign(rate=given).groupby(["launch", "replicate"])
+    }
     files: dict[tuple[str, int], list[CohortSummary]] = {}
     for cohort in sorted(cohorts, key=lambda one: one.started):
         files.setdefault((cohort.launch, cohort.replicate), []).append(cohort)
@@ -527,6 +519,6 @@ def _batches(
                 launch = plan.repeat
             replicate = made.get(launch, 0)
             made[launch] = replicate + 1
-            tasks.append(Task(launch, replicate, list(task.counts)))
+            tasks.append(Task(launch, task.counts, replicate))
         batches.append(tasks)
     return batches

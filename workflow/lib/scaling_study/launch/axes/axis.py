@@ -122,18 +122,6 @@ class Slot:
     loader_cpus: tuple[int, ...] | None = None
 
 
-def _nothing(_value: object, _where: Where) -> Effects:
-    return Effects()
-
-
-def _nowhere(_axes: Axes, _topology: Topology, slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    return tuple(slots)
-
-
-def _never(_axes: Axes) -> None:
-    return
-
-
 @dataclass(frozen=True)
 class Axis(Generic[V]):
     """One thing that is fixed when a process starts.
@@ -172,9 +160,9 @@ class Axis(Generic[V]):
     variables: tuple[str, ...] = ()
     libraries: Mapping[str, Library] = field(default_factory=dict)
     order: int = LAST
-    refuse: Callable[[Axes], None] = _never
-    prepare: Callable[[V, Where], Effects] = _nothing
-    place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] = _nowhere
+    refuse: Callable[[Axes], None] | None = None
+    prepare: Callable[[V, Where], Effects] | None = None
+    place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] | None = None
     apply: Callable[[V], None] | None = None
     lines: Callable[[V], str] = lambda _value: ""
     observe: Callable[[], object] | None = None
@@ -186,8 +174,7 @@ class Axis(Generic[V]):
     @property
     def of_environment(self) -> bool:
         """Whether all that it does is done to the environment, which child processes inherit."""
-        inside = self.apply is not None or self.place is not _nowhere
-        return self.prepare is not _nothing and not inside
+        return self.prepare is not None and self.apply is None and self.place is None
 
     @property
     def default(self) -> str:

@@ -74,10 +74,12 @@ def prepare(axes: Axes, where: Where) -> Effects:
     asked = whole(axes)
     set_axes = {name: axis for name, axis in AXES.items() if asked[name] != axis.default}
     for axis in set_axes.values():
-        axis.refuse(asked)
+        if axis.refuse:
+            axis.refuse(asked)
     effects = Effects()
     for name, axis in set_axes.items():
-        effects |= axis.prepare(asked[name], replace(where, axes=asked))
+        if axis.prepare:
+            effects |= axis.prepare(asked[name], replace(where, axes=asked))
     return effects
 
 
@@ -95,7 +97,8 @@ def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
     asked = whole(axes)
     slots = tuple(Slot(number) for number in range(count))
     for axis in AXES.values():
-        slots = axis.place(asked, topology, slots)
+        if axis.place:
+            slots = axis.place(asked, topology, slots)
     return slots
 
 

@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scaling_study.launch.axes.axis import Where
 
 
-@dataclass(frozen=True, slots=True)
-class Isa:
-    """An instruction set: the CPU flags it needs, and its name for each library that obeys."""
+VARIABLES = (
+    *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE"),
+    "MKL_ENABLE_INSTRUCTIONS",
+)
+"""ATen and oneDNN obey everywhere. OpenBLAS and BLIS take the kernel of a CPU that has the set; MKL
+obeys on Intel's CPUs only."""
+
+
+class Isa(NamedTuple):
+    """An instruction set.
+
+    Attributes:
+        flags: of a CPU that has it.
+        aten: its name, as ATen reports it.
+        values: of ``VARIABLES``.
+    """
 
     flags: tuple[str, ...]
     aten: str
-    env: Mapping[str, str]
+    values: tuple[str, ...]
 
 
-# ATen and oneDNN obey everywhere. OpenBLAS and BLIS take the kernel of a CPU that has the set;
-# MKL obeys on Intel's CPUs only.
 ISAS = {
     "avx2": Isa(
         flags=("avx2", "fma"),
         aten="AVX2",
-        env={
-            "ATEN_CPU_CAPABILITY": "avx2",
-            "ONEDNN_MAX_CPU_ISA": "AVX2",
-            "OPENBLAS_CORETYPE": "Haswell",
-            "BLIS_ARCH_TYPE": "haswell",
-            "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        },
+        values=("avx2", "AVX2", "Haswell", "haswell", "AVX2"),
     ),
     "avx512": Isa(
         flags=("avx512f", "avx512dq", "avx512bw", "avx512vl"),
         aten="AVX512",
-        env={
-            "ATEN_CPU_CAPABILITY": "avx512",
-            "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
-            "OPENBLAS_CORETYPE": "SkylakeX",
-            "BLIS_ARCH_TYPE": "skx",
-            "MKL_ENABLE_INSTRUCTIONS": "AVX512",
-        },
+        values=("avx512", "AVX512_CORE", "SkylakeX", "skx", "AVX512"),
     ),
 }
 
@@ -57,7 +53,7 @@ def _prepare(value: str, where: Where) -> Effects:
         raise UnavailableError(
             f"this CPU has no {', '.join(missing)}", f"leave isa {value} to a machine that has it"
         )
-    return Effects(ISAS[value].env)
+    return Effects(dict(zip(VARIABLES, ISAS[value].values, strict=True)))
 
 
 AXIS = Axis(
@@ -67,14 +63,7 @@ AXIS = Axis(
         "avx2": "at most AVX2",
         "avx512": "at most AVX-512",
     },
-    variables=(
-        "ATEN_CPU_CAPABILITY",
-        "ONEDNN_MAX_CPU_ISA",
-        "DNNL_MAX_CPU_ISA",
-        "MKL_ENABLE_INSTRUCTIONS",
-        "OPENBLAS_CORETYPE",
-        "BLIS_ARCH_TYPE",
-    ),
+    variables=(*VARIABLES, "DNNL_MAX_CPU_ISA"),
     order=70,
     prepare=_prepare,
     effective=lambda _, got: str(got.isa),

@@ -28,8 +28,7 @@ from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.records import window
+    from scaling_study.common.axis_values import Axes
 
 # py-libnuma, which sets memory policies, is a wrapper around it.
 LIBRARIES = {"numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1")}
@@ -129,10 +128,6 @@ def _read_nodes(value: object, _files: bool) -> str | None:
 NODE_LIST = Others('a list of memory nodes in one text, such as "0" or "0-1"', _read_nodes)
 
 
-def _requested(_value: Value, slot: window.Slot) -> str:
-    return f"slot {slot.slot}: {slot.policy}"
-
-
 AXIS = Axis(
     "the memory nodes that a slot takes its memory from",
     {
@@ -146,7 +141,7 @@ AXIS = Axis(
     refuse=_refuse,
     prepare=_prepare,
     place=_place,
-    requested=_requested,
+    requested=lambda _, slot: f"slot {slot.slot}: {slot.policy}",
     effective=lambda _, got: f"slot {got.slot}: {got.policy}",
     holds=lambda _value, got, slot: slot.policy == got.policy,
 )

@@ -1,1 +1,1 @@
-"""What is counted inside members, besides what the kernel counts."""
+"""Times and numbers that are counted inside members, beside the kernel's counters."""

@@ -1,21 +1,11 @@
 """Making batches, in the training thread or in worker processes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from functools import partial
 
 from scaling_study.common.counter import Counter
 from scaling_study.member import loaders
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _time(add: Callable[[int], None]) -> None:
-    loaders.watch(loaders.MADE, add)
-
-
 COUNTER = Counter(
     "Time in which torch's loaders make batches: that of all worker processes together.",
-    time=_time,
+    time=partial(loaders.watch, loaders.MADE),
 )
