@@ -1,8 +1,17 @@
 """Profiles made up from a known truth, as the profile job writes them."""
 
-import json
+from msgspec.structs import replace
 
 import synthetic
+from scaling_study.records import codec
+from scaling_study.records.profile import (
+    Operators,
+    OperatorSums,
+    Profile,
+    Profiled,
+    ProfiledPoint,
+    Turn,
+)
 
 OPERATORS = {
     # (operator, phase): calls and self seconds per step with one process, and how many times as
@@ -27,28 +36,28 @@ STACK = 'process 7:"python train.py";thread (7): MainThread;<module> (train.py:1
 
 
 def operators(many=False, factor=1.0, injected=None, steps=STEPS):
-    """Return the content of operators.json; `injected` are operators' further times as long."""
+    """Return what a member did; `injected` are operators' further times as long."""
     rows = []
     for (operator, phase), (calls, self_s, inflation) in OPERATORS.items():
         each = self_s * factor * (inflation if many else 1.0)
         if many:
             each *= (injected or {}).get(operator, 1.0)
         rows.append(
-            {
-                "operator": operator,
-                "phase": phase,
-                "calls": calls * steps,
-                "self_s": each * steps,
-                "total_s": 1.2 * each * steps,
-                "flops": 1000 * calls * steps if "mm" in operator else None,
-            }
+            OperatorSums(
+                operator=operator,
+                phase=phase,
+                calls=calls * steps,
+                self_s=each * steps,
+                total_s=1.2 * each * steps,
+                flops=1000 * calls * steps if "mm" in operator else None,
+            )
         )
-    return {"steps": steps, "rows": rows}
+    return Operators(steps=steps, rows=tuple(rows))
 
 
 def step_s(content):
     """Return the step time that belongs to made-up operators."""
-    return sum(row["self_s"] for row in content["rows"]) / content["steps"] + OUTSIDE_S
+    return sum(row.self_s for row in content.rows) / content.steps + OUTSIDE_S
 
 
 def write_target(
@@ -60,66 +69,55 @@ def write_target(
     for n in counts:
         content = operators(n > 1, factor, injected)
         (place / str(n)).mkdir(parents=True)
-        (place / str(n) / "operators.json").write_text(json.dumps(content))
-        profiled_s = step_s(content)
-        kinds = [
-            {
-                "kind": "operators", "status": "ok", "reason": None, "remedy": None,
-                "steps": content["steps"], "step_s": profiled_s,
-                "overhead": 1.22 if n == 1 else 1.04,
-                "unprofiled_step_s": profiled_s / (1.22 if n == 1 else 1.04),
-                "others_overhead": None if n == 1 else 1.004, "files": [f"{n}/operators.json"],
-            },
-            {
-                "kind": "stacks", "status": "skipped", "reason": "py-spy: Permission denied",
-                "remedy": "sudo sysctl kernel.yama.ptrace_scope=0",
-            },
-        ]  # fmt: skip
-        points.append({"n": n, "unprofiled_step_s": profiled_s / 1.1, "kinds": kinds})
+        codec.write_file(place / str(n) / "operators.json", content)
+        profiled_s, overhead = step_s(content), 1.22 if n == 1 else 1.04
+        taken = Profile(
+            kind="operators", status="ok", steps=content.steps, step_s=profiled_s,
+            overhead=overhead, unprofiled_step_s=profiled_s / overhead,
+            others_overhead=None if n == 1 else 1.004, files=(f"{n}/operators.json",),
+        )  # fmt: skip
+        skipped = Profile(
+            kind="stacks", status="skipped", reason="py-spy: Permission denied",
+            remedy="sudo sysctl kernel.yama.ptrace_scope=0",
+        )  # fmt: skip
+        points.append(
+            ProfiledPoint(n=n, unprofiled_step_s=profiled_s / 1.1, kinds=(taken, skipped))
+        )
     write_manifest(
-        place,
-        machine=machine["hash"],
-        launch=launch.id,
-        label=label or launch.label,
-        role=launch.role,
-        target=target or launch.id,
-        points=points,
-    )
+        place, machine=machine["hash"], launch=launch.id, label=label or launch.label,
+        role=launch.role, target=target or launch.id, points=tuple(points),
+    )  # fmt: skip
     return place
 
 
 def add_stacks(place, *, lines=None):
     """Put stacks in place of those that were skipped, beside every point of a target."""
-    manifest = json.loads((place / "profile.json").read_text())
-    for point in manifest["points"]:
-        many = point["n"] > 1
+    manifest = codec.read_file(place / "profile.json", Profiled)
+    points = []
+    for point in manifest.points:
         raw = [
-            f"{STACK};mul (libtorch_cpu.so) {90 if many else 30}",
+            f"{STACK};mul (libtorch_cpu.so) {90 if point.n > 1 else 30}",
             f"{STACK};mm (libtorch_cpu.so);mkl_blas_avx512_sgemm_kernel_0 (libmkl_avx512.so.2) 60",
         ]
-        path = place / str(point["n"]) / "stacks-0.raw"
+        path = place / str(point.n) / "stacks-0.raw"
         path.write_text("\n".join(raw if lines is None else lines) + "\n")
-        point["kinds"][1] = {
-            "kind": "stacks", "status": "ok", "reason": None, "remedy": None, "steps": 100,
-            "step_s": 0.02, "unprofiled_step_s": 0.019, "overhead": 1.05, "others_overhead": None,
-            "rate_hz": 20, "native": True, "seconds": 10.0, "samples": 150, "members": 1,
-            "turns": [
-                {"slot": 0, "pid": 7, "trainer_tid": 7, "seconds": 10.0, "steps": 100,
-                 "samples": 150, "file": "stacks-0.raw"},
-            ],
-            "files": [f"{point['n']}/stacks-0.raw"],
-        }  # fmt: skip
-    (place / "profile.json").write_text(json.dumps(manifest))
+        turn = Turn(
+            slot=0, pid=7, trainer_tid=7, seconds=10.0, steps=100, samples=150, file=path.name
+        )
+        taken = Profile(
+            kind="stacks", status="ok", steps=100, step_s=0.02, unprofiled_step_s=0.019,
+            overhead=1.05, rate_hz=20, native=True, seconds=10.0, samples=150, members=1,
+            turns=(turn,), files=(f"{point.n}/stacks-0.raw",),
+        )  # fmt: skip
+        points.append(replace(point, kinds=(point.kinds[0], taken)))
+    codec.write_file(place / "profile.json", replace(manifest, points=tuple(points)))
 
 
 def write_manifest(place, **content):
     """Write profile.json; what is not given is that of a complete profile."""
-    usual = {
-        "schema_version": 3, "status": "complete", "reason": None, "remedy": None,
-        "same_as": None, "points": [],
-    }  # fmt: skip
     place.mkdir(parents=True, exist_ok=True)
-    (place / "profile.json").write_text(json.dumps(usual | content))
+    manifest = Profiled(**{"schema_version": 3, "status": "complete", **content})
+    codec.write_file(place / "profile.json", manifest)
 
 
 def write_study(folder, machine=None):

@@ -54,16 +54,6 @@ def words():
 # ---- the table
 
 
-def test_the_order_of_axes_is_that_in_names_of_launches():
-    assert list(axis_table.AXES) == [
-        "shell", "build", "launcher", "intra_op", "inter_op", "wait_policy", "openmp", "blas",
-        "isa", "allocator", "huge_pages", "placement", "openmp_affinity", "membind",
-        "optimizer_kernel",
-        "matmul_precision", "autocast", "memory_format", "compile", "denormals", "gc",
-        "prefetch", "persistent_workers", "loader_workers", "loader_cpus", "ranks",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(("name", "word"), words())
 def test_every_word_has_an_effect_of_its_own(name, word):
     environment = prepare(**{name: word})
@@ -83,26 +73,6 @@ def test_an_axis_sets_only_variables_that_belong_to_it(name, value):
     owners = axis_table.AXES if value == "dask" else {name: axis_table.AXES[name]}
     owned = {variable for axis in owners.values() for variable in axis.variables}
     assert set(prepare(**{name: value})) <= owned
-
-
-# Variables that no workload may set, because they would undo what an axis sets or leaves alone.
-RESERVED = {
-    "GOTO_NUM_THREADS",  # OpenBLAS's older name for its own
-    "KMP_LIBRARY",  # libiomp's other name for a wait policy
-    "DNNL_MAX_CPU_ISA",  # oneDNN's older name
-    "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_",  # glibc's other two thresholds
-    "GOMP_CPU_AFFINITY",  # another way to bind
-    *axis_table.AXES["ranks"].variables,  # each rank gets its own, from what starts the group
-}  # fmt: skip
-
-
-def test_every_variable_of_an_axis_is_set_by_it_or_reserved():
-    for name, axis in axis_table.AXES.items():
-        if not axis.variables or name == "openmp_affinity":  # which needs a placement: below
-            continue
-        values = [*axis.words, 5] if name == "intra_op" else axis.words
-        done = {variable for value in values for variable in prepare(**{name: value})}
-        assert set(axis.variables) - RESERVED <= done, name
 
 
 def test_no_variable_belongs_to_two_axes_but_the_preloads():
@@ -128,48 +98,9 @@ DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
             {"wait_policy": "passive"},
             {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"},
         ),
-        ({"openmp": "intel"}, {"LD_PRELOAD": LIBRARIES["libiomp5"]}),
-        ({"openmp": "llvm"}, {"LD_PRELOAD": LIBRARIES["libomp"]}),
-        ({"openmp": "/opt/libgomp.so.1"}, {"LD_PRELOAD": "/opt/libgomp.so.1"}),
-        ({"blas": "openblas"}, {"LD_PRELOAD": LIBRARIES["openblas"]}),
-        ({"blas": "blis"}, {"LD_PRELOAD": LIBRARIES["blis"]}),
         ({"blas": "mkl"}, {"LD_PRELOAD": LIBRARIES["mkl"], "MKL_THREADING_LAYER": "GNU"}),
         ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": "/builds/libintel_path.so"}),
-        ({"blas": "/opt/libmine.so"}, {"LD_PRELOAD": "/opt/libmine.so"}),
-        (
-            {"isa": "avx2"},
-            {
-                "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
-                "OPENBLAS_CORETYPE": "Haswell", "BLIS_ARCH_TYPE": "haswell",
-                "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-            },
-        ),
-        (
-            {"isa": "avx512"},
-            {
-                "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
-                "OPENBLAS_CORETYPE": "SkylakeX", "BLIS_ARCH_TYPE": "skx",
-                "MKL_ENABLE_INSTRUCTIONS": "AVX512",
-            },
-        ),
-        (
-            {"allocator": "glibc-large-thresholds"},
-            {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)},
-        ),
-        (
-            {"allocator": "jemalloc"},
-            {
-                "LD_PRELOAD": LIBRARIES["jemalloc"],
-                "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
-                "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000",
-            },
-        ),
-        ({"allocator": "tcmalloc"}, {"LD_PRELOAD": LIBRARIES["tcmalloc"]}),
-        ({"allocator": "mimalloc"}, {"LD_PRELOAD": LIBRARIES["mimalloc"]}),
         ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": str(Path("lib/libmine.so").absolute())}),
-        ({"huge_pages": "always"}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
-        ({}, {}),
-        ({"launcher": "fork"}, {}),
         # distributed.yaml: the settings that dask/distributed#5098 is about.
         ({"launcher": "dask"}, {**dict.fromkeys(DASK, "1"), "MALLOC_TRIM_THRESHOLD_": "65536"}),
         (
@@ -184,7 +115,6 @@ DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
             {"blas": "openblas", "allocator": "tcmalloc"},
             {"LD_PRELOAD": f"{LIBRARIES['openblas']}:{LIBRARIES['tcmalloc']}"},
         ),
-        ({"build": "/usr/bin/python3"}, {}),
     ],
 )  # fmt: skip
 def test_what_a_value_sets(values, environment):
@@ -194,8 +124,15 @@ def test_what_a_value_sets(values, environment):
 KMP = {"close": "granularity=fine,compact", "spread": "granularity=fine,scatter"}
 
 
-@pytest.mark.parametrize("value", ["close", "spread"])
-@pytest.mark.parametrize("openmp", ["bundled", "intel", "llvm", "/x/libgomp.so.1", "/x/libomp.so"])
+@pytest.mark.parametrize(
+    ("openmp", "value"),
+    [
+        ("bundled", "close"),
+        ("/x/libgomp.so.1", "spread"),
+        ("intel", "close"),
+        ("/x/libomp.so", "spread"),
+    ],
+)
 def test_threads_are_bound_as_the_runtime_understands_it(value, openmp):
     """Either way alone: with both, the bundled libgomp binds, and the preloaded one has one CPU."""
     found = bound(openmp=openmp, openmp_affinity=value)
@@ -210,9 +147,7 @@ def test_threads_are_bound_as_the_runtime_understands_it(value, openmp):
 @pytest.mark.parametrize(
     ("preload", "blocktime", "long"),
     [
-        ("", None, False),
         ("/lib/libjemalloc.so.2:/env/lib/libiomp5.so", None, True),
-        ("/lib/libomp.so.5", None, True),
         ("/lib/libomp.so.5", "0", False),
         ("/lib/libgomp.so.1", None, False),
     ],
@@ -230,14 +165,8 @@ def test_a_runtime_whose_threads_spin_beyond_a_windows_edge(preload, blocktime, 
     ("values", "reason", "remedy"),
     [
         ({"openmp": "intel"}, "libiomp5 is not installed", "pip install intel-openmp"),
-        ({"openmp": "llvm"}, "libomp is not installed", "apt install libomp5"),
-        ({"blas": "openblas"}, "openblas is not installed", "apt install libopenblas0"),
-        ({"blas": "blis"}, "blis is not installed", "apt install libblis"),
         ({"blas": "mkl"}, "mkl is not installed", "pip install mkl"),
         ({"allocator": "jemalloc"}, "jemalloc is not installed", "apt install libjemalloc2"),
-        ({"allocator": "tcmalloc"}, "tcmalloc is not installed", "apt install libtcmalloc"),
-        ({"allocator": "mimalloc"}, "mimalloc is not installed", "pip install cmeel-mimalloc"),
-        ({"isa": "avx2"}, "no avx2, fma", "avx2"),
         ({"isa": "avx512"}, "no avx512f, avx512dq, avx512bw, avx512vl", "avx512"),
         ({"huge_pages": "always"}, "switched off", "/sys/kernel/mm/transparent_hugepage/enabled"),
     ],
@@ -250,20 +179,10 @@ def test_what_is_missing_is_a_reason_with_a_remedy(values, reason, remedy):
     prepare(MACHINE, **values)
 
 
-@pytest.mark.parametrize("missing", FLAGS)
-def test_an_instruction_set_needs_each_of_its_flags(missing):
-    isa = "avx2" if missing in {"avx2", "fma"} else "avx512"
-    machine = hardware(libraries=LIBRARIES, isa=tuple(flag for flag in FLAGS if flag != missing))
-    with pytest.raises(UnavailableError, match=rf"no {missing}$"):
-        prepare(machine, isa=isa)
-
-
-@pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc", "mimalloc", "/opt/libmine.so"])
-def test_huge_pages_are_glibcs_alone(allocator):
-    with pytest.raises(UnavailableError) as caught:
-        prepare(huge_pages="always", allocator=allocator)
-    assert allocator in caught.value.reason
-    assert allocator in caught.value.remedy
+def test_huge_pages_are_glibcs_alone():
+    with pytest.raises(UnavailableError, match="not of jemalloc") as caught:
+        prepare(huge_pages="always", allocator="jemalloc")
+    assert "allocator: jemalloc" in caught.value.remedy
     prepare(huge_pages="always", allocator="glibc-large-thresholds")
 
 
@@ -473,27 +392,19 @@ def test_a_library_is_compared_by_its_file_not_by_its_name(tmp_path):
 
 
 def test_what_is_shown_as_effective():
-    kernel = read_back(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
-    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [kernel])}
-    assert rows == {
-        "shell": "none",
-        "launcher": "exec",
-        "build": f"{sys.executable}, torch 2.13.0+cpu",
-        "intra_op": "2",
-        "inter_op": "2",
-        "wait_policy": "15.0 ms of CPU time spent waiting after a parallel region"
-        " (libgomp-98b21ff3.so.1)",
-        "openmp": f"{TORCH}/libgomp-98b21ff3.so.1",
-        "openmp_affinity": "no variable binds OpenMP threads",
-        "blas": f"{TORCH}/libtorch_cpu.so (SkylakeX, 250 GF/s)",
-        "isa": "AVX512",
-        "allocator": "/usr/lib/x86_64-linux-gnu/libc.so.6",
-        "huge_pages": "3 MiB in huge pages",
-        "placement": "slot 0: 0-1",
-        "membind": "slot 0: default",
-    }
-    one = read_back(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
-    rows = {row.axis: row.effective for row in axis_table.checks({}, [slot()], [one])}
+    def shown(**changed):
+        rows = axis_table.checks({}, [slot()], [read_back(**changed)])
+        return {row.axis: row.effective for row in rows}
+
+    rows = shown(sgemm_kernel="SkylakeX", sgemm_gflops=249.6, huge_page_bytes=3 * 2**20)
+    assert rows["build"] == f"{sys.executable}, torch 2.13.0+cpu"
+    assert rows["wait_policy"] == (
+        "15.0 ms of CPU time spent waiting after a parallel region (libgomp-98b21ff3.so.1)"
+    )
+    assert rows["blas"] == f"{TORCH}/libtorch_cpu.so (SkylakeX, 250 GF/s)"
+    assert rows["huge_pages"] == "3 MiB in huge pages"
+    assert rows["openmp_affinity"] == "no variable binds OpenMP threads"
+    rows = shown(spin_s=None, huge_page_bytes=None, env=TRIM, thread_cpus=[[0], [1]])
     assert rows["wait_policy"] == "one thread, nothing to wait for"
     assert rows["huge_pages"] == "unknown"
     assert rows["openmp_affinity"] == "threads on CPUs 0 | 1"

@@ -57,26 +57,18 @@ def test_what_changes_the_speed_of_training_is_found_and_nothing_else():
     found = look(
         {
             "OMP_PROC_BIND": "close",
-            "MALLOC_ARENA_MAX": "2",
             "KMP_AFFINITY": "fine,compact=1",
-            "HOME": "/root",
             "OMP_NUM_THREADS": "",
             "OPENAI_API_KEY": "x",
-            "TORCH_HOME": "/t",
             "RANK": "3",
-            "WORLD_SIZE": "4",
-            "MASTER_ADDR": "node1",
-            "HF_TOKEN": "x",
             "LD_PRELOAD": "/lib/a.so:/lib/b.so",
             "MKL_CBWR": "a\nb",
             "GOMP_SPINCOUNT": "\udc80",
             **dict.fromkeys(HARMLESS, "1"),
         }
     )
-    assert found == (
-        *("KMP_AFFINITY=fine,compact=1", "LD_PRELOAD=/lib/a.so:/lib/b.so", "MALLOC_ARENA_MAX=2"),
-        "OMP_PROC_BIND=close",
-    )
+    known = ("KMP_AFFINITY=fine,compact=1", "LD_PRELOAD=/lib/a.so:/lib/b.so")
+    assert found == (*known, "OMP_PROC_BIND=close")
 
 
 OF_NO_AXIS = (
@@ -99,10 +91,8 @@ def test_members_report_what_a_check_of_it_looks_for():
 @pytest.mark.parametrize(
     ("policy", "found"),
     [
-        ("default", ()),
         ("interleave:0-1", ("mempolicy=interleave:0-1",)),
         ("bind:1", ("mempolicy=bind:1",)),
-        ("prefer:0", ()),
         ("bind=static:0", ()),
     ],
 )
@@ -138,11 +128,8 @@ def test_a_mask_that_confines_the_study_is_said(tmp_path, mask, said):
     ("written", "found", "value"),
     [
         ("auto", PILED, PILED),
-        ("auto", (), None),
         ("off", PILED, None),
-        (False, PILED, None),
         ({}, PILED, None),
-        ({"env": {}}, PILED, None),
         (
             {"mempolicy": "interleave:0-1", "cpus": 0, "env": {"OMP_NUM_THREADS": 4, "KMP_A": "x"}},
             PILED,
@@ -257,21 +244,15 @@ def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
 # ---- the confirmation
 
 
-def entry(launch, n):
-    return {"launch": launch, "label": launch, "n": n, "axes": {}}
-
-
-def confirmed(best, today):
-    found = {"status": "ok", "recommended": best, "default": entry("default", 1), "today": today}
-    found = convert(found, Recommendation)
-    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
-    chosen = choose_arms(found, *launches)
-    return [(arm.role, arm.launch, arm.n) for arm in chosen if arm.start == "fresh"]
-
-
 def test_todays_launch_is_confirmed_in_place_of_the_default_at_the_same_number():
-    assert confirmed(entry("best", 4), entry("today", 2)) == [
-        ("recommended", "best", 4),
+    points = {
+        name: {"launch": name, "label": name, "n": n, "axes": {}}
+        for name, n in (("recommended", 4), ("today", 2), ("default", 1))
+    }
+    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
+    chosen = choose_arms(convert({"status": "ok", **points}, Recommendation), *launches)
+    assert [(arm.role, arm.launch, arm.n) for arm in chosen if arm.start == "fresh"] == [
+        ("recommended", "recommended", 4),
         ("today", "today", 2),
         ("today_same_n", "today", 4),
         ("default", "default", 1),

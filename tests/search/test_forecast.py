@@ -44,11 +44,7 @@ def test_a_short_time_is_not_enough_for_all_launches():
 
 def test_where_the_time_is_enough_it_says_when_each_launch_has_been_met():
     plan = shipped("quick", search={"budget_minutes": 10})
-    first, second = forecast.describe(plan, machines.usable("vm-hybrid"), None)
-    assert first == (
-        "  a race of 10 minutes, the confirmation included: each launch once, then those again "
-        "that may be best by more than 2%;"
-    )
+    _, second = forecast.describe(plan, machines.usable("vm-hybrid"), None)
     assert "a first answer after " in second
     assert "each launch is met after " in second
 
