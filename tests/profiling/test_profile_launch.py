@@ -12,6 +12,7 @@ import pytest
 
 from jobs import WORKLOADS, config, processes, profile
 from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.member.channel import Step
@@ -64,11 +65,9 @@ def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
 def test_a_machine_that_forbids_tracing_is_a_skip_with_a_remedy():
     said = "Error: Failed to suspend process\nReason: EPERM\nPermission Denied: try again as root"
     done = subprocess.CompletedProcess([], 1, "", said)
-    found = profile_launch._not_sampled(done)
-    assert found.status == "skipped"
-    assert "ptrace_scope" in found.remedy
+    assert "ptrace_scope" in profile_launch._not_sampled(done).remedy
     done = subprocess.CompletedProcess([], 1, "", "Error: No such process")
-    assert profile_launch._not_sampled(done).status == "failed"
+    assert not isinstance(profile_launch._not_sampled(done), UnavailableError)
 
 
 def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
@@ -125,6 +124,13 @@ def test_a_launch_that_the_machine_cannot_do_is_skipped_with_its_reason(tmp_path
     assert found.points == ()
 
 
+def test_counts_that_no_launch_has_are_a_skip(tmp_path):
+    asked = {"profile": {**FEW, "processes": [3]}}
+    found = profile(config(WORKLOADS / "plain_loop.py") | asked, tmp_path)
+    assert (found.status, found.points) == ("skipped", ())
+    assert found.reason == "no process count is among those in profile.processes"
+
+
 @pytest.mark.slow
 def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
     found = profile(
@@ -148,9 +154,7 @@ def test_what_py_spy_says_where_tracing_is_forbidden_is_understood():
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode != 0
-    found = profile_launch._not_sampled(done)
-    assert found.status == "skipped", done.stderr
-    assert "ptrace_scope" in found.remedy
+    assert "ptrace_scope" in profile_launch._not_sampled(done).remedy, done.stderr
 
 
 @pytest.mark.slow

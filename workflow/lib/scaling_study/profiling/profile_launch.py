@@ -64,10 +64,7 @@ LONGEST_FACTOR = 3.0
 """The sampler falls behind where unwinding takes long; after this many times the time that the
 samples should take, what there is must do."""
 
-NO_TRACING = (
-    "sudo sysctl kernel.yama.ptrace_scope=0",
-    "docker run --cap-add=SYS_PTRACE",
-)
+NO_TRACING = "sudo sysctl kernel.yama.ptrace_scope=0 or docker run --cap-add=SYS_PTRACE"
 
 TurnTimes = tuple[int, list[list[float]]]
 """The place of the member that is profiled, and the step times (s) of each member."""
@@ -86,19 +83,40 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
     """
     machine = probe.read_machine()
     content = _of(job.launch, machine=machine.hash, target=target)
+    points: list[ProfiledPoint] = []
     try:
         process_counts = resolve.counts(job.plan, machine)
         resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
-    except UnavailableError as error:
-        content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
-    else:
+        counts = _chosen(job.plan.profile.processes, resolved.counts)
         with private.folder() as own, private.part(own, "profile") as part:
             launch = with_changed(resolved.launch, folder=part)
-            counts = chosen_counts(job.plan.profile.processes, resolved.counts)
             specs = resolved.members[: max(counts)]
             with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
-                content = _Profiling(job, one, part, folder).run(content, counts, resolved.slots)
-    codec.write_file(folder / "profile.json", content)
+                profiling = _Profiling(job, one, part, folder)
+                profiling.start(resolved.slots)
+                for n in counts:
+                    log.info("n = %d", n)
+                    points.append(profiling.point(n))
+    except UnavailableError as error:
+        content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
+    except _FailedError as error:
+        content = replace(content, status="failed", reason=str(error))
+    codec.write_file(folder / "profile.json", replace(content, points=tuple(points)))
+
+
+def _chosen(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
+    """Return the process counts to profile.
+
+    Raises:
+        UnavailableError: there are none.
+    """
+    counts = chosen_counts(asked, process_counts)
+    if not counts:
+        raise UnavailableError(
+            "no process count is among those in profile.processes",
+            f"add one of {', '.join(map(str, process_counts))}",
+        )
+    return counts
 
 
 def _of(launch: Launch | None, machine: str, target: str) -> Profiled:
@@ -127,12 +145,8 @@ def without_profile(launch: Launch | None, machine: str) -> Profiled:
     return replace(content, status="skipped", reason="no launch is recommended on this machine")
 
 
-class _NotTakenError(Exception):
-    """A profile could not be taken: the record says why."""
-
-    def __init__(self, profile: Profile) -> None:
-        super().__init__(profile.reason)
-        self.profile = profile
+class _FailedError(Exception):
+    """A profile could not be taken; the text says why."""
 
 
 class _Profiling:
@@ -145,64 +159,62 @@ class _Profiling:
         self._private = private_folder
         self._output = output
 
-    def run(self, content: Profiled, counts: Sequence[int], slots: Sequence[Slot]) -> Profiled:
-        """Start the cohort and profile each count; return the content with status and points."""
-        measure = self._job.plan.measure
-        one = self._cohort
-        if not counts:
-            reason = "no process count is among those in profile.processes"
-            return replace(content, status="skipped", reason=reason)
+    def start(self, slots: Sequence[Slot]) -> None:
+        """Start the cohort, of the first of these slots, and let it warm up.
+
+        Raises:
+            _FailedError: a member did not start, or not as the launch asks.
+        """
+        measure, one = self._job.plan.measure, self._cohort
         one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
         reports = one.read_back(measure.start_timeout_s)
-        if len(reports) < max(counts):
-            reason = self._last_event() or "a member did not come to its gate"
-            return replace(content, status="failed", reason=reason)
+        if len(reports) < one.size:
+            raise _FailedError(self._last_event("a member did not come to its gate"))
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
-            return replace(content, status="failed", reason=wrong)
+            raise _FailedError(wrong)
         one.warm_up(measure.warmup_steps)
-        points: list[ProfiledPoint] = []
+
+    def _last_event(self, otherwise: str) -> str:
+        return self._cohort.events[-1].reason if self._cohort.events else otherwise
+
+    def point(self, n: int) -> ProfiledPoint:
+        """Take all profiles of one count, with windows without a profiler around each.
+
+        Raises:
+            _FailedError: a member ended.
+        """
+        (self._output / str(n)).mkdir(parents=True, exist_ok=True)
+        kinds = [kind for kind in KINDS if getattr(self._settings, kind)]
         try:
-            for n in counts:
-                log.info("n = %d", n)
-                points.append(self._point(n))
+            around = [self._unprofiled(n)]
+            profiles = [self._profile(n, kind, around) for kind in kinds]
         except member_processes.MemberEndedError:
-            reason = self._last_event() or "a member ended"
-            return replace(content, status="failed", reason=reason, points=tuple(points))
-        return replace(content, points=tuple(points))
-
-    def _last_event(self) -> str | None:
-        return self._cohort.events[-1].reason if self._cohort.events else None
-
-    def _point(self, n: int) -> ProfiledPoint:
-        """Take all profiles of one count, with windows without a profiler around each."""
-        folder = self._output / str(n)
-        folder.mkdir(parents=True, exist_ok=True)
-        before = self._unprofiled(n)
-        bare_s = [before[0]]
-        kinds = []
-        for kind in KINDS:
-            if not getattr(self._settings, kind):
-                continue
-            try:
-                found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
-            except _NotTakenError as error:
-                found, turns_s = error.profile, []
-            after = self._unprofiled(n)
-            if turns_s:
-                found = _with_cost(found, turns_s, before, after)
-                log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found.overhead)
-            else:
-                log.info("n = %d: no %s (%s)", n, kind, found.reason)
-            kinds.append(found)
-            before = after
-            bare_s.append(after[0])
+            raise _FailedError(self._last_event("a member ended")) from None
+        bare_s = tuple(first for first, *_ in around)
         return ProfiledPoint(
             n=n,
             unprofiled_step_s=statistics.fmean(bare_s),
-            unprofiled_windows=tuple(bare_s),
-            kinds=tuple(kinds),
+            unprofiled_windows=bare_s,
+            kinds=tuple(profiles),
         )
+
+    def _profile(self, n: int, kind: Kind, around: list[list[float]]) -> Profile:
+        """Take one profile, and a window without a profiler after it."""
+        turns_s: list[TurnTimes] = []
+        try:
+            found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
+        except UnavailableError as error:
+            found = Profile(kind=kind, status="skipped", reason=error.reason, remedy=error.remedy)
+        except _FailedError as error:
+            found = Profile(kind=kind, status="failed", reason=str(error))
+        around.append(self._unprofiled(n))
+        if not turns_s:
+            log.info("n = %d: no %s (%s)", n, kind, found.reason)
+            return found
+        found = _with_cost(found, turns_s, *around[-2:])
+        log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found.overhead)
+        return found
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""
@@ -230,8 +242,7 @@ class _Profiling:
             raise member_processes.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
-            reason = f"no whole step within {OPERATORS_LONGEST_S:g} s"
-            raise _NotTakenError(Profile(kind=kind, status="failed", reason=reason))
+            raise _FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
         covered = json.loads(noted.read_text())["steps"]
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
@@ -243,10 +254,7 @@ class _Profiling:
         """Sample members' stacks from outside, in turn, until there are as many as asked for."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
-            reason, remedy = "py-spy is not installed", "pip install py-spy"
-            raise _NotTakenError(
-                Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy)
-            )
+            raise UnavailableError("py-spy is not installed", "pip install py-spy")
         asked, rate_hz = self._settings.samples, self._settings.rate_hz
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
@@ -263,13 +271,13 @@ class _Profiling:
             words = [spy] if native_failed else [spy, "--native"]
             try:
                 turn, steps_s = self._turn(n, len(turns), words, seconds)
-            except _NotTakenError as error:
+            except (UnavailableError, _FailedError) as error:
                 if turns:
                     log.info("n = %d: no more stacks (%s)", n, error)
                     break
-                if native_failed or error.profile.status != "failed":
+                if native_failed or isinstance(error, UnavailableError):
                     raise
-                native_failed = error.profile.reason
+                native_failed = str(error)
                 continue
             turns.append(turn)
             times.append(steps_s)
@@ -300,7 +308,8 @@ class _Profiling:
             seconds: how long.
 
         Raises:
-            _NotTakenError: nothing was sampled.
+            UnavailableError: this machine forbids it.
+            _FailedError: nothing was sampled.
         """
         at = number % min(n, SAMPLED_MEMBERS)
         slot = self._cohort.alive[at]
@@ -324,10 +333,10 @@ class _Profiling:
                 done = subprocess.CompletedProcess(command, 1, "", reason)
             ended_ns = time.perf_counter_ns()
         if done.returncode or not raw.exists():
-            raise _NotTakenError(_not_sampled(done))
+            raise _not_sampled(done)
         steps_s = _step_times(activities, at, since_ns=ended_ns - seconds * 10**9)
         if not steps_s[at]:
-            raise _NotTakenError(_no_stacks(f"no whole step within {seconds} s"))
+            raise _FailedError(f"no whole step within {seconds} s")
         turn = Turn(
             slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s[at]),
             trainer_tid=trainer_tid, file=file,
@@ -335,22 +344,17 @@ class _Profiling:
         try:
             samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
         except stacks.StackError as error:
-            raise _NotTakenError(_no_stacks(str(error))) from None
+            raise _FailedError(str(error)) from None
         return replace(turn, samples=samples), (at, steps_s)
 
 
-def _no_stacks(reason: str) -> Profile:
-    return Profile(kind="stacks", status="failed", reason=reason)
-
-
-def _not_sampled(done: subprocess.CompletedProcess[str]) -> Profile:
-    """Say why py-spy gave nothing: a machine that forbids tracing is no failure of the study."""
+def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _FailedError:
+    """Return why py-spy gave nothing: a machine that forbids tracing is no failure of the study."""
     said = (done.stderr or done.stdout).strip().splitlines()
     reason = f"py-spy: {said[-1] if said else f'status {done.returncode}'}"
     if any("ermission" in line for line in said):
-        remedy = " or ".join(NO_TRACING)
-        return Profile(kind="stacks", status="skipped", reason=reason, remedy=remedy)
-    return _no_stacks(reason)
+        return UnavailableError(reason, NO_TRACING)
+    return _FailedError(reason)
 
 
 def _step_times(
