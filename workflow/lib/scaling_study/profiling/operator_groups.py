@@ -1,4 +1,4 @@
-"""What operators of torch are bound by: the groups of operator_groups.yaml, and which one fits."""
+"""Groups of torch's operators by what bounds them: operator_groups.yaml, and the group that fits."""
 
 from __future__ import annotations
 

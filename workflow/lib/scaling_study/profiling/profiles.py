@@ -26,7 +26,7 @@ ROLES = ("default", "baseline")
 WHERE = ("machine", "launch", "label", "role")
 NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]
 Kind = Literal["counts", "launches"]
-"""What two compared profiles differ in."""
+"""The difference between two compared profiles."""
 T = TypeVar("T")
 
 
@@ -106,26 +106,13 @@ def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame
     return manifests, OPERATORS.frame(rows)
 
 
-def operator_rows(
-    content: Operators,
-    *,
-    machine: str,
-    launch: str,
-    label: str,
-    role: str,
-    n: int,
-    overhead: float | None,
-) -> pd.DataFrame:
+def operator_rows(content: Operators, *, overhead: float | None, **where: object) -> pd.DataFrame:
     """Make the rows of one profiled point.
 
     Args:
         content: operators.json.
-        machine: hash of the machine.
-        launch: its id.
-        label: its text.
-        role: why it is in the plan.
-        n: members that trained.
         overhead: step time while profiled over that of unprofiled windows.
+        where: machine, launch, label and role, and the number n of members that trained.
 
     Returns:
         Rows as ``OPERATORS`` has them, one for each operator and phase.
@@ -135,7 +122,7 @@ def operator_rows(
     """
     steps = content.steps
     if steps < 1:
-        raise ValueError(f"a profile of {label} with {n} covers no step")
+        raise ValueError(f"a profile of {where['label']} with {where['n']} covers no step")
     found = pd.DataFrame(map(astuple, content.rows), columns=[*NAMES, *SUMS])
     found[SUMS] = found[SUMS].astype(float)
     # min_count: a sum of nothing known is unknown.
@@ -143,11 +130,7 @@ def operator_rows(
     calls = sums["calls"].where(sums["calls"] > 0)
     return OPERATORS.frame(
         sums.assign(
-            machine=machine,
-            launch=launch,
-            label=label,
-            role=role,
-            n=n,
+            **where,
             group=[group_of(name) for name in sums["operator"]],
             calls_per_step=sums["calls"] / steps,
             self_s_per_step=sums["self_s"] / steps,

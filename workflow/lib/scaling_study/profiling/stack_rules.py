@@ -137,4 +137,4 @@ BLAS_CALLER = re.compile(
     r"|bli_\w*gemm\w*_(?:front|int|ex|blk_var\d|ker_var\d|cntl\w*)",
     re.IGNORECASE,
 )
-"""Of these, interfaces and those that share the work out: the same for every CPU."""
+"""Interfaces among them, and functions that share the work out: the same for every CPU."""

@@ -82,7 +82,7 @@ class Stack:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the stack stands in a flamegraph: whose, running or waiting, phase, frames."""
+        """The stack's place in a flamegraph: owner, running or waiting, phase, frames."""
         state = f"waiting {self.wait}" if self.wait else "running"
         if self.root == TRAINER:
             phase = (f"phase: {self.phase or 'other'}",)

@@ -1,4 +1,4 @@
-"""What a race will find time for: the planner itself plays it, before anything is measured."""
+"""A forecast of a race, which is played on a simulated clock before anything is measured."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
 
 
 def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequence[str]:
-    """Say in a few lines what a race will do on a machine; nothing where there is none."""
+    """Describe in a few lines what a race will do on a machine; empty without a race."""
     search, timing = plan.search, plan.measure
     if search.budget_minutes is None:
         return []

@@ -1,4 +1,4 @@
-"""What to measure next, of all launches and process counts: a pure function of what is known.
+"""The next round of a race, as a pure function of all starts so far.
 
 first
     The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
@@ -44,41 +44,41 @@ Changes = frozenset[tuple[str, Value]]
 Dealt = TypeVar("Dealt")
 
 FIRST_COUNTS = 8
-"""Of the process counts, in the first round; the boundaries of the machine come besides."""
+"""Process counts in the first round, beside the boundaries of the machine."""
 DEFAULT_COUNTS = 3
-"""Of these, for the default launch: it may be twenty times slower."""
+"""Process counts of the default launch among them: it may be twenty times slower."""
 BATCH = 5
-"""Launches that are measured side by side, with the one that all batches have."""
+"""Launches that are measured side by side, including the one that all batches share."""
 FEWEST = 2
-"""Launches side by side: alone one tells nothing of others. As many counts show growth."""
+"""Launches side by side, since one alone has no comparison; also counts that show growth."""
 MOST_TRIES = 4
-"""Starts of the baseline, without which there is no race, while none could be measured."""
+"""Starts of a baseline that could not be measured: without one there is no race."""
 MOST_BATCHES = 3
-"""Fresh starts of the same launches in a round, before it is asked again which are worth it."""
+"""Fresh starts of the same launches in a round, before the race chooses anew."""
 ROUND_S = 420.0
-"""A round is about this long: after it the report is made anew."""
+"""Length of a round, roughly: the report is made anew after it."""
 MOST_STARTS = 10
-"""Of one launch: what more of them would tell costs more than it gives."""
+"""Starts of one launch: more of them cost more than they show."""
 WORTH = 0.05
-"""Of the tolerance: a launch from which less improvement is expected gets no further start."""
+"""Fraction of the tolerance: a launch expected to improve by less gets no further start."""
 HARDLY = 0.5
-"""Of the tolerance: between launches that differ by less, the one that changes least is chosen."""
+"""Fraction of the tolerance: of launches that differ by less, the simplest one is chosen."""
 LIKELY = 0.1
-"""A count that is a launch's best one with less probability is not measured again."""
+"""Probability of being a launch's best count, below which a count is not measured again."""
 WIDEST = 4
-"""Axes that a combination changes at most."""
+"""Most axes that a combination changes."""
 INTERACTION = 0.03
 """Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
 ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
-"""How much of what a change brings alone it brings beside another, before any two were tried."""
+"""Share of a change's own gain that remains beside another change, before any two were tried."""
 FAR = math.log(2)
-"""A choice that is better than the baseline by so much (as logarithm) leaves another script to
-speed up: what changes bring beside it is not what they bring alone."""
+"""A gain over the baseline (as logarithm) above which changes no longer add up: little of the
+step that they were measured in is left."""
 LEAST_LEFT = 0.3
-"""Of a step's time, at least, where a change is thought to save what it saves alone."""
+"""Smallest part of a step's time that may remain where a change saves as much as it does alone."""
 DRAWS = 2000
 START_S, MEMBER_S = 8.0, 0.1
-"""Of a cohort's start, and for each member, where none is measured yet."""
+"""Time of a cohort's start, and for each member, before any is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the config asks for.
+    """Settings of a race, from the config.
 
     Attributes:
         budget_s: of all rounds together.
@@ -192,7 +192,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What comes next.
+    """The next round of a race.
 
     Attributes:
         stage: first, screen, combine or race; done where nothing comes.
@@ -400,7 +400,7 @@ class Race:
         return max(self._counts[launch], key=lambda n: (self._known.mean((launch, n)), -n))
 
     def _further(self, launch: str) -> list[tuple[int, float]]:
-        """Where throughput still grew at the highest count seen: one further, and by how much.
+        """Return the next count to try if throughput still grew at the highest one seen.
 
         Returns:
             The count and the logarithm of the growth that is expected there; empty where it did
@@ -510,7 +510,7 @@ class Race:
 
     @property
     def spent_s(self) -> float:
-        """What all rounds took: each is over when its last node is through."""
+        """Time of all rounds: each is over when its last node has finished."""
         rounds_s: dict[str, dict[str, float]] = {}
         for one in self._starts:
             nodes_s = rounds_s.setdefault(one.round, {})

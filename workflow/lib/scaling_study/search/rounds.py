@@ -1,4 +1,4 @@
-"""A race in the words of a study: from its plan, its machine and its records to the next round."""
+"""A race of a study: from its plan, machine and records to the next round."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
 """Axes that matter only where an operator has several threads."""
 
 FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
-"""Of a race: one for each of these times in its budget, within these bounds. A round for which
-nothing is left to do takes some seconds too."""
+"""Bounds on the rounds of a race: one per shortest round in its budget. Even an idle round takes
+some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
 """Why a race ends that cannot find out more."""
 ROUND_S = 8.0
-"""What a round takes beside measuring: to decide, and to make the report anew."""
+"""Time of a round beside measuring: to decide, and to make the report anew."""
 
 
 class Decided(Struct, frozen=True):
@@ -70,8 +70,8 @@ class Decided(Struct, frozen=True):
         decided: When, which names the batches.
         reason: Why the race is over; empty while it goes on.
         batches: Starts that are measured side by side; none where the race is over.
-        launches: Those that are measured, also such as no config describes.
-        expected_s: What the round takes.
+        launches: Launches that are measured, including those that no config describes.
+        expected_s: Expected length of the round.
         not_screened: Launches that have not been measured yet.
     """
 
@@ -220,7 +220,7 @@ def searched(plan: Plan, found: Sequence[Decided], following: Decided | None = N
 
 
 def _outline(found: Decided) -> Following:
-    """What a round is about: its stage, how long it takes, and its launches."""
+    """Return a round in short: its stage, its length, and its launches."""
     labels = [launch.label for launch in found.launches if launch.role != "repeat"]
     return Following(stage=found.stage, expected_s=found.expected_s, labels=tuple(labels))
 
@@ -237,7 +237,7 @@ def without_the_rest(plan: Plan) -> Plan:
 
 
 def describe(found: Decided, plan: Plan) -> str:
-    """Say in a line what a round measures, and what is known before it."""
+    """Describe in a line what a round measures, and the best point before it."""
     choice, best = found.choice, ""
     if choice is not None:
         best = (

@@ -1,1 +1,1 @@
-"""What can differ between launches, each with how it is made true and how it is read back."""
+"""Settings that differ between launches, each with its effect and its check."""

@@ -1,4 +1,4 @@
-"""One axis of a launch: its words, its effect on a process, and the proof that it took effect.
+"""One axis of a launch: its words, its effect on a process, and the check that it took effect.
 
 An axis is a module of this package, or of a folder ``scaling_study_axes`` on PYTHONPATH, with an
 ``AXIS``; the module's name is the axis's. A member imports the module of an axis that changes the
@@ -48,7 +48,7 @@ class Others:
     """The values of an axis that are not words.
 
     Attributes:
-        allowed: What they are, as shown to a person.
+        allowed: Text that describes them in messages.
         read: Takes the value of the config and whether files must exist; returns None for what
             it does not understand, and raises ConfigError for what is nearly right.
     """
@@ -74,7 +74,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Effects:
-    """What a launch does to a process before it starts.
+    """Changes that a launch makes to a process before it starts.
 
     Attributes:
         env: Environment variables.
@@ -130,28 +130,28 @@ class Axis(Generic[V]):
         meaning: One line for a person.
         words: Each word that is allowed, with its meaning; the first one is what a process gets
             where nothing is set.
-        others: What is allowed beside the words.
+        others: Further values that are allowed.
         variables: Environment variables that belong to this axis, so no workload may set them.
         libraries: Shared libraries that its values need, by name.
-        order: Where it stands in labels and in the names of launches; they depend on it for ever.
+        order: Its place in labels and names of launches; a change would rename all launches.
         refuse: Raises UnavailableError where other axes exclude a value other than the default.
-        prepare: What a value other than the default does before a process starts; raises
-            UnavailableError where the machine cannot do it.
+        prepare: Returns the effects of a value other than the default before a process starts;
+            raises UnavailableError if the machine cannot do it.
         place: Gives slots their CPUs or memory policies; raises UnavailableError likewise.
         apply: Makes a value other than the default true in the process itself, as soon as torch
             is imported. Its source is copied into a file beside the launch script, so it uses
             nothing of its module, and of this package only what it imports from `after_torch`,
             which is copied too.
         lines: Lines of Python that do the same in the script itself, after it has imported torch.
-        observe: Tells, in the process itself, which value holds, or why none of them does.
-        numbers: What a value other than the default does to the numbers that training computes
-            with: they are the same, they differ by ``rounding`` (sums in another order), or they
-            are ``coarser``, and the loss may fall otherwise.
-        requested: What is asked of a member, for a person, from the value and the slot's record.
-        effective: What a member got, for a person, from the value and its readback; by default
-            what was observed.
-        holds: Whether a value took effect, from it, the readback and the slot's record; by default
-            the default always does, and others where they are observed.
+        observe: Returns, in the process itself, the value that holds, or why none does.
+        numbers: Effect of a value other than the default on the numbers that training computes
+            with: ``same``, ``rounding`` (sums in another order), or ``coarser``, which may change
+            how the loss falls.
+        requested: Describes the request to a member, from the value and the slot's record.
+        effective: Describes what a member got, from the value and its readback; by default the
+            observed value.
+        holds: Whether a value took effect, from the value, the readback and the slot's record. By
+            default, the default always holds, and another value if it is observed.
     """
 
     meaning: str
@@ -173,7 +173,7 @@ class Axis(Generic[V]):
 
     @property
     def of_environment(self) -> bool:
-        """Whether all that it does is done to the environment, which child processes inherit."""
+        """Whether it changes the environment alone, which child processes inherit."""
         return self.prepare is not None and self.apply is None and self.place is None
 
     @property
@@ -235,7 +235,7 @@ def is_preloaded(path: str | None, readback: Readback) -> bool:
 
 
 def is_named(value: str, path: str | None) -> bool:
-    """Whether a library is what a value means: that file, or one whose name has that word."""
+    """Whether a value stands for a library: its file, or a word in its name."""
     return _same_file(value, path) if is_path(value) else value in Path(path or "").name
 
 

@@ -1,4 +1,4 @@
-"""All axes by name, and what a whole launch is: its values, its effects, and their proof."""
+"""All axes by name, and a whole launch: its values, its effects, and their check."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_value(name: str, value: object, *, files: bool) -> Value:
 
 
 def whole(axes: Axes) -> dict[str, Value]:
-    """Return a launch with every axis: records of before an axis was there do not name it."""
+    """Return a launch with every axis: old records lack axes that were added later."""
     return {**DEFAULTS, **axes}
 
 
@@ -136,8 +136,8 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
         readbacks: one for each member.
 
     Returns:
-        For each axis, but for those that only a launch's own members look at, where it has the
-        default. What is shown is of the first member in which it does not hold, else of the first.
+        A row for each axis, except for switches at their default, which no member reads back. It
+        shows the first member in which the value does not hold, else the first member.
     """
     asked = {slot.slot: slot for slot in slots}
     whole_axes = whole(axes)
@@ -148,7 +148,7 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
         value = whole_axes[name]
         if axis.effective is None and value == axis.default:
             continue
-        # What the shell says takes the place of an axis's default.
+        # The shell's variables replace an axis's default.
         left = value == axis.default and not exported.keys().isdisjoint(axis.variables)
         wrong = [one for one in members if not left and not _holds(name, value, *one)]
         got, slot = (wrong or members)[0]
@@ -158,7 +158,7 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
 
 
 def failed(rows: Sequence[Check]) -> str:
-    """Say which of a launch's intents did not take effect; empty if all did."""
+    """Return a message on the values that did not take effect; empty if all did."""
     return "; ".join(
         f"{row.axis} {row.requested} did not take effect: {row.effective}"
         for row in rows

@@ -35,7 +35,7 @@ def read_interpreter(value: str, allowed: str, *, files: bool) -> str:
 
     Args:
         value: As the config has it.
-        allowed: What is allowed, for a person.
+        allowed: Text for messages that says which values are allowed.
         files: Whether it must exist.
 
     Raises:
@@ -52,12 +52,12 @@ def read_interpreter(value: str, allowed: str, *, files: bool) -> str:
 
 
 def as_interpreter(path: str) -> str:
-    """Return the absolute path of the interpreter that a path means.
+    """Return the absolute path of an interpreter.
 
     Links are not followed: the interpreter of a virtual environment is one to its base's.
 
     Args:
-        path: Of the interpreter, or of the folder of a virtual or conda environment.
+        path: The interpreter, or the folder of a virtual or conda environment.
     """
     found = Path(path).expanduser()
     return os.path.abspath(found / "bin" / "python" if found.is_dir() else found)  # noqa: PTH100
@@ -72,7 +72,7 @@ def interpreter(build: str, folder: Path) -> str | None:
 
     Args:
         build: The axis's value.
-        folder: Of the environments that are made from requirements.
+        folder: Holds the environments that are made from requirements.
     """
     if build == "default":
         return None

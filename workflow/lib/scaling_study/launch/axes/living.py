@@ -1,4 +1,4 @@
-"""Objects of a kind that live in this process, for axes that look at what holds."""
+"""Live objects of a kind in this process, from which axes read which value holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Loading(NamedTuple):
 
 
 def loaders() -> set[Loading]:
-    """Return how those load that live, or are iterated over: a loop may be all that holds one."""
+    """Return the settings of all live loaders and iterators: a loop may hold the iterator alone."""
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -50,7 +50,7 @@ def loaders() -> set[Loading]:
 
 
 def the_one(values: set[V], without: str) -> V | str:
-    """Return the value that all have; a text of several, or what to say where there is none."""
+    """Return the one value; several as one text; ``without`` if there is none."""
     if len(values) == 1:
         return next(iter(values))
     return ", ".join(map(str, sorted(values))) or without

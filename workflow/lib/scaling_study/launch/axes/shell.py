@@ -1,4 +1,4 @@
-"""What the shell that a study is started from sets for its processes, or ``launches.today`` says.
+"""Settings of the shell that starts a study, or those that ``launches.today`` describes.
 
 A value is ``none``, or texts such as ``OMP_PROC_BIND=close``, ``cpus=0-3`` and
 ``mempolicy=interleave:0-1``.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 NONE = "none"
 CPUS, POLICY = "cpus", "mempolicy"
-"""Names of what is no variable."""
+"""Names of the two entries that are no environment variables."""
 SAYS = "what the shell says"
 """In place of the default of an axis whose variables the shell sets."""
 
-# How names of variables begin that the libraries below torch, malloc and Python read, and that
-# change how fast a script trains. None of them holds a key. Members report all of them.
+# Prefixes of variables that change how fast a script trains: the libraries below torch, malloc and
+# Python read them. None of them holds a key. Members report all of them.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "ATEN_", "ONEDNN_", "DNNL_"),
     *("MALLOC_", "TCMALLOC_", "MIMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTHONMALLOC"),
@@ -38,7 +38,7 @@ PREFIXES = (
 )
 
 SHOWN_CHARACTERS = 60
-"""Of one variable: a preload may have many paths."""
+"""Most characters of one variable: a preload may have many paths."""
 
 
 def split(value: Value) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What an OpenMP thread does while it waits.
+"""Spinning or sleeping: how an OpenMP thread waits.
 
 libgomp spins GOMP_SPINCOUNT times, libiomp5 and libomp KMP_BLOCKTIME milliseconds before it sleeps;
 OMP_WAIT_POLICY is what all derive their defaults from.

@@ -30,11 +30,6 @@ def environment() -> dict[str, str]:
     return {name: str(value) for name, value in defaults.items() if value is not None}
 
 
-def pid() -> int:
-    """Return the worker's process id; runs in the worker."""
-    return os.getpid()
-
-
 def serve_member(folder: str, request: Request) -> None:
     """Be a member; runs in a thread of the worker, as Dask's tasks do."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
@@ -82,7 +77,7 @@ def main(folder: str, members: int) -> None:
     )
     with Client(cluster) as client:
         addresses = [worker.worker_address for worker in cluster.workers.values()]
-        pids = client.run(pid)
+        pids = client.run(os.getpid)
         started: list[object] = []
         for line in sys.stdin:
             request = json.loads(line)

@@ -59,7 +59,7 @@ class Exec:
             process.wait()
 
     def exit_reason(self, pid: int) -> str:
-        """Say how a member ended."""
+        """Describe how a member ended."""
         code = next(process for process in self._processes if process.pid == pid).wait()
         return describe_exit(code)
 

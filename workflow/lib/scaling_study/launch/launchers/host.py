@@ -32,7 +32,7 @@ class Request(TypedDict):
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
-    """Return what starts the members of a cohort from a process of a module, the launcher's own."""
+    """Return a starter whose members come from a process that runs the launcher's module."""
     return lambda launch, members: Host(launch, module, members)
 
 
@@ -94,5 +94,5 @@ class Host:
         self._process.communicate()
 
     def exit_reason(self, pid: int) -> str:
-        """Say that a member ended; only its host could tell how."""
+        """Say that a member ended; only its host knows how."""
         return f"process {pid} ended"

@@ -1,8 +1,8 @@
-"""What a launcher is: it turns the specification of a member into a running process.
+"""A launcher turns the specification of a member into a running process.
 
 A launcher is a module of this package, or of a folder ``scaling_study_launchers`` on PYTHONPATH,
-with a ``LAUNCHER``; the module's name is the launcher's. What runs in a member is always
-``worker.serve``; what differs is where the process comes from.
+with a ``LAUNCHER``; the module's name is the launcher's. A member always runs ``worker.serve``;
+launchers differ in where the process comes from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Member:
-    """What a member is to be, apart from what its whole launch shares."""
+    """The specification of one member, beside what its whole launch shares."""
 
     slot: int
     cpus: str | None
@@ -33,7 +33,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Launch:
-    """What all members of a cohort share.
+    """The specification that all members of a cohort share.
 
     Attributes:
         folder: the cohort's private folder.
@@ -63,7 +63,7 @@ class Launch:
 
     @property
     def options(self) -> Options:
-        """What its members are told."""
+        """The options that its members get."""
         return Options(
             self.step, self.launcher, self.switches, self.change, self.loader, self.ranks
         )
@@ -100,7 +100,7 @@ class Starter(Protocol):
         """End what the launcher itself started."""
 
     def exit_reason(self, pid: int) -> str:
-        """Say how a member ended."""
+        """Describe how a member ended."""
 
 
 class LaunchError(Exception):
@@ -125,7 +125,7 @@ class Launcher:
         environment: Variables that it sets by itself; axes that set them, too, replace them.
         note: Lines of the launch script on how members were started, where the script does it
             otherwise.
-        remark: What a cause of time lost to page faults says beside it; mostly nothing.
+        remark: A sentence that the cause "page faults" adds for members of this launcher.
     """
 
     meaning: str
@@ -164,7 +164,7 @@ def split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 
 
 def describe_exit(code: int) -> str:
-    """Say what a process's return code means, as subprocess gives it."""
+    """Describe a process's return code, as subprocess gives it."""
     if code >= 0:
         return f"ended with status {code}"
     hint = " (the kernel does this when memory runs out)" if code == -signal.SIGKILL else ""
