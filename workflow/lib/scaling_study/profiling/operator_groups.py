@@ -1,4 +1,4 @@
-"""Groups of torch's operators by what bounds them: operator_groups.yaml, and the group that fits."""
+"""Groups of torch's operators by what bounds them (operator_groups.yaml)."""
 
 from __future__ import annotations
 
