@@ -106,7 +106,9 @@ def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame
     return manifests, OPERATORS.frame(rows)
 
 
-def operator_rows(content: Operators, *, overhead: float | None, **where: object) -> pd.DataFrame:
+def operator_rows(
+    content: Operators, *, overhead: float | None, **where: str | int
+) -> pd.DataFrame:
     """Make the rows of one profiled point.
 
     Args:
