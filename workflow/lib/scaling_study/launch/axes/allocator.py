@@ -6,14 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.launch.axes.axis import (
-    Axis,
-    Effects,
-    Library,
-    is_named,
-    is_preloaded,
-    preload_named,
-)
+from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes.axis import Axis, Effects, Library
 from scaling_study.launch.axes.values import LIBRARY
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 
@@ -63,7 +57,7 @@ def _prepare(value: str, where: Where) -> Effects:
     if value == "glibc-large-thresholds":
         return Effects(LARGE_THRESHOLDS)
     tuned = Effects(JEMALLOC if value == "jemalloc" else {})
-    return preload_named(value, where.machine, LIBRARIES) | tuned
+    return libraries.preload(value, where.machine, LIBRARIES) | tuned
 
 
 def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
@@ -80,8 +74,9 @@ def _effective(_value: Value, readback: Readback) -> str:
 def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
     owner = readback.allocator
     if value not in {"glibc", "glibc-large-thresholds"}:
-        tuned = value != "jemalloc" or readback.jemalloc_decay_ms == JEMALLOC_DECAY_MS
-        return tuned and is_preloaded(owner, readback) and is_named(value, owner)
+        if value == "jemalloc" and readback.jemalloc_decay_ms != JEMALLOC_DECAY_MS:
+            return False
+        return libraries.is_preloaded(owner, readback) and libraries.is_named(value, owner)
     found = _thresholds(readback.env)
     # A launcher may set a threshold of its own, which glibc alone leaves as it is.
     wanted = (

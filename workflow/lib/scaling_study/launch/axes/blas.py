@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import (
-    Axis,
-    Effects,
-    Library,
-    is_named,
-    is_preloaded,
-    preload_named,
-    preloaded,
-)
+from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes.axis import Axis, Effects, Library
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
@@ -89,11 +82,11 @@ def _prepare(value: str, where: Where) -> Effects:
     if value == INTEL_PATH:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
-        return preloaded(intel_path_library(where.builds, where.machine.hash))
+        return libraries.preloaded(intel_path_library(where.builds, where.machine.hash))
     # mkl_rt chooses its threading layer at run time; GNU is the OpenMP runtime that torch has
     # already brought, where the default would add Intel's beside it.
     layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}
-    return Effects(layer) | preload_named(value, where.machine, LIBRARIES)
+    return Effects(layer) | libraries.preload(value, where.machine, LIBRARIES)
 
 
 def _effective(_value: Value, readback: Readback) -> str:
@@ -102,13 +95,13 @@ def _effective(_value: Value, readback: Readback) -> str:
 
 
 def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
-    multiplies = is_preloaded(readback.sgemm, readback)
-    chooses = is_preloaded(readback.intel_path, readback)
+    multiplies = libraries.is_preloaded(readback.sgemm, readback)
+    chooses = libraries.is_preloaded(readback.intel_path, readback)
     if value == "bundled":
         return not multiplies and not chooses
     if value == INTEL_PATH:
         return chooses and not multiplies
-    return multiplies and is_named(value, readback.sgemm)
+    return multiplies and libraries.is_named(value, readback.sgemm)
 
 
 AXIS = Axis(

@@ -13,15 +13,8 @@ from scaling_study.common.topology import (
     parse_cpu_list,
 )
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import (
-    Axis,
-    Effects,
-    Library,
-    Others,
-    Slot,
-    Where,
-    library,
-)
+from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, Slot, Where
 from scaling_study.launch.axes.values import read_id_list
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 
@@ -106,7 +99,7 @@ def _refuse(axes: Axes) -> None:
 
 
 def _prepare(_value: str, where: Where) -> Effects:
-    library("numa", where.machine, LIBRARIES["numa"])
+    libraries.path_of("numa", where.machine, LIBRARIES["numa"])
     return Effects()
 
 

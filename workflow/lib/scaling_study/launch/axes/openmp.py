@@ -12,14 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.launch.axes.axis import (
-    Axis,
-    Effects,
-    Library,
-    is_named,
-    is_preloaded,
-    preload_named,
-)
+from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes.axis import Axis, Effects, Library
 from scaling_study.launch.axes.values import LIBRARY
 
 if TYPE_CHECKING:
@@ -50,14 +44,14 @@ def spins_long(environment: Mapping[str, str]) -> bool:
 
 
 def _prepare(value: str, where: Where) -> Effects:
-    return preload_named(RUNTIMES.get(value, value), where.machine, LIBRARIES)
+    return libraries.preload(RUNTIMES.get(value, value), where.machine, LIBRARIES)
 
 
 def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
     owner = readback.parallel
-    if not is_preloaded(owner, readback):
+    if not libraries.is_preloaded(owner, readback):
         return value == BUNDLED
-    return is_named(RUNTIMES.get(value, value), owner)
+    return libraries.is_named(RUNTIMES.get(value, value), owner)
 
 
 AXIS = Axis(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where, library
+from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
 from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def tell(value: Value) -> str:
 
 def _prepare(value: Value, where: Where) -> Effects:
     if POLICY in split(value):
-        library("numa", where.machine, LIBRARIES["numa"])
+        libraries.path_of("numa", where.machine, LIBRARIES["numa"])
     # A preload is a variable like others here, so an axis that preloads something replaces it.
     return Effects(variables(value))
 
