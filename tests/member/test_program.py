@@ -170,6 +170,7 @@ def interpreter(folder, text):
     ("text", "words"),
     [
         ("sys.exit('no licence')", ("does not run", "no licence")),
+        ("import os; os.abort()", ("does not run", "was killed by SIGABRT")),
         ("print('2.7.18'); print([2, 7]); print('1.0')", ("Python 2.7.18", "3.9 or newer")),
         ("print('3.12.1'); print([3, 12]); print('')", ("no torch", "-m pip install torch")),
         (

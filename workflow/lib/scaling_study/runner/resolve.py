@@ -19,7 +19,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import process_counts, work
 from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
 from scaling_study.member import iterations
 from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
@@ -178,7 +178,7 @@ def versions(python: str) -> Versions:
     """
     found = _ask(python, VERSIONS, str(environment.LIBRARY_FOLDER))
     if not found.stdout:
-        raise UnavailableError(f"{python} does not run: {_last(found.stderr)}", ANOTHER)
+        raise UnavailableError(f"{python} does not run: {_words(found)}", ANOTHER)
     version, number, torch = found.stdout.splitlines()
     if json.loads(number) < [*OLDEST_PYTHON]:
         oldest = ".".join(map(str, OLDEST_PYTHON))
@@ -187,7 +187,7 @@ def versions(python: str) -> Versions:
     if not torch:
         raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
     if found.returncode:
-        reason = f"{python} cannot import what measures: {_last(found.stderr)}"
+        reason = f"{python} cannot import what measures: {_words(found)}"
         raise UnavailableError(reason, ANOTHER)
     return Versions(version, torch)
 
@@ -200,7 +200,7 @@ def require_module(python: str, module: str, folder: str) -> None:
     """
     found = _ask(python, FIND, module, folder=folder)
     if found.returncode:
-        why = _last(found.stderr) or f"No module named {module}"
+        why = _words(found) if found.stderr else f"No module named {module}"
         raise UnavailableError(
             f"workload.module = '{module}': {python} finds no such module in {folder}: {why}",
             "correct workload.module or workload.cwd, or install the package that has it",
@@ -257,8 +257,9 @@ def _ask(
         raise UnavailableError(f"{python}: {error.strerror}", ANOTHER) from error
 
 
-def _last(text: str) -> str:
-    return "".join(text.strip().splitlines()[-1:])
+def _words(ended: subprocess.CompletedProcess[str]) -> str:
+    """Return the last line of a failed process, or how it ended if it said nothing."""
+    return "".join(ended.stderr.strip().splitlines()[-1:]) or describe_exit(ended.returncode)
 
 
 def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
