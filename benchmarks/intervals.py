@@ -10,8 +10,6 @@ Student's t from each point's own replicates is what the widths are compared wit
     python benchmarks/intervals.py --worlds 10000
 """
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np
@@ -19,6 +17,7 @@ from scipy import stats as distributions
 
 from scaling_study.common.doc_tables import write_table
 from scaling_study.stats import variances
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.thresholds import CONFIDENCE
 from scaling_study.stats.variances import QUANTILE
 
@@ -26,8 +25,10 @@ SPREAD, SCATTER, COUNTS = 0.04, 0.3, 4
 TENFOLD, MODES = 10.0, 5.0
 
 
-def row(launches: int, replicates: int, correlation: float, changed: str, worlds: int) -> list[str]:
-    """Draw machines, estimate every point, and return a row of the table.
+def simulate(
+    launches: int, replicates: int, correlation: float, changed: str, worlds: int
+) -> tuple[Floats, Floats, Floats]:
+    """Draw machines and estimate every point.
 
     Args:
         launches: of a machine.
@@ -35,6 +36,10 @@ def row(launches: int, replicates: int, correlation: float, changed: str, worlds
         correlation: between two counts of a launch.
         changed: what the first launch is: ``alike``, ``tenfold`` or ``modes``.
         worlds: how many machines.
+
+    Returns:
+        By machine, launch and count: whether the interval holds the truth, half its width on the
+        log scale, and half of Student's.
     """
     rng = np.random.default_rng(0)
     shape = worlds, launches, replicates
@@ -54,15 +59,20 @@ def row(launches: int, replicates: int, correlation: float, changed: str, worlds
     reach = QUANTILE * np.array([list(deviations.values()) for deviations, _ in found])
     quantile = distributions.t.ppf((1 + CONFIDENCE) / 2, replicates - 1)
     students = quantile * logs.std(axis=2, ddof=1) / np.sqrt(replicates)
-    covered = np.abs(logs.mean(axis=2)) <= reach
+    covered = (np.abs(logs.mean(axis=2)) <= reach).astype(np.float64)
+    return covered, reach, students
+
+
+def row(launches: int, replicates: int, correlation: float, changed: str, worlds: int) -> list[str]:
+    """Return a row of the table; the arguments are those of ``simulate``."""
+    covered, reach, students = simulate(launches, replicates, correlation, changed, worlds)
     texts = [
         f"{covered[:, part].mean():.1%}, "
         f"{np.median(reach[:, part]) / np.median(students[:, part]):.2f}"
         for part in (slice(1, None), slice(0, 1))
     ]
     widest = [f"{np.exp(np.quantile(each[:, 0], 0.99)):.3g}" for each in (reach, students)]
-    facts = launches, replicates, correlation, changed
-    return [*map(str, facts), *texts, ", ".join(widest)]
+    return [f"{launches}", f"{replicates}", f"{correlation}", changed, *texts, ", ".join(widest)]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from scaling_study.stats import intervals
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from intervals import World, simulate
+from intervals import simulate
 
 
 def rows(**launches):
@@ -43,10 +43,11 @@ def calm(rng, count, replicates=3, spread=0.01, points=2):
 
 @pytest.mark.parametrize(("replicates", "narrower"), [(2, 0.5), (3, 0.7)])
 def test_intervals_cover_the_truth_and_are_narrower_than_students(replicates, narrower):
-    _, ordinary = simulate(World(10, replicates), 120, seed=replicates)
-    covered, width = ordinary.shares()
-    assert 0.93 <= covered <= 0.985  # of 120 machines: 0.97 give or take what they share
-    assert width <= narrower
+    covered, reach, students = simulate(10, replicates, 0.5, "alike", 120)
+    assert (
+        0.93 <= covered[:, 1:].mean() <= 0.985
+    )  # of 120 machines: 0.97 give or take what they share
+    assert np.median(reach[:, 1:]) <= narrower * np.median(students[:, 1:])
 
 
 @pytest.mark.parametrize("stray", [1.0, 10.0])
@@ -65,13 +66,11 @@ def test_intervals_of_a_ratio_of_launches_cover_the_truth(stray):
 
 @pytest.mark.parametrize(("replicates", "least"), [(2, 0.85), (3, 0.9)])
 def test_a_launch_with_tenfold_spread_keeps_its_own_and_widens_no_other(replicates, least):
-    world = World(10, replicates, changed="tenfold")
-    stray, ordinary = simulate(world, 120, seed=replicates)
-    assert stray.shares()[0] >= least
-    covered, width = ordinary.shares()
-    assert 0.93 <= covered <= 0.985
-    assert width <= 0.7
-    assert np.median(stray.reach) > 4 * np.median(ordinary.reach)
+    covered, reach, students = simulate(10, replicates, 0.5, "tenfold", 120)
+    assert covered[:, 0].mean() >= least
+    assert 0.93 <= covered[:, 1:].mean() <= 0.985
+    assert np.median(reach[:, 1:]) <= 0.7 * np.median(students[:, 1:])
+    assert np.median(reach[:, 0]) > 4 * np.median(reach[:, 1:])
 
 
 def test_one_replicate_in_a_study_of_ones_has_a_value_and_no_interval():
