@@ -26,8 +26,8 @@ print("weights", digest.hexdigest())
 """
 
 SEEDED = {
-    "neuralforecast": ["scripts/workloads/tsmixerx.py", "--steps", "5", "--seed", "3"],
     "torch": ["scripts/workloads/ncf.py", "--rows", "2000", "--epochs", "1", "--seed", "3"],
+    "neuralforecast": ["scripts/workloads/tsmixerx.py", "--steps", "5", "--seed", "3"],
     "pytorch_lightning": ["tests/workloads/lightning_fit.py", "--steps", "20", "--seed", "3"],
     "transformers": ["tests/workloads/trainer_fit.py", "--steps", "5"],
 }
