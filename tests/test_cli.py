@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,20 @@ def test_a_stage_reads_only_options_that_it_has(name):
     stage = cli.STAGES[name]
     own = {one.removeprefix("--").replace("-", "_") for one in stage.arguments}
     assert read(stage.run.__name__) <= own
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "runner.measure",
+        "confirm.confirm",
+        "profiling.profile_launch",
+        "experiments.why",
+        "study_run",
+    ],
+)
+def test_measuring_loads_neither_tables_nor_figures(module):
+    heavy = {"pandas", "scipy", "matplotlib"}
+    code = f"import sys, scaling_study.{module}; print({heavy} & {{*sys.modules}})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"

@@ -11,7 +11,7 @@ import rendering
 import synthetic
 from made_records import made_plan, reported, summary
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
-from scaling_study.common.storage import read_table
+from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import Noise, Ranked, Recommendation, Recommended, Reference
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.stats import intervals

@@ -3,15 +3,15 @@ import pandas as pd
 import pytest
 from pyarrow import parquet
 
-from scaling_study.common import storage
+from scaling_study.common import storage, tables
 
-TABLE = storage.Table(
+TABLE = tables.Table(
     "rates",
     "a launch",
     (
-        storage.Column("launch", "text", "", "The launch."),
-        storage.Column("n", "integer", "processes", "Processes that train."),
-        storage.Column("steps_per_s", "number", "steps/s", "Rate of all of them."),
+        tables.Column("launch", "text", "", "The launch."),
+        tables.Column("n", "integer", "processes", "Processes that train."),
+        tables.Column("steps_per_s", "number", "steps/s", "Rate of all of them."),
     ),
 )
 FRAME = TABLE.frame(
@@ -22,8 +22,8 @@ FRAME = TABLE.frame(
 
 
 def test_a_table_comes_back_as_it_was_with_units_and_meanings(tmp_path):
-    storage.write_table(tmp_path / "tables", TABLE, FRAME)
-    pd.testing.assert_frame_equal(storage.read_table(tmp_path / "tables", TABLE), FRAME)
+    tables.write_table(tmp_path / "tables", TABLE, FRAME)
+    pd.testing.assert_frame_equal(tables.read_table(tmp_path / "tables", TABLE), FRAME)
     read = TABLE.frame(pd.read_csv(tmp_path / "tables/rates.csv"))
     pd.testing.assert_frame_equal(read, FRAME, check_exact=True)
     assert (tmp_path / "tables/rates.csv").read_text().endswith('"b",2,\n')

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import confirm_jobs
 from made_records import kept, made_plan
 from scaling_study import stages
-from scaling_study.common.storage import write_table
+from scaling_study.common.tables import write_table
 from scaling_study.config.launches import Launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.records.analysis import Confirmation, Machines

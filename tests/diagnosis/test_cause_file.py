@@ -9,7 +9,7 @@ from msgspec import structs
 from injected_worlds import Bandwidth
 from made_records import made_plan
 from scaling_study import stages
-from scaling_study.common.storage import read_table
+from scaling_study.common.tables import read_table
 from scaling_study.diagnosis import cause_file
 from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
 from scaling_study.experiments.interventions import INTERVENTIONS

@@ -3,7 +3,7 @@ import pytest
 import synthetic
 import synthetic_profiles
 from scaling_study import stages
-from scaling_study.common.storage import read_table
+from scaling_study.common.tables import read_table
 from scaling_study.profiling import profiles
 from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.codec import read_file

@@ -3,8 +3,6 @@
 A stage imports what it needs when it runs: a job that measures loads neither tables nor figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json
@@ -14,25 +12,22 @@ import shutil
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, Any, TextIO
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config.plan import Plan
+from scaling_study.records.analysis import Machines, Recommendation
 from scaling_study.records.codec import write_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.analysis import Machines, Recommendation
-    from scaling_study.runner.measure import Job
+from scaling_study.runner.measure import Job
 
 WRONG_INPUT = 2
 """What argparse exits with on a wrong command line; a wrong config is no different."""

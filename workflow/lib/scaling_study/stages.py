@@ -1,21 +1,21 @@
 """What a study's records show: tables and analyses of a folder, each from the files before it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import effective, imported, imported_causes, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.common.storage import (
+from scaling_study.common.tables import (
     read_columns,
     read_table,
     write_table,
 )
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
-from scaling_study.config.plan import read_plan
+from scaling_study.config.import_config import ImportConfig
+from scaling_study.config.plan import Plan, read_plan
 from scaling_study.config.work import with_learnt, work_by_launch
 from scaling_study.confirm.confirmation import summarise
 from scaling_study.diagnosis import loader_verdict
@@ -28,13 +28,6 @@ from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.machine import Machine
 from scaling_study.runner import journal
 from scaling_study.search import rounds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from scaling_study.config.import_config import ImportConfig
-    from scaling_study.config.plan import Plan
 
 
 def collect(folder: Path, plan: Plan) -> None:

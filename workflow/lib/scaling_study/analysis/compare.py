@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 from msgspec.structs import replace
 
-from scaling_study.common import storage
+from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES, PERIOD_S
 from scaling_study.common.quantities import known
 from scaling_study.config.config import NodeKind
@@ -111,7 +111,7 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     for cohort in study.cohorts:
         hosts[cohort.machine][cohort.host] += 1
     machine = max(hosts, key=lambda hash_: hosts[hash_].total())
-    rates = storage.read_table(folder / "tables", REPLICATES)
+    rates = tables.read_table(folder / "tables", REPLICATES)
     recommendation, noise = recommendations.of(machine), noises.of(machine)
     own = provenance.of(machine)
     if recommendation is None or noise is None or own is None:

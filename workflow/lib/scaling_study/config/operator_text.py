@@ -5,17 +5,12 @@ with text around them or without their ruled lines. Format: ``_build_table`` in
 torch/autograd/profiler_util.py (torch 1.8 and later).
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from scaling_study.common.problems import ConfigError, Problem, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 NAME, SELF, TOTAL, MEAN, CALLS = "Name", "Self CPU", "CPU total", "CPU time avg", "# of Calls"
 KNOWN = {NAME, SELF, TOTAL, MEAN, CALLS, "Self CPU %", "CPU total %"}

@@ -6,28 +6,22 @@ the samples of a step, so that a step of four ranks has four times as many; wher
 its samples, they are what all ranks have said.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from scaling_study.common.axis_values import Axes, Value
+from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
+from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.axes.build import as_interpreter
 from scaling_study.member.iterations import MARK
 from scaling_study.records.model_length import ModelLength, pool
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.config.launches import Launch
-    from scaling_study.config.plan import Plan
-    from scaling_study.config.workload import Workload
 
 SAME = 0.01
 """Samples of a step that differ by less, as a mean over few epochs may, train alike."""

@@ -5,24 +5,26 @@ changes the choice. A rerun goes on after the last whole round, and does nothing
 arms, script, code and machine have been confirmed already.
 """
 
-from __future__ import annotations
-
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
+from scaling_study.config.launches import Launch
 from scaling_study.confirm import imports, losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
 from scaling_study.host import probe
 from scaling_study.launch.axes import build
 from scaling_study.member import model_queue
+from scaling_study.records.analysis import Machines, Recommendation
 from scaling_study.records.confirmation import (
     DECODER,
+    Arm,
     End,
     Head,
     LeftOut,
@@ -34,14 +36,6 @@ from scaling_study.runner import measure, pool, resolve
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.switch_script import render_switches
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from scaling_study.config.launches import Launch
-    from scaling_study.records.analysis import Machines, Recommendation
-    from scaling_study.records.confirmation import Arm
 
 MODULES = ("confirm/confirm",)
 """What decides, beside the harness, what is run; with what it imports."""

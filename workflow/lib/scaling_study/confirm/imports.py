@@ -1,22 +1,15 @@
 """How long it takes to import what a model imports: the start of a process that trains it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
-from scaling_study.launch.launchers.launcher import bind_command, split_preload
+from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
 from scaling_study.records.confirmation import Imports
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.runner.free_run import Program
+from scaling_study.runner.free_run import Program
 
 # As ``ahead`` does it, without a look at what each module leaves behind.
 IMPORT = """

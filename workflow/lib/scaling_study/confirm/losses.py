@@ -5,31 +5,23 @@ the launch. It falls alike where the mean of its runs is no worse than the worst
 A loss is the mean over the second half of the steps. Nothing is timed.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from scaling_study.common import last_words
-from scaling_study.config.launches import differing
+from scaling_study.common.axis_values import Axes
+from scaling_study.config.launches import Launch, differing
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
 from scaling_study.member import program
-from scaling_study.records.analysis import Changed
+from scaling_study.records.analysis import Changed, Recommendation
 from scaling_study.records.confirmation import Losses
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.config.launches import Launch
-    from scaling_study.records.analysis import Recommendation
-    from scaling_study.runner.resolve import Resolved
+from scaling_study.runner.resolve import Resolved
 
 SEEDS = 3
 MOST_STEPS, FEWEST_STEPS = 300, 20

@@ -1,30 +1,21 @@
 """One round: a queue that keeps every slot busy, from the start of its processes to its end."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from scaling_study.confirm.round_plan import Planned
 from scaling_study.host.machine_counters import read_machine
-from scaling_study.launch.launchers.launcher import describe_exit
-from scaling_study.member import iterations
+from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
+from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
 from scaling_study.runner import counter_snapshots, non_step
-from scaling_study.runner.free_run import FreeRun
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from scaling_study.confirm.round_plan import Planned
-    from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.member import model_queue
-    from scaling_study.runner.free_run import Program
-    from scaling_study.runner.member_processes import Host
+from scaling_study.runner.free_run import FreeRun, Program
+from scaling_study.runner.member_processes import Host
 
 # While a round waits for a slot that has not trained enough, and for readings of the clock.
 LOOK_EVERY_S = 1.0

@@ -1,21 +1,14 @@
 """Which launches are confirmed, and in which rounds: fixed before the first of them begins."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from scaling_study.config.launches import Launch
 from scaling_study.launch.axes import ranks
-from scaling_study.records.confirmation import Arm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scaling_study.config.launches import Launch
-    from scaling_study.records.analysis import Recommendation, Reference
-    from scaling_study.records.confirmation import Role, Start
+from scaling_study.records.analysis import Recommendation, Reference
+from scaling_study.records.confirmation import Arm, Role, Start
 
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
 FEWEST_TURNS = 3

@@ -24,19 +24,13 @@ Put together
 A launch that is 20 times slower needs no rule of its own: two iterations of each slot give one.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from scaling_study.records.confirmation import Round, Run
 from scaling_study.records.model_length import SAME_LENGTH, is_model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scaling_study.records.confirmation import Round, Run
 
 SECONDS_PER_HOUR = 3600
 

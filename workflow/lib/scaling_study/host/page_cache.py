@@ -5,16 +5,11 @@ it mapped; mincore(2) tells which pages there are. On a virtual machine the host
 cache of its own, which nothing here can see.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 _READ_BYTES = 1 << 20
 _libc = ctypes.CDLL(None, use_errno=True)

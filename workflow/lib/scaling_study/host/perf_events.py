@@ -12,8 +12,6 @@ member whose counted threads do not account for its CPU time. The kernel tells f
 inherited counter was enabled, summed over threads, and that is the counted threads' CPU time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import logging
@@ -21,12 +19,9 @@ import os
 import platform
 import resource
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
 """System call numbers (the kernel's syscall tables); glibc has no wrapper."""

@@ -5,8 +5,6 @@ usual, and windows without a profiler come before and after every profile: their
 the profiled one is what the profiler cost. Nothing here is a measurement of speed.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -16,15 +14,16 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace as with_changed
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
+from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
@@ -32,14 +31,9 @@ from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
+from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, resolve, windows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scaling_study.config.launches import Launch
-    from scaling_study.records.window import Slot
-    from scaling_study.runner.measure import Job
+from scaling_study.runner.measure import Job
 
 OPERATORS_LONGEST_S = 60.0
 """Steps under an operator profiler are few; this ends them in a launch that crawls."""

@@ -1,8 +1,8 @@
 """Reading the profiles of a study: what was profiled, and the operators in it per step and call."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import pandas as pd
 from msgspec.structs import astuple, replace
@@ -13,10 +13,6 @@ from scaling_study.profiling.operator_groups import group_of
 from scaling_study.records import codec
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, Profiled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""

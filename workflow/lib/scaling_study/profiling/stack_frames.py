@@ -5,20 +5,14 @@ addresses, line numbers, template arguments and versions of libraries differ. Th
 they are judged are data in ``stack_rules``.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scaling_study.profiling import stack_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scaling_study.profiling.stack_rules import Rule
+from scaling_study.profiling.stack_rules import Rule
 
 MEMO = 1 << 18
 """Distinct frames kept cleaned; a profile repeats a few thousand."""

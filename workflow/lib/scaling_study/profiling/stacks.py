@@ -5,21 +5,15 @@ distinct stack: processes, thread and frames, outermost first, with ``;`` betwee
 number of samples. Every thread is sampled once in a tick, so the trainer's samples count the ticks.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scaling_study.profiling import stack_frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.profiling.stack_frames import Frame
-    from scaling_study.records.profile import Turn
+from scaling_study.profiling.stack_frames import Frame
+from scaling_study.records.profile import Turn
 
 TRAINER = "trainer"
 THREADS = "other threads"

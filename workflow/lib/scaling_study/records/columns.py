@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from scaling_study.common.counter import COUNTERS
-from scaling_study.common.storage import Column, Kind, Table
+from scaling_study.common.tables import Column, Kind, Table
 from scaling_study.records import experiment
 from scaling_study.records.field import (
     LARGEST_COUNT,

@@ -4,17 +4,17 @@ Figures are narrow and have large text: they are readable on a phone, and two st
 other on a desk. Colours are names of ``svg.THEME`` and follow the reader's theme.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import textwrap
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -27,14 +27,7 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.report import svg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-
-    from scaling_study.stats.interval import Interval
+from scaling_study.stats.interval import Interval
 
 WIDTH_IN = 5.9
 """At 72 units an inch; a phone of 390 px shows it at about 0.8 of its size."""

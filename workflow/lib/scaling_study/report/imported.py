@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scaling_study.common import storage
 from scaling_study.common.quantities import (
     format_count,
     format_number,
@@ -12,6 +11,7 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
+from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import Inflation, Machines, SavedTables
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
@@ -47,7 +47,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     """
     saved = read_file(study_folder / "analysis/tables.json", SavedTables)
     study, tables = saved.config, saved.tables
-    operators = storage.read_table(study_folder / "tables", OPERATORS)
+    operators = read_table(study_folder / "tables", OPERATORS)
     path = study_folder / "analysis/inflation.json"
     (machine,) = read_file(path, Machines[Inflation]).machines
     comparisons = machine.comparisons

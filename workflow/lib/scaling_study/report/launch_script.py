@@ -4,13 +4,11 @@
 values are quoted with ``shlex.quote``; what only informs stands in comments, on one line each.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 
@@ -23,21 +21,17 @@ from scaling_study.common.quantities import (
     known,
 )
 from scaling_study.config import work
+from scaling_study.config.plan import Plan
+from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import bind, model_queue
 from scaling_study.member.program import name
+from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 from scaling_study.report.words import confirmed_amount, sureness
 from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, activated
 from scaling_study.runner.switch_script import command, served_command, switched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.config.workload import Workload
-    from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 BINDER = [sys.executable, "-P", str(bind.__file__)]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from scaling_study.common import storage
+from scaling_study.common import tables
 from scaling_study.profiling import profiles
 from scaling_study.records import analysis
 from scaling_study.records.codec import read_file
@@ -101,10 +101,10 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         folder / "analysis/recommendation.json", analysis.Machines[analysis.Recommendation]
     )
     recommendations = {one.machine: one for one in found.machines}
-    points = storage.read_table(folder / "tables", POINTS)
+    points = tables.read_table(folder / "tables", POINTS)
     points = points[points["role"] != "repeat"]
-    between = storage.read_table(folder / "tables", BETWEEN)
-    members = compare_members(storage.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
+    between = tables.read_table(folder / "tables", BETWEEN)
+    members = compare_members(tables.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
     asked = plan.profiled  # profiles of an earlier config may lie there
     folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)

@@ -5,15 +5,13 @@ filters below. Jinja escapes whatever comes from a config or a record, and the p
 no script but its own, which it knows by its hash.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 import yaml
@@ -24,27 +22,22 @@ from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
+from scaling_study.config.plan import Plan
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import program
 from scaling_study.profiling import operator_groups
+from scaling_study.records.analysis import Compared, Effective
 from scaling_study.records.codec import plain
 from scaling_study.report import draw, figures, sections, svg, words
+from scaling_study.report.draw import Figure
+from scaling_study.report.figures import Series
+from scaling_study.report.flamegraph import Flames
+from scaling_study.report.model import Machine
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.analysis import Compared, Effective
-    from scaling_study.report.draw import Figure
-    from scaling_study.report.figures import Series
-    from scaling_study.report.flamegraph import Flames
-    from scaling_study.report.model import Machine
-
 
 TEMPLATES = Path(__file__).parents[3] / "report"
 

@@ -1,13 +1,12 @@
 """Reading what a study found and writing its figures, its launch scripts and its report."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import json
 
 from scaling_study.common import storage
-from scaling_study.config.plan import read_plan
+from scaling_study.config.plan import Plan, read_plan
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
 from scaling_study.report import flamegraph, model, page, svg
@@ -19,14 +18,8 @@ from scaling_study.report.launch_script import (
     render_array_job,
     render_launch_script,
 )
+from scaling_study.report.model import Machine
 from scaling_study.runner.switch_script import render_switches
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.report.model import Machine
 
 FIGURES = ("throughput", "step_time")
 """The rule promises these to Snakemake, whatever was measured."""

@@ -3,11 +3,8 @@
 A sentence quotes figures of at least two starts only, and each quantity has one source (`words`).
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
-from typing import TYPE_CHECKING
 
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.objectives import OBJECTIVES
@@ -21,7 +18,10 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.experiments.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
-from scaling_study.records.analysis import ENOUGH_STARTS
+from scaling_study.records.analysis import ENOUGH_STARTS, Best, Compared, Comparison, Recommendation
+from scaling_study.records.experiment import Microbenchmarks
+from scaling_study.records.verdict import DataLoader, MachineUse
+from scaling_study.report.model import Machine
 from scaling_study.report.words import (
     NOUNS,
     WIDE,
@@ -38,13 +38,7 @@ from scaling_study.report.words import (
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
-if TYPE_CHECKING:
-    from scaling_study.records.analysis import Best, Compared, Comparison, Recommendation
-    from scaling_study.records.experiment import Microbenchmarks
-    from scaling_study.records.verdict import DataLoader, MachineUse
-    from scaling_study.report.model import Machine
-
-    Rule = tuple[str, bool | None, str]
+Rule = tuple[str, bool | None, str]
 
 STILL_SCALING = 0.9
 """From this efficiency on, a launch still scales."""

@@ -1,12 +1,11 @@
 """A study as a whole: what the terminal says of it before and after."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from scaling_study.common.printable import printable_lines
 from scaling_study.config import estimate, process_counts
-from scaling_study.config.plan import read_plan
+from scaling_study.config.plan import Plan, read_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
@@ -14,13 +13,6 @@ from scaling_study.records.window import Stopped
 from scaling_study.report import model, sections, words
 from scaling_study.runner import foreign
 from scaling_study.search import forecast
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from scaling_study.config.plan import Plan
-
 
 BLOCK_LINES, SHOWN_WARNINGS = 15, 3
 """Lines of the result, and warnings among them."""

@@ -6,10 +6,8 @@ gain is that of the confirmation, or else of the windows; scaling is that of tab
 of causes are those of the verdict.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
@@ -27,20 +25,22 @@ from scaling_study.common.quantities import (
     time_unit,
 )
 from scaling_study.launch.axes import shell
-from scaling_study.records.analysis import ENOUGH_STARTS, Arm, Candidate
+from scaling_study.records.analysis import (
+    ENOUGH_STARTS,
+    Arm,
+    Candidate,
+    Confirmation,
+    Failures,
+    Recommendation,
+)
+from scaling_study.records.confirmation import Losses
+from scaling_study.records.model_length import ModelLength
+from scaling_study.records.verdict import Cause, Target
+from scaling_study.report.model import Machine
 from scaling_study.runner import foreign, windows
+from scaling_study.runner.foreign import Look
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from scaling_study.records.analysis import Confirmation, Failures, Recommendation
-    from scaling_study.records.confirmation import Losses
-    from scaling_study.records.model_length import ModelLength
-    from scaling_study.records.verdict import Cause, Target
-    from scaling_study.report.model import Machine
-    from scaling_study.runner.foreign import Look
 
 UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}

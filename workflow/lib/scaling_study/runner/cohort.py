@@ -5,22 +5,16 @@ before members are released and after they have come to rest, so that a member's
 to whole steps.
 """
 
-from __future__ import annotations
-
 import random
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scaling_study.member import channel
+from scaling_study.records.window import Taken
 from scaling_study.runner import counter_snapshots, windows
 from scaling_study.runner.member_processes import MemberEndedError, MemberProcesses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from scaling_study.records.window import Taken
 
 # OpenMP threads that spin after their last region, and loader workers that fill their queues,
 # come to rest in this time; it passes at both edges.

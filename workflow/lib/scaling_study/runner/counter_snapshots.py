@@ -4,15 +4,14 @@ Edges lie before members are released and after they have come to rest: counters
 whole steps, and reading them disturbs none.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec import structs
 
@@ -20,10 +19,6 @@ from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, machine_counters, perf_events
 from scaling_study.records.window import Life, Member, Taken, WindowMachine
 from scaling_study.runner import windows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
 """Times of a window that only members with gates tell."""

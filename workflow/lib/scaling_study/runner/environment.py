@@ -4,15 +4,10 @@ Snakemake exports thread counts to every job, shells export more, and each of th
 what is measured without a word in the plan. So a member inherits only what is named here.
 """
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # The user, the places of programs, libraries, certificates, caches and data, and the locale.
 # Nothing that sets threads, allocators, preloads, BLAS or placement.

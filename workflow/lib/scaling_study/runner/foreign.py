@@ -4,23 +4,18 @@ A look lasts a second and reads every process of the machine, so it is taken bef
 between windows, never inside one.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_cpus
 from scaling_study.host import kernel_counters, machine_counters
 from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.runner import windows
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 PROC = Path("/proc")
 

@@ -3,22 +3,15 @@
 Pool mode and confirmation run them. There is no gate and no window.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scaling_study.common import last_words
-from scaling_study.launch.launchers.launcher import bind_command, split_preload
+from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
 from scaling_study.member import iterations, model_queue
 from scaling_study.runner import environment, supervisor, switch_script
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from scaling_study.launch.launchers.launcher import Launch, Member
 
 
 @dataclass(frozen=True, slots=True)

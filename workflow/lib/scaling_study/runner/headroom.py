@@ -11,14 +11,13 @@ by how much less memory is free once all have started, and less of what processe
 through which a loader's workers pass their batches.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host.limits import Hierarchy, read_hierarchy, read_limit
@@ -27,9 +26,6 @@ from scaling_study.host.system import ROOT, read_status, read_text
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, End
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
 """Messages of torch and the kernel when /dev/shm is full."""

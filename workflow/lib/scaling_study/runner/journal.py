@@ -10,23 +10,19 @@ Beside a file that lacks results is a mark (`mark_of`). At the end of its run th
 name and stays a part, so the next run of the same command goes on with it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import os
 import shutil
-from typing import IO, TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Generic, TypeVar
+
+from msgspec.json import Decoder
 
 from scaling_study.common import file_errors, locks
 from scaling_study.records import codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from msgspec.json import Decoder
 
 # Fields that must be equal for windows of an earlier run to stand beside new ones.
 SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed", "measure",

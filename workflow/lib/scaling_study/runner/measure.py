@@ -5,8 +5,6 @@ the CPUs of each slot, libraries, and what must be skipped. An expected failure 
 with its reason, never a missing file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -14,23 +12,35 @@ import logging
 import os
 import random
 import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from scaling_study.common import code_digest, entries, private
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import launches as planned
 from scaling_study.config import work
+from scaling_study.config.config import Measure
 from scaling_study.config.plan import Plan, Planned
+from scaling_study.config.workload import Workload
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
 from scaling_study.records.codec import write_file
-from scaling_study.records.window import DECODER, Cohort, End, Settled, Stopped, Window
+from scaling_study.records.window import (
+    DECODER,
+    Cohort,
+    End,
+    Record,
+    Settled,
+    Status,
+    Stopped,
+    Window,
+)
 from scaling_study.runner import (
     cohort,
     foreign,
@@ -45,14 +55,6 @@ from scaling_study.runner import (
 from scaling_study.runner.cohort_windows import CohortLog, CohortWindows
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.config.config import Measure
-    from scaling_study.config.workload import Workload
-    from scaling_study.records.window import Record, Status
 
 # A change of any of these modules invalidates old windows.
 HARNESS = (

@@ -1,33 +1,27 @@
 """The processes of a cohort's members: started, questioned, waited for and ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from msgspec import convert
 
 from scaling_study.common import last_words
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import openmp
-from scaling_study.launch.launchers.launcher import LaunchError, Member
+from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
 from scaling_study.records.readback import Readback
 from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.launch.launchers.launcher import Launch
 
 # A member that ends no step for this long counts as hung, unless its script has been seen to need
 # longer: a validation may take minutes. The config's measure.hang_timeout_s.

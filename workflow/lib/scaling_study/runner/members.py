@@ -1,7 +1,5 @@
 """The coordinator's side of the channel: release members, put them to rest, see them die."""
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import itertools
@@ -9,13 +7,10 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from scaling_study.member import channel
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 # Members are woken this long before they start together; waking one takes some 10 us.
 RELEASE_LEAD_NS = 2_000_000

@@ -3,37 +3,29 @@
 Measuring and profiling start their cohorts from the same resolved launch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common import placeholders
-from scaling_study.common.topology import parse_cpu_list
+from scaling_study.common.axis_values import Axes
+from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import process_counts, work
+from scaling_study.config.plan import Planned
+from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
 from scaling_study.member import iterations
+from scaling_study.records.machine import Machine
+from scaling_study.records.window import Slot
 from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.common.topology import Topology
-    from scaling_study.config.plan import Planned
-    from scaling_study.config.workload import Workload
-    from scaling_study.records.machine import Machine
-    from scaling_study.records.window import Slot
-
 
 COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 

@@ -16,23 +16,17 @@ What lies between
 Pure: steps go in, a number comes out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scaling_study.runner import non_step
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 CHANGE = 0.03
 """A cohort of which a smaller part of all time changes has settled …"""

@@ -11,8 +11,6 @@ A signal that asks it to stop raises nothing: it makes a pipe readable, on which
 waits too. So it can come at any moment, and more than once.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes
@@ -22,16 +20,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from scaling_study.common import private
 from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import bind
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 # Time for the command to write what it has, after it was asked to stop. With the time for
 # orphans, all is over well before ten seconds.

@@ -1,23 +1,17 @@
 """The command of a recommended launch's program, and the file that applies its switches."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import ConfigError
 from scaling_study.launch.axes import optimizer_kernel
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member import after_torch, model_server, program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from types import ModuleType
-
-    from scaling_study.common.axis_values import Axes, Value
 
 TEXT = '''\
 """Start a script with {label}, in its own process.

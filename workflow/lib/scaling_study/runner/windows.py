@@ -4,24 +4,17 @@ Pure: times and counts go in, records come out. Times are ns of the monotonic cl
 processes of a machine share.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from scaling_study.common.counter import TIMED
-from scaling_study.member.channel import CAPACITY
+from scaling_study.member.channel import CAPACITY, Step
 from scaling_study.records.window import Life, Steps, WindowMachine
 from scaling_study.stats.thresholds import FOREIGN_CPUS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.member.channel import Step
 
 # A foreign program that takes this share of the study's CPUs can move a step time by as much.
 FOREIGN_SHARE = 0.02

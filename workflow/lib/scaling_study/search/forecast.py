@@ -1,24 +1,17 @@
 """A forecast of a race, which is played on a simulated clock before anything is measured."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count
+from scaling_study.common.topology import Topology
+from scaling_study.config.plan import Plan
 from scaling_study.search import rounds
-from scaling_study.search.race import MEMBER_S, START_S, Race, dealt
+from scaling_study.search.race import MEMBER_S, START_S, Race, Task, dealt
 from scaling_study.stats.throughputs import Start
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scaling_study.common.topology import Topology
-    from scaling_study.config.plan import Plan
-    from scaling_study.search.race import Task
 
 SPREAD = 0.05
 """Standard deviation of what a launch changes, as logarithm: some are better, some are not."""

@@ -22,23 +22,18 @@ fits into the budget. Looking again after every round finds a lucky moment soone
 look may spend only its part of what may go wrong (Lan and DeMets, Biometrika 70, 1983).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from scaling_study.common.axis_values import Value
 from scaling_study.config.plan import Choice
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.throughputs import Point, Start, Throughputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scaling_study.stats.intervals import Floats
 
 Changes = frozenset[tuple[str, Value]]
 Dealt = TypeVar("Dealt")

@@ -1,0 +1,111 @@
+"""Tables of a study: their columns, and their files as parquet and CSV."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from scaling_study.common import file_errors
+from scaling_study.common.storage import write_whole
+
+Kind = Literal["text", "integer", "number", "yes/no"]
+PANDAS_TYPES: dict[Kind, str] = {
+    "text": "str",
+    "integer": "int64",
+    "number": "float64",
+    "yes/no": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: As in the table; ends in its unit where it has one.
+        kind: What its cells hold; only a number may be missing (an empty cell).
+        unit: Unit as text; empty for names and flags.
+        meaning: One sentence.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a study.
+
+    Attributes:
+        name: File name in tables/, without its ending.
+        row: What one row is.
+        columns: In the order of the files.
+    """
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [column.name for column in self.columns]
+
+    def frame(self, data: pd.DataFrame | None = None) -> pd.DataFrame:
+        """The table's columns of `data` in order and type; an empty table without data."""
+        if data is None:
+            data = pd.DataFrame(columns=self.names)
+        types = {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
+        return data[self.names].astype(types)
+
+
+def write_table(folder: Path, table: Table, frame: pd.DataFrame) -> None:
+    """Write `frame` as parquet and CSV, units and meanings in the parquet's field metadata.
+
+    Args:
+        folder: Where `<table name>.parquet` and `.csv` go.
+        table: What the frame holds.
+        frame: As `table.frame` returns it.
+    """
+    data = pa.Table.from_pandas(frame, preserve_index=False)
+    fields = [
+        field.with_metadata({"unit": column.unit, "meaning": column.meaning})
+        for field, column in zip(data.schema, table.columns, strict=True)
+    ]
+    data = data.cast(pa.schema(fields, metadata=data.schema.metadata))
+    write_whole(folder / f"{table.name}.parquet", lambda path: parquet.write_table(data, path))
+    write_whole(folder / f"{table.name}.csv", lambda path: csv.write_csv(data, path))
+
+
+def read_table(folder: Path, table: Table) -> pd.DataFrame:
+    """Read the parquet that `write_table` wrote to `folder`.
+
+    Raises:
+        UnusableError: The file is damaged.
+    """
+    return table.frame(read_columns(folder, table, table.names))
+
+
+def read_columns(folder: Path, table: Table, names: Sequence[str]) -> pd.DataFrame:
+    """Read some columns of a parquet that `write_table` wrote to `folder`, in the table's types.
+
+    Raises:
+        UnusableError: The file is damaged, or holds values of other types.
+    """
+    path = folder / f"{table.name}.parquet"
+    types = {column.name: PANDAS_TYPES[column.kind] for column in table.columns}
+    try:
+        # What the file says of pandas is for others: it may name any type.
+        data = parquet.read_table(path, columns=list(names)).replace_schema_metadata()
+        frame: pd.DataFrame = data.to_pandas()[list(names)]
+        return frame.astype({name: types[name] for name in names})
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise file_errors.unreadable(path, error) from error
