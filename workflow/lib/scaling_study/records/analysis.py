@@ -135,7 +135,7 @@ class Reference(Candidate, frozen=True, kw_only=True):
     most: Most | None = None
     """The same launch with the most processes, where that is another point."""
     shell: object = None
-    """Of today's launch, the variables of the user's shell that make it."""
+    """The variables of the user's shell that make today's launch."""
 
 
 class Recommended(Candidate, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     """The point with the highest rate."""
     recommended: Recommended | None = None
     ratio: Interval | None = None
-    """Of the recommended launch to today's or else the default one, each at its best count."""
+    """The recommended launch over today's or else the default one, each at its best count."""
     ratio_same_n: Interval | None = None
     """Both at the recommended count."""
     changed: Changed | None = None
@@ -227,9 +227,9 @@ class FrontPoint(Point, frozen=True, kw_only=True):
     """A point of the trade between one model soon and many per hour."""
 
     time_s: float
-    """Of one model, or step."""
+    """Time of one model, or step."""
     rate: float
-    """Of all processes together."""
+    """Rate of all processes together."""
     changes_training: bool = False
     """A point that changes training is not on the front."""
 
@@ -242,7 +242,7 @@ class Pareto(OfMachine, frozen=True, kw_only=True):
     points: tuple[FrontPoint, ...] = ()
     """All, in the order of the table of points."""
     front: tuple[FrontPoint, ...] = ()
-    """Those that no other one beats, soonest first."""
+    """Points that no other one beats, soonest first."""
 
 
 class SingleChange(Struct, frozen=True, kw_only=True):
@@ -257,7 +257,7 @@ class SingleChange(Struct, frozen=True, kw_only=True):
     cpu_use: Number = None
     """CPUs kept busy by all members."""
     load: Number = None
-    """Of a step (s), as the next three; they add up to it."""
+    """Time of a step in the loader (s); it and the next three add up to the step."""
     forward: Number = None
     backward: Number = None
     optimizer: Number = None
@@ -375,11 +375,11 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
     losses: tuple[Losses, ...] = ()
     steps_per_model: Number = None
-    """Of the recommended launch; None where none is known."""
+    """Steps of a model under the recommended launch; None if unknown."""
     imports: Imports | None = None
     """Modules that are imported before models are forked."""
     ratio: Interval | None = None
-    """Of the recommended launch to the other one, each at its best count."""
+    """The recommended launch over the other one, each at its best count."""
     ratio_same_n: Interval | None = None
     difference: Difference | None = None
     seconds: Number = None
@@ -515,9 +515,9 @@ class Provenance(OfMachine, frozen=True, kw_only=True):
 
     description: Machine
     measured_hashes: tuple[str, ...] = ()
-    """Of the script, its arguments, inputs and build."""
+    """Digests of the script, its arguments, inputs and build."""
     harness_hashes: tuple[str, ...] = ()
-    """Of the measuring code."""
+    """Digests of the measuring code."""
     started: str
     """Start of the first cohort."""
     cohorts: int
@@ -529,7 +529,7 @@ class Provenance(OfMachine, frozen=True, kw_only=True):
     """All cohorts, from first exec to last exit."""
     in_windows_s: float = 0.0
     samples: dict[str, float] = {}
-    """Of a step, by launch, where scripts say them."""
+    """Samples of a step by launch, if scripts count them."""
 
     @property
     def windows(self) -> int:
@@ -571,7 +571,7 @@ class ChosenLaw(Struct, frozen=True, kw_only=True):
     best: str | None = None
     """Name of the chosen law."""
     text: str | None = None
-    """Which law, how surely, and which others do as well."""
+    """The law, its probability, and the others that fit as well."""
     candidates: tuple[FittedLaw, ...] = ()
     """Best first."""
     knee: Interval | None = None
@@ -614,7 +614,7 @@ class OperatorRow(Struct, frozen=True, kw_only=True):
     self_b_s: Number = None
     difference_s: Number = None
     share: Number = None
-    """Of the difference between both steps."""
+    """Share of the difference between both steps."""
     per_call_ratio: Number = None
 
     @property
@@ -631,7 +631,7 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     self_b_s: Number = None
     difference_s: float
     share: Number = None
-    """Of the difference between both steps."""
+    """Share of the difference between both steps."""
     ratio: Number = None
 
 
@@ -678,7 +678,7 @@ class SavedTable(Struct, frozen=True, kw_only=True):
     """Processes that ran."""
     path: str
     steps: int
-    """That it covers."""
+    """Steps that it covers."""
     steps_from: str
     """How that is known."""
     step_s: float
@@ -795,7 +795,7 @@ class Best(Struct, frozen=True, kw_only=True):
     next: str
     ratio: Interval = Interval()
     spread: Number = None
-    """Of the A/A checks of both."""
+    """Spread of the A/A checks of both."""
 
 
 class Software(Struct, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ class Reported(Got, frozen=True, kw_only=True):
     start_s: tuple[float, ...]
     """From the start of a process to the end of its first step, of each member that says it."""
     compiled: tuple[Compiled, ...] | None = None
-    """Of each member that compiled something, once it has ended."""
+    """Compilations of each member, once it has ended."""
 
 
 class InvalidWindow(Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schema_version: Literal[1]
     samples: dict[str, float] = {}
-    """Of a step in all ranks, by launch, where scripts say them; 0 where one has said none."""
+    """Samples of a step in all ranks, by launch, if scripts count them; 0 where one counted none."""
     model_length: ModelLength = ModelLength()
     """The number of steps after which scripts end, in steps of the default launch."""
     machines: dict[str, Machine]

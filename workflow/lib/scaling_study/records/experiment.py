@@ -76,7 +76,7 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     interventions: list[Change]
     """The changes that are tried."""
     not_applicable: list[LeftOut]
-    """Those that cannot matter here, with the reason."""
+    """Interventions that cannot matter here, with the reason."""
 
 
 class Readbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
@@ -162,7 +162,7 @@ class ForeignProcess(Struct, frozen=True, kw_only=True):
     pid: Count
     cpu_s: Seconds
     share: Ratio
-    """Of one CPU."""
+    """Share of one CPU."""
 
 
 class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"):
@@ -171,7 +171,7 @@ class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"
     span_s: Seconds
     """Time they were looked at."""
     processes: list[ForeignProcess]
-    """Those that took 5% of a CPU and more. Source: /proc/PID/stat."""
+    """Programs that took 5% of a CPU or more. Source: /proc/PID/stat."""
 
 
 class ChangeFailed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="intervention_failed"):
@@ -232,9 +232,9 @@ class Way(Struct, frozen=True, kw_only=True):
     title: str
     """For a person."""
     workers: Count | None
-    """Of the loader; null where it has threads or processes of its own."""
+    """Workers of the loader; null if it has threads or processes of its own."""
     axes: dict[str, int] = {}
-    """Of a launch that loads so."""
+    """Axes of a launch that loads this way."""
     change: str | None = None
     """The change inside members that does it."""
     as_fast: bool = False

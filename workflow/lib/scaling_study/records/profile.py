@@ -43,7 +43,7 @@ class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples: int
     seconds: float
     steps: int
-    """Of the member in that time."""
+    """Steps of the member in that time."""
     trainer_tid: int | None = None
     """Its training thread, as the kernel numbers it."""
     file: str
@@ -59,12 +59,12 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why there is none."""
     remedy: str | None = None
     steps: int | None = None
-    """That it covers."""
+    """Steps that it covers."""
     samples: int | None = None
     members: int | None = None
-    """That were sampled."""
+    """Members that were sampled."""
     seconds: Number = None
-    """That were sampled."""
+    """Seconds that were sampled."""
     rate_hz: Number = None
     """Samples per second."""
     native: bool | None = None
@@ -72,9 +72,9 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     native_failed: str | None = None
     """Why it has none."""
     step_s: Number = None
-    """Of the profiled members."""
+    """Mean step time of the profiled members."""
     unprofiled_step_s: Number = None
-    """Of the same members in the windows around it."""
+    """Mean step time of the same members in the windows around it."""
     overhead: Number = None
     """One over the other."""
     others_overhead: Number = None
@@ -118,7 +118,7 @@ class Profiled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remedy: str | None = None
     points: tuple[ProfiledPoint, ...] = ()
     folder: str = ""
-    """Where it was read; no file holds it."""
+    """Folder where it was read; no file holds it."""
 
     def place(self, n: int) -> Path:
         """Return the folder of the files of a point."""

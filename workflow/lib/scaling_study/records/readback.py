@@ -123,7 +123,7 @@ class Readback(Struct, frozen=True, kw_only=True):
     """CPU time in 20 ms of sleep after parallel work: waiting threads that spin; null with
     one thread."""
     changes: dict[str, bool]
-    """Which single changes of experiments hold inside the member."""
+    """Experiments' single changes, and whether each holds inside the member."""
     impossible: dict[str, str]
     """Why a change cannot be made in this script."""
     cached: Json

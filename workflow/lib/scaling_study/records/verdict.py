@@ -75,7 +75,7 @@ class AccountTime(Struct, frozen=True, kw_only=True):
     high_s: Number = None
     difference_s: Number = None
     share: Number = None
-    """Of the added time."""
+    """Share of the added time."""
 
 
 class CountPerStep(Struct, frozen=True, kw_only=True):
@@ -95,11 +95,11 @@ class Intervention(Struct, frozen=True, kw_only=True):
     status: str
     reason: str | None = None
     comes_back: Interval | None = None
-    """Of the step, with n processes."""
+    """Recovered share of the step with n processes."""
     scaling_loss: Interval | None = None
-    """Of the added time."""
+    """Recovered share of the added time."""
     single_process_loss: Interval | None = None
-    """Of the step of one process."""
+    """Recovered share of the step of one process."""
     units: int | None = None
 
 
@@ -137,7 +137,7 @@ class TrainerWait(Struct, frozen=True, kw_only=True):
     syscall: str
     on: str | None
     share: float
-    """Of all looks."""
+    """Share of all looks."""
 
 
 class Boundary(Struct, frozen=True):
@@ -151,7 +151,7 @@ class Knee(Interval, frozen=True):
     """The process count at which the throughput of a launch bends."""
 
     boundary: Boundary | None = None
-    """Of the machine, that this coincides with."""
+    """The machine's boundary at the same place, if any."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class Target(Struct, frozen=True, kw_only=True):
     step_n_s: Interval | None = None
     """Step with n processes."""
     growth_ratio: Interval | None = None
-    """Of both."""
+    """Step with n processes over the step of one."""
     summary: str | None = None
     scaling_loss: Judged = Judged()
     single_process_loss: Judged = Judged()
@@ -227,7 +227,7 @@ class LoaderPart(Struct, frozen=True, kw_only=True):
     part: str
     s: float
     share: Interval
-    """Of the step."""
+    """Share of the step."""
 
 
 class LoaderVariant(Struct, frozen=True, kw_only=True):
@@ -238,7 +238,7 @@ class LoaderVariant(Struct, frozen=True, kw_only=True):
     against: Interval | None = None
     """Over the step as it is."""
     cpu_s: Number = None
-    """Of a step, all threads and processes."""
+    """CPU time of a step, all threads and processes."""
     per_s: Number = None
     """Steps of all members."""
 
@@ -249,11 +249,11 @@ class LoaderWay(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     axes: Axes = {}
-    """Of a launch that loads so."""
+    """Axes of a launch that loads this way."""
     loader_s: Number = None
     """A batch, with nobody who trains."""
     predicted_s: Number = None
-    """Of a step."""
+    """Predicted time of a step."""
     measured_s: Number = None
     """The same, where the script was run so."""
     gain: Interval | None = None
@@ -285,7 +285,7 @@ class MachineUse(Struct, frozen=True, kw_only=True):
     """Use of the machine while the script trained."""
 
     cpus: float
-    """That the study may use."""
+    """CPUs that the study may use."""
     shared_bytes: Number = None
     """Size of /dev/shm."""
     spans: tuple[Span, ...] = ()
@@ -317,9 +317,9 @@ class DataLoader(OfMachine, frozen=True, kw_only=True):
     variants: tuple[LoaderVariant, ...] = ()
     parts: tuple[LoaderPart, ...] = ()
     fetching: Interval | None = None
-    """Of a step (s): reading files that are not in memory."""
+    """Time of a step (s) for reading files that are not in memory."""
     preparing: Interval | None = None
-    """Of a step (s): making batches of files in memory."""
+    """Time of a step (s) for making batches of files in memory."""
     most: dict[str, float] = field(default_factory=dict)
     """Steps per second that the `loader` and `training` could give."""
     ways: tuple[LoaderWay, ...] = ()

@@ -313,7 +313,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
     slot: Index | None
     """The member."""
     what: str
-    """What happened."""
+    """The kind of event."""
     reason: str
     """Why; of a script that failed, the exception's last line."""
     log: str
@@ -347,7 +347,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     reason: str | None
     """Why it is not complete."""
     remedy: str | None
-    """What to do about it."""
+    """Remedy, if one is known."""
     wall_s: Seconds
     """How long it took."""
 
