@@ -131,7 +131,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schema_version: Literal[1]
     samples: dict[str, float] = {}
-    """Samples of a step in all ranks, by launch, if scripts count them; 0 where one counted none."""
+    """Samples of a step in all ranks, by launch, if scripts count them; 0 if one has none."""
     model_length: ModelLength = ModelLength()
     """The number of steps after which scripts end, in steps of the default launch."""
     machines: dict[str, Machine]
