@@ -58,9 +58,9 @@ def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     planned = {"decide": 1, "searched": 1}
     run = progress(clock, planned, {"race": 300.0}, "intra_op 1, 2 processes")
     run.start(1, "decide", str(log))
-    log.write_text("first: 4 starts, 1 minutes or so\n")
+    log.write_text("first: 4 starts, about 1 min\n")
     clock.s = 5
-    assert run.end(1) == "first: 4 starts, 1 minutes or so"
+    assert run.end(1) == "first: 4 starts, about 1 min"
     run.start(2, "race", None)
     clock.s = 60
     assert run.line(100) == "race · about 4 min left · best so far: intra_op 1, 2 processes"

@@ -30,10 +30,10 @@ from scaling_study.records.codec import write_file
 from scaling_study.runner.measure import Job
 
 WRONG_INPUT = 2
-"""What argparse exits with on a wrong command line; a wrong config is no different."""
+"""The exit status of argparse after a wrong command line; a wrong config has the same."""
 
 SHOWN_LINES = 15
-"""Of what another program has printed last."""
+"""The last lines of another program's output that are shown."""
 
 ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argparse's own words
     "config": {"type": Path, "help": "a study's YAML file"},
@@ -118,7 +118,7 @@ def main() -> None:
 
 
 class _Both(io.StringIO):
-    """What is printed as an error: in the log, and on the terminal too."""
+    """Printed errors: in the log, and on the terminal too."""
 
     def __init__(self, log: IO[str], terminal: TextIO) -> None:
         super().__init__()

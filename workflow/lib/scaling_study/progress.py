@@ -42,7 +42,7 @@ TITLES = {
     "judge": "diagnose",
     "render": "write the report",
 }
-"""What a user reads for a rule whose name says less."""
+"""Titles of rules whose names say less."""
 
 MINUTE_S, HOUR_S = 60, 3600
 
@@ -64,7 +64,7 @@ class _Job:
 
 
 class Progress:
-    """What has run and what is left.
+    """Progress of a run: jobs that ended, run, and are left.
 
     Args:
         planned: how many jobs each rule has in this run, as far as that is known at its start.

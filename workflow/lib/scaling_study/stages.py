@@ -1,4 +1,4 @@
-"""What a study's records show: tables and analyses of a folder, each from the files before it."""
+"""Tables and analyses of a study's folder, each from the files before it."""
 
 from collections.abc import Sequence
 from pathlib import Path

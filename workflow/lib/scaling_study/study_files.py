@@ -44,7 +44,7 @@ DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "why": (experiment.MODULES, ("why",)),
     "loader_experiment": (experiment.MODULES, ("data_loader",)),
 }
-"""What the jobs of a rule depend on besides what measuring does: modules, sections of the plan."""
+"""Modules and sections of the plan that the jobs of a rule depend on, besides measuring's own."""
 
 
 class StudyFiles:
@@ -233,7 +233,7 @@ class Study(StudyFiles):
 
     @property
     def provenance(self) -> str:
-        """What is there once a machine is analysed."""
+        """A file that exists once a machine is analysed."""
         return f"{self.here}/analysis/provenance.json"
 
     def cores(self, wildcards: Wildcards) -> int | None:
@@ -242,7 +242,7 @@ class Study(StudyFiles):
 
     @property
     def node_resources(self) -> dict[str, Callable[[Wildcards], str | int | None]]:
-        """What a cluster is asked for in a machine's name, in the words of SLURM's plugin.
+        """Resources to request from a cluster under a machine's name, as SLURM's plugin names them.
 
         What no machine sets is left to the profile; what some set is the site's default for the
         others.

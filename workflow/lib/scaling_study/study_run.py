@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from snakemake_logger_plugin_study import LogHandler
 
 MOST_DIGITS = 7
-"""Of a process id (pid_max is 2**22 at most)."""
+"""Digits of a process id (pid_max is 2**22 at most)."""
 
 NUMBER_S = 1.0
 """After this time who has a lock has written its number. That of another node is no process here.
 """
 
 QUIET = 100
-"""Of the resource quiet: a measurement takes all of it, and every other rule one."""
+"""The resource quiet: a measurement takes all of it, and every other rule one."""
 
 
 class StudyInUseError(UnusableError):
@@ -328,7 +328,7 @@ class Run:
             self._say(text, last=True)
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
-        """What lacks results loses its name, and stays a part: the next run goes on with it."""
+        """Rename files that lack results to parts: the next run continues them."""
         study = self.study
         found = study.lacking(study.of_chosen(study.kept)).items()
         paths = [path for path, why in found if why != measure.SKIPPED]

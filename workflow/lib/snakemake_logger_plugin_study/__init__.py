@@ -44,7 +44,7 @@ NOISE = re.compile(
     r"|Exiting because a job|WorkflowError:\nAt least one job|Job failed, going on"
     r"|Warning: the following output files of rule render were not present"
 )
-"""What Snakemake says that no user of a study needs."""
+"""Messages of Snakemake that no user of a study needs."""
 
 STOPPING = "Will exit after"
 """Jobs that end after it were stopped and have not failed."""
@@ -68,7 +68,7 @@ class Watched(Protocol):
 
 @dataclass
 class LogHandlerSettings(LogHandlerSettingsBase):
-    """What can be set on the command line."""
+    """The options on the command line."""
 
     verbose: bool = field(
         default=False, metadata={"help": "Show Snakemake's own output.", "required": False}

@@ -1,4 +1,4 @@
-"""Which operators take longer: two profiles compared per step of work and per call.
+"""Operators that take longer: two profiles compared per step of work and per call.
 
 The times of the operators and the rest of the step, which no operator covers, add up to the step,
 so the differences add up to the step's difference and each has a share of it.

@@ -179,7 +179,7 @@ def _words(law: Law) -> str:
 
 
 def _text(fits: Sequence[Fit], weights: Sequence[float]) -> str:
-    """Which law, how surely, and which others do as well."""
+    """Say which law fits, how surely, and which others fit as well."""
     best = fits[0]
     like = [_words(each.law) for each in fits[1:] if each.aicc - best.aicc < INDISTINGUISHABLE]
     text = f"{_words(best.law)}, Akaike weight {weights[0]:.2f}"

@@ -38,7 +38,7 @@ from scaling_study.runner.journal import Journal
 from scaling_study.runner.switch_script import render_switches
 
 MODULES = ("confirm/confirm",)
-"""What decides, beside the harness, what is run; with what it imports."""
+"""Modules that decide, with their imports and the harness, what is run."""
 
 # What must be equal for rounds of an earlier run to stand beside new ones.
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",

@@ -323,7 +323,7 @@ def _ended_after(arm: _Arm) -> int | None:
 
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
-    """What the table of points says of an arm: with a process per model, or none."""
+    """Return the rate that the points predict for an arm with a process per model."""
     if about.start != "fresh":
         return None
     role, same_n, _ = about.role.partition("_same_n")

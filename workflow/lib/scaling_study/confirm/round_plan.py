@@ -1,4 +1,4 @@
-"""Which launches are confirmed, and in which rounds: fixed before the first of them begins."""
+"""The arms of a confirmation and their rounds, fixed before the first one begins."""
 
 import random
 from collections.abc import Sequence

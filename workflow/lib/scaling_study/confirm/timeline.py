@@ -1,4 +1,4 @@
-"""What one round shows: models an hour, and what a model's time is made of.
+"""The result of one round: models per hour, and the parts of a model's time.
 
 Each slot trains models without a pause from 0 to the round's cut. A round ends in the middle of
 models, and what it shows must not depend on where. Two ways, chosen for an arm as a whole, never
@@ -39,7 +39,7 @@ CLOCK_S = 1e-9  # what the clock resolves: no iteration takes less
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a round shows.
+    """The result of a round.
 
     Attributes:
         value: models/hour; iterations/s where no model's length is known. None where some slot has

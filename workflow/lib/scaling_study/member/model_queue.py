@@ -382,7 +382,7 @@ def parse_journal(data: bytes) -> list[Line]:
 
 
 class Claims:
-    """Which queue trains which model, where several work through one list.
+    """Claims on models, if several queues work through one list.
 
     A claim is a symbolic link: named by the model, pointing to the queue's journal. Making one is a
     single operation that only one queue succeeds in, on NFS too. A queue lives as long as its

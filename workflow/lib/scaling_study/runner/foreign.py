@@ -1,4 +1,4 @@
-"""Which programs beside the study take CPU time.
+"""Programs beside the study that take CPU time.
 
 A look lasts a second and reads every process of the machine, so it is taken before a study or
 between windows, never inside one.

@@ -112,7 +112,7 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
 
 
 def _screened(short: Forecast, long: Forecast) -> str:
-    """When all launches have been measured, or how many will be."""
+    """Say when all launches will have been measured, or how many will be."""
     if short.screened_s is not None and long.screened_s is not None:
         return f"each launch is met after {_minutes(short.screened_s, long.screened_s)}"
     fewest, most = sorted((short.screened, long.screened))

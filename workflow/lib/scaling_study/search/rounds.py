@@ -242,16 +242,16 @@ def describe(found: Decided, plan: Plan) -> str:
     if choice is not None:
         best = (
             f"; best so far: {plan.by_id[choice.launch].label},"
-            f" {format_count(choice.n, 'process', 'processes')} (within the"
-            f" tolerance of the best one that was measured with {choice.probability:.0%})"
+            f" {format_count(choice.n, 'process', 'processes')}"
+            f" ({choice.probability:.0%} sure to be within the tolerance of the best)"
         )
     if not found.batches:
         return f"the race is over: {found.reason}{best}"
-    starts = sum(map(len, found.batches))
+    starts = format_count(sum(map(len, found.batches)), "start", "starts")
     left = len(found.not_screened)
-    unseen = f"; not measured yet: {left} launches" if left else ""
-    minutes = f"{found.expected_s / 60:.0f} minutes or so"
-    return f"{found.stage}: {starts} starts, {minutes}{best}{unseen}"
+    unseen = f"; not measured yet: {format_count(left, 'launch', 'launches')}" if left else ""
+    minutes = f"about {max(1.0, found.expected_s / 60):.0f} min"
+    return f"{found.stage}: {starts}, {minutes}{best}{unseen}"
 
 
 def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field:
