@@ -28,6 +28,7 @@ REWORDED = (
         f"causes.machines.targets.{scope}.not_tested.reason"
         for scope in ("scaling_loss", "single_process_loss")
     ),
+    "inflation.machines.comparisons.text",
 )
 """Sentences and commands, which may be worded differently today."""
 

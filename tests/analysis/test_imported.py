@@ -64,14 +64,6 @@ def test_the_example_per_step_and_per_call(example):
     assert frame["overhead"].isna().all()
 
 
-def test_the_sentence_names_an_operator_and_what_is_not_known(example):
-    frame = imported.operator_frame(example)
-    text = imported.compare_tables(example, frame).comparisons[0].text
-    assert "28.8 ms with 4 processes and 105 ms with 64" in text
-    assert "aten::bernoulli_" in text
-    assert text.endswith("39% is in operators that are not in both tables.")
-
-
 def test_a_plain_loop_has_more_in_a_step_than_its_optimizer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (one,) = (table.saved for table in study_of(PLAIN))

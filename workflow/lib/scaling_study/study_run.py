@@ -313,7 +313,7 @@ class Run:
 
     def _conclude(self) -> None:
         """Say what came out; a run that was asked for less than the report has nothing to say."""
-        from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
+        from scaling_study.report import imported  # noqa: PLC0415 (it loads pandas)
         from scaling_study.report import study as texts  # noqa: PLC0415 (likewise)
 
         study = self.study

@@ -7,21 +7,18 @@ config.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 from msgspec.structs import replace
 
-from scaling_study.analysis.inflation import compare, describe
-from scaling_study.common.printable import printable_lines
+from scaling_study.analysis.inflation import compare
 from scaling_study.common.problems import ConfigError, Problem, wrong
-from scaling_study.common.quantities import format_count, format_percent
+from scaling_study.common.quantities import format_count
 from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
 from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
 from scaling_study.profiling.operator_groups import OTHER
 from scaling_study.profiling.profiles import operator_rows
-from scaling_study.records.analysis import Comparison, Inflation, Machines, SavedTable, Side
-from scaling_study.records.codec import read_file
+from scaling_study.records.analysis import Inflation, SavedTable, Side
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, OperatorSums
 
@@ -221,27 +218,11 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
         )
         found = compare(a, b, both, kind="counts", rest=(NOT_IN_BOTH, OTHER))
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
-        comparisons.append(replace(found, title=title, text=_describe(found)))
+        comparisons.append(replace(found, title=title))
     return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))
-
-
-def _describe(comparison: Comparison) -> str:
-    """Return the sentence about the largest operator that is known, and how much is not."""
-    rest = next(row for row in comparison.rows if row.operator == NOT_IN_BOTH)
-    known = tuple(row for row in comparison.rows if row is not rest)
-    share = f"{format_percent(rest.share)} is in operators that are {NOT_IN_BOTH.strip('()')}."
-    text = describe(replace(comparison, rows=known)) if known else "The tables share no operator."
-    return f"{text} {share}"
 
 
 def outline(study: ImportConfig) -> str:
     """Say what a run will do."""
     counts = ", ".join(map(str, study.tables))
     return f"{study.study}: saved tables of torch's profiler for {counts} processes; nothing is run"
-
-
-def conclusion(results: Path, report: Path) -> str:
-    """Say what came out of a study, and where its report is."""
-    machines = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
-    texts = [found.text for machine in machines for found in machine.comparisons[:1]]
-    return printable_lines("\n".join([*texts, f"Report: {report}"]))

@@ -5,7 +5,7 @@ so the differences add up to the step's difference and each has a share of it.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,16 +15,11 @@ from msgspec.structs import replace
 
 from scaling_study.common.quantities import (
     format_count,
-    format_number,
-    format_percent,
-    format_ratio,
-    format_seconds,
 )
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import Kind, choose_pairs
 from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Side
 from scaling_study.records.profile import Profiled
-from scaling_study.stats.thresholds import NOTICEABLE
 
 REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""
@@ -62,10 +57,9 @@ def compare(
         "self_b_s": b.step_s - table["self_b_s"].sum(),
     }  # fmt: skip
     table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
-    comparison = Comparison(
+    return Comparison(
         kind=kind, title=_title(kind, a, b), a=a, b=b, rows=_rows(table), groups=_groups(table),
     )  # fmt: skip
-    return replace(comparison, text=describe(comparison))
 
 
 def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[Inflation]:
@@ -163,35 +157,6 @@ def _title(kind: str, a: Side, b: Side) -> str:
     return f"{a.label} against {b.label}, with {_processes(b.n)}"
 
 
-def describe(comparison: Comparison) -> str:
-    """Describe the largest change in one or two sentences with numbers."""
-    a, b, added_s = comparison.a, comparison.b, comparison.added_s
-    change = (
-        f"A step of {a.label} took {format_seconds(a.step_s)} with {_processes(a.n)} and "
-        f"{format_seconds(b.step_s)} with {b.n}"
-        if comparison.kind == "counts"
-        else f"With {_processes(a.n)} a step took {format_seconds(a.step_s)} with "
-        f"{a.label} and {format_seconds(b.step_s)} with {b.label}"
-    )
-    if abs(added_s) < SAME * a.step_s:
-        return f"{change}: no difference worth dividing among operators."
-    more = "more" if added_s > 0 else "less"
-    largest = sum_operators(comparison)[0]
-    difference_s = largest.difference_s or 0.0
-    text = (
-        f"{change}, {format_seconds(abs(added_s))} {more}. Most of it is {_name(largest)}"
-        if difference_s / added_s > 0.5  # noqa: PLR2004 (most is more than half)
-        else f"{change}, {format_seconds(abs(added_s))} {more}. The largest part is "
-        f"{_name(largest)}"
-    )
-    text += (
-        f": {format_seconds(abs(difference_s))} {more} per step "
-        f"({format_percent(difference_s / added_s)} of the difference)"
-    )
-    text += f"{_per_call(largest)}. {_by_group(comparison.groups, added_s)}"
-    return text.strip()
-
-
 def sum_operators(comparison: Comparison) -> list[OperatorRow]:
     """A comparison's rows without phases, the largest part of the step's difference first.
 
@@ -208,46 +173,6 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
         found[row.operator] = replace(blank, **sums)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
-
-
-def _name(row: OperatorRow) -> str:
-    return "what no operator covers" if row.group == OUTSIDE else f"{row.operator}"
-
-
-def _per_call(row: OperatorRow) -> str:
-    """How the calls of an operator changed, in number and in time."""
-    if not row.calls_a or not row.calls_b:
-        return ""
-    number = f"{format_calls(row.calls_b)} {'call' if row.calls_b == 1 else 'calls'} a step"
-    if abs(row.calls_b / row.calls_a - 1) > NOTICEABLE:
-        number += f" instead of {format_calls(row.calls_a)}"
-    if not row.self_a_s:
-        return f", {number}"
-    before_s, after_s = row.self_a_s / row.calls_a, (row.self_b_s or 0.0) / row.calls_b
-    return (
-        f", {number} at {format_seconds(after_s)} each instead of {format_seconds(before_s)} "
-        f"({format_ratio(after_s / before_s)})"
-    )
-
-
-def format_calls(calls: float | None) -> str:
-    """Write a number of calls per step: whole where it is."""
-    return f"{calls:,.0f}" if calls is not None and calls == round(calls) else format_number(calls)
-
-
-def _by_group(groups: Iterable[GroupRow], added_s: float) -> str:
-    """The groups that the difference is in, as a sentence."""
-    shares = {group.group: group.difference_s / added_s for group in groups}
-    parts = [
-        f"{name} {format_percent(share)}"
-        for name, share in sorted(shares.items(), key=lambda item: -item[1])
-        if share >= NOTICEABLE
-    ]
-    against = [name for name, share in shares.items() if share <= -NOTICEABLE]
-    if not parts:
-        return ""
-    opposite = f" ({', '.join(against)} changed the other way)" if against else ""
-    return f"By group: {', '.join(parts)}{opposite}."
 
 
 def _processes(n: int) -> str:

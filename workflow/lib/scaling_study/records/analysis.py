@@ -646,8 +646,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     rows: tuple[OperatorRow, ...] = ()
     """The largest added time first."""
     groups: tuple[GroupRow, ...] = ()
-    text: str = ""
-    """A sentence about the largest change."""
 
     @property
     def added_s(self) -> float:

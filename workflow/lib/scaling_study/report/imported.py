@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scaling_study.common.printable import printable_lines
 from scaling_study.common.quantities import (
     format_count,
     format_number,
@@ -15,7 +16,7 @@ from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import Inflation, Machines, SavedTables
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
-from scaling_study.report import figures, svg
+from scaling_study.report import figures, sections, svg
 from scaling_study.report.page import render_page, yaml_text
 from scaling_study.report.render import write
 from scaling_study.report.words import Mark, listed, listed_all, processes
@@ -76,6 +77,14 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
         texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
     write(texts)
     return list(texts)
+
+
+def conclusion(results: Path, report: Path) -> str:
+    """Say what came out of a study, and where its report is."""
+    tables = read_file(results / "analysis/tables.json", SavedTables).tables
+    (machine,) = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
+    texts = [sections.operators(one) for one in machine.comparisons[:1]]
+    return printable_lines("\n".join([f"{verdict(tables)}.", *texts, f"Report: {report}"]))
 
 
 def verdict(tables: Sequence[SavedTable]) -> str:

@@ -6,6 +6,7 @@ A sentence quotes figures of at least two starts only, and each quantity has one
 import itertools
 import statistics
 
+from scaling_study.analysis.imported import NOT_IN_BOTH
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
@@ -74,7 +75,7 @@ def scaling(machine: Machine, launch: str, label: str) -> str:
 
 
 def operators(comparison: Comparison) -> str:
-    """Say in which operator most of a step's difference is."""
+    """Say in which known operator the largest part of a step's difference is."""
     change = "added" if comparison.added_s >= 0 else "saved"
     groups = [
         f"{one.group} {format_percent(one.share)}"
@@ -82,14 +83,15 @@ def operators(comparison: Comparison) -> str:
         if (one.share or 0.0) >= thresholds.SHARE
     ]
     by_group = f" By group: {listed(groups)}." if groups else ""
-    largest = next(iter(sum_operators(comparison)), None)
+    known = (row for row in sum_operators(comparison) if row.operator != NOT_IN_BOTH)
+    largest = next(known, None)
     if largest is None or not largest.difference_s:
         return f"No operator changed.{by_group}"
-    name = largest.operator
-    where = f"operators {name.strip('()')}" if name.startswith("(") else name
-    if largest.group == operator_groups.OUTSIDE:
-        where = "what no operator covers"
-    return f"{comparison.title}: most of the {change} time is in {where}.{by_group}"
+    outside = largest.group == operator_groups.OUTSIDE
+    where = "what no operator covers" if outside else largest.operator
+    share = largest.difference_s / comparison.added_s if comparison.added_s else 1.0
+    part = f"the largest part of the {change} time, {format_percent(share)}, is in {where}"
+    return f"{comparison.title}: {part}.{by_group}"
 
 
 def other_way(found: DataLoader) -> str:
