@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from scaling_study import cli
+from scaling_study.common import file_errors
 
 TREE = ast.parse(inspect.getsource(cli))
 FUNCTIONS = {one.name: one for one in TREE.body if isinstance(one, ast.FunctionDef)}
@@ -49,3 +50,13 @@ def test_measuring_loads_neither_tables_nor_figures(module):
     code = f"import sys, scaling_study.{module}; print({heavy} & {{*sys.modules}})"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "set()"
+
+
+def test_the_log_has_the_traceback_that_the_terminal_does_not_show(tmp_path, capsys):
+    log = tmp_path / "analyse.log"
+    told = file_errors.told("analyse", reads="plan.json")
+    with pytest.raises(SystemExit), cli._written(log), told:
+        raise KeyError("launch")
+    assert "KeyError: 'launch'" in log.read_text()
+    assert "Traceback" in log.read_text()
+    assert "Traceback" not in capsys.readouterr().err

@@ -6,6 +6,7 @@ import pytest
 
 import synthetic
 from made_records import reported, slot, summary
+from scaling_study import stages
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.records.codec import RecordError
@@ -149,6 +150,18 @@ def test_an_all_failed_study_gives_empty_tables(tmp_path):
     for table, frame in tables(collected):
         pd.testing.assert_frame_equal(frame, table.frame())
     assert len(collected.cohorts.cohorts) == 6
+
+
+def test_a_study_without_a_valid_window_has_its_windows_and_no_points(tmp_path):
+    plan = synthetic.write_study(tmp_path, launches=[BASELINE])
+    for path in tmp_path.glob("measure/*/*.jsonl"):
+        path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
+    collected = collect(tmp_path, typed(plan))
+    assert len(collected.windows)
+    assert not collected.windows["valid"].any()
+    assert not collected.points["steps"].sum()
+    stages.collect(tmp_path, typed(plan))
+    stages.analyse(tmp_path, typed(plan))
 
 
 def test_nothing_measured_says_what_to_do(tmp_path):

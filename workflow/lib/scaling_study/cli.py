@@ -146,8 +146,9 @@ def _written(path: Path | None) -> Iterator[None]:
     ):
         try:
             yield
-        except Exception:
-            log.write(traceback.format_exc())
+        except (Exception, SystemExit) as error:
+            if not isinstance(error, SystemExit) or error.__cause__:
+                log.write(traceback.format_exc())
             raise
 
 

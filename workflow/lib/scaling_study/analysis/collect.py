@@ -151,7 +151,7 @@ class _Found:
         if not self.tables[name]:
             return None
         rows = pd.concat(self.tables[name], ignore_index=True)
-        return of_equal_work(rows, rows["launch"].map(work))
+        return of_equal_work(rows, rows["launch"].map(work).astype(float))
 
 
 def _add_launch(

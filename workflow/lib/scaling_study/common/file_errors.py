@@ -106,6 +106,7 @@ def told(name: str, log: logging.Logger | None = None, *, reads: str = "") -> It
         reads: the study's own files from which alone the program works. It trusts them, so whatever
             it stumbles over in the end is one that something else has written.
     """
+    unexpected: Exception | None = None
     try:
         yield
     except UnusableError as error:
@@ -114,6 +115,7 @@ def told(name: str, log: logging.Logger | None = None, *, reads: str = "") -> It
         described = describe(error) if isinstance(error, OSError) else None
         if described is None and not reads:
             raise
+        unexpected = None if described else error
         text = described or _unexpected(error, reads)
     else:
         return
@@ -121,4 +123,4 @@ def told(name: str, log: logging.Logger | None = None, *, reads: str = "") -> It
         print(printable_lines(f"{name}: {text}"), file=sys.stderr)
     else:
         log.error(text)
-    sys.exit(1)
+    raise SystemExit(1) from unexpected
