@@ -1,22 +1,17 @@
 """The processes and files of a run of a benchmark: none of them outlives the run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from scaling_study.runner import supervisor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import FrameType
 
 STOP_S = 30.0
 ORPHANS_S = 2.0
