@@ -17,7 +17,7 @@ from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
 from scaling_study.records.confirmation import End
 from scaling_study.runner import switch_script
-from scaling_study.runner.environment import LIBRARY_FOLDER
+from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER
 from scaling_study.runner.free_run import Program
 
 SECONDS = 12
@@ -158,7 +158,7 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     script = tmp_path / "train.py"
     script.write_text(TELL)
     cpu = str(min(os.sched_getaffinity(0)))
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     own = {"OMP_NUM_THREADS": "2", "TOLD": str(tmp_path / "a")}
     found = recommendation([slot(0, cpu)], own, inter_op=inter_op or "default")
     subprocess.run(
@@ -168,7 +168,7 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     )
     pages = tmp_path / "pages"
     pages.mkdir()
-    switches = tmp_path / "it's switched.py" if inter_op else None
+    switches = tmp_path / "recommended.switches.py" if inter_op else None
     env = {**kept, **own, "TOLD": str(tmp_path / "b")}
     launch = Launch(tmp_path, sys.executable, env, step="optimizer")
     program = Program([str(script)], switches)
