@@ -277,7 +277,7 @@ _ALL = {
         most=1,
     ),
     "loader_starts": _in_step(
-        "loader workers that are started again and again", "loader_starts", "loader_starts"
+        "loader workers that restart in every epoch", "loader_starts", "loader_starts"
     ),
 }
 # Those that have no control are compared with the run of nothing, so they come right after it: the

@@ -1,7 +1,7 @@
 """Overhead of a SLURM study against the same study run locally on the same node.
 
 Starts a SLURM on this machine (as root; see tests/slurm), and runs one small study twice in one
-go: by itself, and through profiles/slurm. Usage:
+go: directly, and through profiles/slurm. Usage:
 
     python benchmarks/slurm.py [--windows 8] [--replicates 2]
 """

@@ -64,7 +64,7 @@ def bound(_: Asked) -> None:
 
 
 def pause(asked: Asked) -> None:
-    """Pause in every step, as scripts do that ask again and again, or keep to a rate."""
+    """Pause in every step, as a script does that polls a service or keeps to a rate."""
     before_each_step(lambda *_: time.sleep(asked.seconds))
 
 

@@ -313,14 +313,15 @@ class Run:
 
     def _conclude(self) -> None:
         """Say what came out; a run that was asked for less than the report has nothing to say."""
-        from scaling_study.report import imported  # noqa: PLC0415 (it loads pandas)
-        from scaling_study.report import study as texts  # noqa: PLC0415 (likewise)
+        from scaling_study.report import study as texts  # noqa: PLC0415 (it loads pandas)
 
         study = self.study
         results, report = Path(study.results), Path(study.report)
         if not report.exists():
             return
         if isinstance(study, ImportedStudy):
+            from scaling_study.report import imported  # noqa: PLC0415 (it loads figures)
+
             self._say(imported.conclusion(results, report), last=True)
         elif Path(study.planned).exists():
             compared = bool(study.machines)
@@ -328,7 +329,7 @@ class Run:
             self._say(text, last=True)
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
-        """Rename files that lack results to parts: the next run continues them."""
+        """Take their names from files that lack results: the next run continues their parts."""
         study = self.study
         found = study.lacking(study.of_chosen(study.kept)).items()
         paths = [path for path, why in found if why != measure.SKIPPED]
