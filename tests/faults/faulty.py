@@ -65,13 +65,15 @@ def records(folder):
 
     A record file that is finished and not yet collected has two names: it counts once.
     """
-    parts = [part for part in folder.glob("**/*.jsonl.part") if not part.with_suffix("").exists()]
     found = {}
-    for path in sorted([*folder.glob("**/*.jsonl"), *parts]):
-        try:
+    try:
+        parts = [
+            part for part in folder.glob("**/*.jsonl.part") if not part.with_suffix("").exists()
+        ]
+        for path in sorted([*folder.glob("**/*.jsonl"), *parts]):
             found[str(path).removesuffix(".part")] = read_part(path)
-        except FileNotFoundError:  # it has just got its other name
-            return records(folder)
+    except FileNotFoundError:  # it has just got its other name
+        return records(folder)
     return found
 
 
