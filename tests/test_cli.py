@@ -1,9 +1,12 @@
 """The command line: one subcommand for each stage."""
 
 import ast
+import errno
 import inspect
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +63,15 @@ def test_the_log_has_the_traceback_that_the_terminal_does_not_show(tmp_path, cap
     assert "KeyError: 'launch'" in log.read_text()
     assert "Traceback" in log.read_text()
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_full_disk_of_the_log_hides_no_message(capsys):
+    with (
+        pytest.raises(SystemExit),
+        cli._written(Path("/dev/full")),
+        file_errors.told("decide", reads="plan.json"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "rounds/1.json")
+    said = capsys.readouterr().err
+    assert "No space left on device: make room there" in said
+    assert "Traceback" not in said

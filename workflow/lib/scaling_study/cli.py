@@ -13,12 +13,12 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable_lines
@@ -117,20 +117,24 @@ def main() -> None:
         sys.exit(stage.run(options))
 
 
-class _Both(io.StringIO):
-    """Printed errors: in the log, and on the terminal too."""
+class _Printed(io.StringIO):
+    """What is printed: in the log, as far as its disk has room, and errors on the terminal too."""
 
-    def __init__(self, log: IO[str], terminal: TextIO) -> None:
+    def __init__(self, log: BinaryIO, terminal: TextIO | None = None) -> None:
         super().__init__()
         self._log, self._terminal = log, terminal
 
     def write(self, text: str) -> int:
-        self._log.write(text)
+        with suppress(OSError):
+            self._log.write(text.encode(errors="replace"))
+        if self._terminal is None:
+            return len(text)
         before = clear_line(self._terminal) if text.strip() else ""
         return self._terminal.write(f"{before}{text}")
 
     def flush(self) -> None:
-        self._terminal.flush()
+        if self._terminal is not None:
+            self._terminal.flush()
 
 
 @contextmanager
@@ -139,17 +143,15 @@ def _written(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    with (
-        path.open("w", buffering=1, encoding="utf-8") as log,
-        redirect_stdout(log),
-        redirect_stderr(_Both(log, sys.stderr)),
-    ):
-        try:
-            yield
-        except (Exception, SystemExit) as error:
-            if not isinstance(error, SystemExit) or error.__cause__:
-                log.write(traceback.format_exc())
-            raise
+    with path.open("wb", buffering=0) as log:
+        printed = _Printed(log)
+        with redirect_stdout(printed), redirect_stderr(_Printed(log, sys.stderr)):
+            try:
+                yield
+            except (Exception, SystemExit) as error:
+                if not isinstance(error, SystemExit) or error.__cause__:
+                    printed.write(traceback.format_exc())
+                raise
 
 
 def _plan(options: argparse.Namespace) -> Plan:
