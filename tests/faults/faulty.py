@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -27,17 +29,15 @@ VICTIMS = {
     "the coordinator": "scaling_study measure",
     "a member": "scaling_study.member.worker /",  # and its folder
 }
+LONGEST_S = 3.0
+"""A kill or a signal comes so long after what it waits for, at most."""
 WHICH = ("experiment", "name", "dose", "n", "block", "window", "attempt")
 
 
 @contextlib.contextmanager
-def running(study, *targets):
-    """The study's command, in a session of its own."""
-    with (study.folder / "said").open("w") as said:
-        process = subprocess.Popen(
-            study.command(*targets), cwd=study.folder, env=study.environment(),
-            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+def running(study, *options):
+    """The study's command."""
+    process = study.start(*options)
     with killed_at_the_end(process):
         yield process
 
@@ -164,6 +164,36 @@ class Fault:
         return []
 
 
+def kill(study, process, victim, *, moment, title, note):
+    """Kill a process of a study at a moment after its start, or after a window of this run.
+
+    Return the fault; None if the study has ended before.
+    """
+    before = len(completed(study.results))
+
+    def victims():
+        text = study.victims[victim]
+        return processes(study.temporary, text) if text else [process.pid]
+
+    def windows():
+        return len(completed(study.results)) > before
+
+    stage = moment.choice([victims, windows])
+    wait_until(lambda: stage() or process.poll() is not None, "a stage", LONGEST_RUN_S)
+    time.sleep(moment.uniform(0, LONGEST_S))
+    fault = study.fault(title, note)
+    # There is none for a moment where a job ends, and the next one begins.
+    wait_until(lambda: victims() or process.poll() is not None, victim, LONGEST_RUN_S)
+    if process.poll() is not None:
+        return None
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(moment.choice(victims()), signal.SIGKILL)
+    if victim != "a member":
+        process.wait(LONGEST_RUN_S)
+    fault.leaves(running=victim == "a member")
+    return fault
+
+
 class FaultyStudy(Project):
     """A study of one short launch, in a project and with a temporary folder of its own."""
 
@@ -187,6 +217,8 @@ class FaultyStudy(Project):
             **sections,
         }
         self.configure(mapping)
+        coordinator = f"scaling_study {'race' if 'search' in sections else 'measure'}"
+        self.victims = {**VICTIMS, "the coordinator": coordinator}
         plan = make_plan(load_config(mapping))
         self.files = [
             f"results/{STUDY}/measure/{plan.baseline}/{replicate}.jsonl"

@@ -17,12 +17,14 @@ import pytest
 
 from faulty import (
     LONGEST_RUN_S,
+    LONGEST_S,
     VICTIMS,
     WHICH,
     Fault,
     FaultyStudy,
     completed,
     counted,
+    kill,
     running,
 )
 from jobs import (
@@ -40,37 +42,8 @@ pytestmark = pytest.mark.faults
 
 BATCHES, RUNS = 3, 5
 """Of each of four victims: 60 in all."""
-LONGEST_S = 3.0
-"""A kill comes so long after its victim's start, or after the first window, at most."""
 WINDOWS = 20
 """Of each of two counts."""
-
-
-def found(study, process, victim):
-    """The processes of a kind."""
-    text = VICTIMS[victim]
-    return processes(study.temporary, text) if text else [process.pid]
-
-
-def kill(study, process, victim, moment, note):
-    """Kill a victim at a moment; return whether there was one."""
-    stages = {
-        "its start": lambda: found(study, process, victim),
-        "the first window": lambda: completed(study.results),
-    }
-    stage = moment.choice(list(stages))
-    wait_until(lambda: stages[stage]() or process.poll() is not None, stage, LONGEST_RUN_S)
-    time.sleep(moment.uniform(0, LONGEST_S))
-    fault = study.fault(f"kill -9 of {victim}", note)
-    victims = found(study, process, victim)
-    if not victims or process.poll() is not None:
-        return False
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(moment.choice(victims), signal.SIGKILL)
-    if victim != "a member":
-        process.wait(LONGEST_RUN_S)
-    fault.leaves(running=victim == "a member")
-    return True
 
 
 def all_there(study):
@@ -85,32 +58,27 @@ def all_there(study):
     return enough and set(found.values()) == {1} and ends == {"complete"}
 
 
-def campaign(victim, batch, folder, note, runs=RUNS):
+def campaign(victim, batch, folder, note):
     """Kill, run again, kill, until it has been done often enough; then let it come to its end."""
     study = FaultyStudy(folder, measure={"windows": WINDOWS})
     kills = 0
     for seed in range(4 * RUNS):
         moment = random.Random(f"{victim} {batch} {seed}")  # noqa: S311 (a moment, no secret)
         with running(study, *study.files) as process:
-            killed = kill(study, process, victim, moment, note)
-            kills += killed
-            if victim == "a member" or not killed:
+            title = f"kill -9 of {victim}"
+            killed = kill(study, process, victim, moment=moment, title=title, note=note)
+            kills += killed is not None
+            if victim == "a member" or killed is None:
                 # It goes on without that member, or came to its end before the moment.
-                assert process.wait(LONGEST_RUN_S) == 0, (study.folder / "said").read_text()
-        if kills == runs:
+                assert process.wait(LONGEST_RUN_S) == 0, study.said()
+        if kills == RUNS:
             break
         if all((study.folder / file).exists() for file in study.files):
             assert all_there(study), study.ends()
             shutil.rmtree(study.results)
-    assert kills == runs
-    done = study.snakemake(*study.files)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert kills == RUNS
+    study.succeeds(*study.files)
     assert all_there(study), study.ends()
-
-
-def test_one_kill_of_snakemake(tmp_path, record_property):
-    """What every change is tested with; test_measure.py kills the other victims once."""
-    campaign("Snakemake", "once", tmp_path, record_property, runs=1)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -206,10 +174,10 @@ def stop(study, process, names, capsys, note):
     return code
 
 
-def signalled(folder, runs, note, capsys):
-    """Signal, run again, signal: each run goes on where the one before it was stopped."""
-    study = FaultyStudy(folder, measure=ENDLESS)
-    for seed, names in enumerate(runs):
+def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
+    """Each run goes on where the one before it was stopped."""
+    study = FaultyStudy(tmp_path, measure=ENDLESS)
+    for seed, names in enumerate(SIGNALS):
         moment = random.Random(f"{names} {seed}")  # noqa: S311 (a moment, no secret)
         before = completed(study.results)
         with running(study, *study.files) as process:
@@ -218,8 +186,8 @@ def signalled(folder, runs, note, capsys):
                 "a window more", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))
-            code = stop(study, process, names, capsys, note)
-        said = (study.folder / "said").read_text()
+            code = stop(study, process, names, capsys, record_property)
+        said = study.said()
         assert code == 1, said
         assert f"SIG{names.partition(' ')[0]} stopped the study before its end." in said
         assert "Traceback" not in said
@@ -227,26 +195,17 @@ def signalled(folder, runs, note, capsys):
     assert set(counted(study.results).values()) == {1}
 
 
-def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
-    """What every change is tested with."""
-    signalled(tmp_path, SIGNALS[:2], record_property, capsys)
-
-
-def test_signals_while_signals_are_handled(tmp_path, record_property, capsys):
-    signalled(tmp_path, SIGNALS[2:], record_property, capsys)
-
-
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
     """Before the first job, in jobs that measure and in others, and between jobs."""
     study = FaultyStudy(tmp_path, measure={"windows": 2})
-    said, codes = study.folder / "said", []
+    codes = []
     while 0 not in codes:
         moment = random.Random(f"{name} {len(codes)}")  # noqa: S311 (a moment, no secret)
         begun = moment.randrange(JOBS)
         with running(study, "--logger-study-verbose") as process:  # says when a job starts
             wait_until(
-                lambda: said.read_text().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
+                lambda: study.said().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
                 f"{begun} starts of jobs", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))

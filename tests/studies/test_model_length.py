@@ -1,44 +1,35 @@
 """How many steps a model has: learnt from starts of the script that end, and said."""
 
-import json
-
 import pytest
 
 from made_records import made_plan
-from projects import SHORT, Project
 from scaling_study.config.work import model_length, with_learnt
 from scaling_study.records.model_length import ModelLength, is_model, pool
 
 
 def seen(*lengths):
     """What a member reports of starts of its script that have ended."""
-    mean = sum(lengths) / len(lengths)
-    fewest, most = min(lengths), max(lengths)
-    return ModelLength(len(lengths), mean, fewest, most)
+    return ModelLength(len(lengths), sum(lengths) / len(lengths), min(lengths), max(lengths))
 
 
-def test_starts_that_ended_tell_the_steps_of_a_model():
-    found = model_length({"d": [seen(300, 300), seen(300)], "b": []}, {"d": 1.0, "b": 1.0}, "d")
-    assert found == ModelLength(3, 300, 300, 300)
-    assert not found.differs
+@pytest.mark.parametrize(
+    ("default", "other", "work", "found"),
+    [
+        pytest.param([seen(300, 300), seen(300)], [], 1, ModelLength(3, 300, 300, 300), id="alike"),
+        pytest.param([seen(290, 310)], [seen(600)], 1, ModelLength(3, 300, 290, 600),
+                     id="the default launch's own starts come first"),
+        pytest.param([], [seen(75)], 4, ModelLength(1, 300, 300, 300),
+                     id="a step of four times as many samples"),
+        pytest.param([], [], 1, ModelLength(), id="no start has ended"),
+    ],
+)  # fmt: skip
+def test_starts_that_ended_tell_the_steps_of_a_model(default, other, work, found):
+    assert model_length({"d": default, "b": other}, {"d": 1.0, "b": work}, "d") == found
+    assert found.differs == (found.shortest != found.longest)
 
 
-def test_the_default_launchs_own_starts_come_first():
-    found = model_length({"d": [seen(290, 310)], "b": [seen(600)]}, {"d": 1.0, "b": 1.0}, "d")
-    assert found == ModelLength(3, 300, 290, 600)
-    assert found.differs
-
-
-def test_steps_of_other_launches_count_by_their_work():
-    """A step of four times as many samples: a model has a quarter of the steps."""
-    found = model_length({"d": [], "b": [seen(75)]}, {"d": 1.0, "b": 4.0}, "d")
-    assert found == ModelLength(1, 300, 300, 300)
-
-
-def test_nothing_is_known_where_no_start_has_ended():
-    assert model_length({"d": [], "b": []}, {"d": 1.0, "b": 1.0}, "d") == ModelLength()
+def test_a_script_that_has_not_ended_adds_nothing():
     assert pool([ModelLength(), seen(7)]) == seen(7)
-    assert not ModelLength().differs
 
 
 @pytest.mark.parametrize(
@@ -62,49 +53,3 @@ def test_only_auto_goes_by_what_was_learnt(asked, known):
     assert learnt.samples == {"0": 2.0}
     if asked == "auto":
         assert with_learnt(plan, {}).steps_per_model is None
-
-
-def study(steps, confirm):
-    return {
-        "study": f"after-{steps}",
-        "workload": {"script": "tests/workloads/plain_loop.py", "args": ["--steps", str(steps)]},
-        "processes": [1],
-        "launches": {"baseline": {"intra_op": 1}},
-        "measure": dict(SHORT),
-        "profile": {"launches": []},
-        "why": "off",
-        "confirm": confirm,
-    }
-
-
-def run(project, steps, confirm):
-    config = study(steps, confirm)
-    project.configure(config)
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = project.folder / "results" / config["study"]
-    found = {
-        name: json.loads((results / "analysis" / f"{name}.json").read_text())["machines"][0]
-        for name in ("recommendation", "confirmation")
-    }
-    return done.stdout, (project.folder / f"reports/after-{steps}.html").read_text(), found
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp("project"))
-    project.take_every_window()
-    return project
-
-
-@pytest.mark.slow
-def test_a_script_that_ends_gives_models_per_hour(project):
-    said, report, found = run(project, 20, {"seconds": 10})
-    assert found["recommendation"]["objective"] == "models_per_hour"
-    length = found["recommendation"]["model_length"]
-    assert length["starts"] > 0
-    assert (length["steps"], length["shortest"], length["longest"]) == (20, 20, 20)
-    assert found["confirmation"]["objective"] == "models_per_hour"
-    assert found["confirmation"]["arms"][0]["value"] > 0
-    assert "models/hour" in said
-    assert "one model: 20 steps" in report
