@@ -1,28 +1,20 @@
 """The truth benchmark's own parts: what a loop counts, the cells of a ledger, what comes next."""
 
-import json
 import math
 import subprocess
-import sys
-from pathlib import Path
 
-import pandas as pd
+import counting
+import ledger
 import pytest
+import truth_runs
+import truth_table
+from ledger import ROOT
+from truth import first_runs, next_runs
+from truth_list import ROWS
 
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.stats.interval import Interval
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
-
-import counting  # noqa: E402
-import ledger  # noqa: E402
-import truth_runs  # noqa: E402
-import truth_table  # noqa: E402
-from truth import first_runs, next_runs  # noqa: E402
-from truth_list import ROWS  # noqa: E402
-from truth_runs import Run  # noqa: E402
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
@@ -91,7 +83,7 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
         f'echo "$1 $2"; echo >>{tmp_path}/runs."$1";'
         f' [ "$(wc -l <{tmp_path}/runs."$1")" -lt 3 ] || exit 7'
     )
-    loop = ["bash", BENCHMARKS / "truth/loop.sh", "2", tmp_path]
+    loop = ["bash", ROOT / "benchmarks/truth/loop.sh", "2", tmp_path]
     command = ["bash", "-c", script, "name", "{member}", "a b"]
     assert subprocess.run([*loop, *command], check=False, timeout=60).returncode == 0
     for slot in "01":
@@ -191,18 +183,6 @@ def test_every_row_gets_loops_a_study_and_loops():
     assert [run.kind[0] for run in taken] == [*"llsll", *"llssll"]
 
 
-def test_a_coarse_cell_gets_two_loops_for_each_study():
-    entries = [entry_of(run) for run in first_runs("gan", (1,))]
-    assert not list(next_runs(entries, ["gan"], (1,)))
-    entries[0]["rate"] = 125.0
-    taken = []
-    for _ in range(4):
-        (run,) = next_runs(entries, ["gan"], (1,))
-        taken.append(run)
-        entries.append(entry_of(run, rate=125.0))
-    assert taken == [Run("gan", kind, (1,)) for kind in ("study", "loop", "loop", "study")]
-
-
 # The rows and their studies
 
 
@@ -217,32 +197,3 @@ def test_a_rows_study_has_default_settings(name):
         baseline = next(one for one in plan.launches if one.id == plan.baseline)
         assert baseline.axes["intra_op"] == 1
         assert plan.workload.steps_per_model == ROWS[name].steps
-
-
-@pytest.fixture
-def results(tmp_path):
-    """A study at n = 1 and 2, of three launches; the baseline is confirmed at n = 1."""
-    roles = {"default": "default", "baseline": "b-1", "repeat": "b-1-repeat"}
-    (tmp_path / "plan.json").write_text(json.dumps(roles))
-    (tmp_path / "tables").mkdir()
-    rates = [("default", 50.0), ("b-1", 99.0), ("b-1", math.nan), ("b-1-repeat", 108.0)]
-    replicates = pd.DataFrame(rates, columns=["launch", "steps_per_s"]).assign(n=1)
-    replicates.to_csv(tmp_path / "tables/replicates.csv", index=False)
-    arm = {"launch": "b-1", "n": 1, "start": "fresh", "value": 410.0, "low": 400.0, "high": 420.0}
-    others = [arm | {"launch": "default"}, arm | {"start": "reused"}, arm | {"n": 2}]
-    (tmp_path / "analysis").mkdir()
-    file = tmp_path / "analysis/confirmation.json"
-    file.write_text(json.dumps({"machines": [{"arms": [*others, arm]}]}))
-    return tmp_path
-
-
-def test_a_study_says_the_rates_of_the_baseline_and_its_repeat(results):
-    assert truth_runs.replicates(results, 1, ROWS["gan"]) == {"values": [99.0, 108.0]}
-    assert truth_runs.replicates(results, 2, ROWS["gan"]) == {"values": []}
-
-
-def test_whole_processes_are_those_of_the_confirmed_launch(results):
-    expected = {"value": 410.0, "low": 400.0, "high": 420.0}
-    for n, count in ((1, 1), (2, 1)):
-        found = truth_runs.confirmed(results, n, ROWS["ends"])["rounds"]
-        assert found == [expected] * count
