@@ -291,15 +291,8 @@ def test_nodes_work_through_one_list(tmp_path, slurm):
     job = launch.with_suffix(".sbatch")
     job.write_text(render_array_job("it's", launch, "it", {"constraint": "whole", "price": 2.0}))
     (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(1, 7)))
-    submit = (
-        "sbatch",
-        "--parsable",
-        "--array=1-2",
-        f"--chdir={tmp_path}",
-        "--no-requeue",
-        str(job),
-    )
-    asked = command(*submit, "--limit", "600", "models.txt").strip()
+    submit = ("sbatch", "--parsable", "--array=1-2", f"--chdir={tmp_path}", "--no-requeue")
+    asked = command(*submit, str(job), "--limit", "600", "models.txt").strip()
 
     def tasks():
         return [one for one in slurm.jobs() if one.get("ArrayJobId") == asked]
