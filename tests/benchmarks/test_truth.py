@@ -1,6 +1,5 @@
 """The truth benchmark's own parts: what a loop counts, the cells of a ledger, what comes next."""
 
-import math
 import subprocess
 
 import counting
@@ -142,15 +141,6 @@ def test_a_cell_is_made_of_all_loops_and_all_replicates():
     assert (found.loops, found.verdict) == (2, truth_table.FAIL)
     assert found.ratio.value == pytest.approx(200 / 100.5, rel=1e-3)
     assert found.ratio.high / found.ratio.low < 1.1
-
-
-def test_confirmed_processes_have_the_intervals_of_their_studies():
-    rounds = [(400.0, 390.0, 410.0), (404.0, 394.0, 414.0)]
-    one, two = (truth_table.confirmed(confirmed(*rounds[:count])["rounds"]) for count in (1, 2))
-    assert math.exp(two.mean) == pytest.approx(402, rel=1e-4)
-    assert one.interval().low == pytest.approx(390, rel=1e-3)
-    assert two.deviation == pytest.approx(one.deviation / math.sqrt(2), rel=0.02)
-    assert math.isnan(truth_table.confirmed(confirmed((404.0, None, None))["rounds"]).deviation)
 
 
 def test_a_study_without_a_number_is_no_truth(tmp_path):

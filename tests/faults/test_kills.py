@@ -4,7 +4,6 @@ And the signals that ask Snakemake to stop, sent to it alone.
 """
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -32,7 +31,6 @@ from jobs import (
     config,
     environment,
     processes,
-    profile,
     profile_command,
     why_command,
 )
@@ -99,57 +97,35 @@ def test_no_window_is_lost_and_nothing_is_left(tmp_path, victims, batch, record_
         chain.result()
 
 
-ELSEWHERE = {
-    "why": (why_command, "scaling_study why"),
-    "profile": (profile_command, "scaling_study profile"),
-}
+ELSEWHERE = {"why": why_command, "profile": profile_command}
 
 
+@pytest.mark.parametrize("victim", ["the coordinator", "the job step", "a member"])
 @pytest.mark.parametrize("kind", ELSEWHERE)
-def test_other_measuring_jobs(tmp_path, kind, record_property):
-    """The experiments and the profiles; the same command goes on, and a profile begins again.
-
-    A profile says that its member was killed, the experiments go on without it.
-    """
-    command, script = ELSEWHERE[kind]
+def test_other_measuring_jobs(tmp_path, kind, victim, record_property):
+    """The experiments, which go on without a member, and the profiles."""
     # Steps without the profiler take so long that no kill comes after the job's end.
-    sections = {
-        "why": "quick",
-        "profile": {"steps": 3, "stacks": False, "unprofiled_s": LONGEST_S},
-    }
-    mapping = config(WORKLOADS / "plain_loop.py") | sections
-    victims = ["the coordinator", "the job step", "a member", "the coordinator"]
-    for seed, victim in enumerate(victims):
-        moment = random.Random(f"{kind} {seed}")  # noqa: S311 (a moment, no secret)
-        process = subprocess.Popen(
-            command(mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        with killed_at_the_end(process):
-            texts = {**VICTIMS, "the coordinator": script}
-            wait_until(lambda: processes(tmp_path, VICTIMS["a member"]), "members", LONGEST_RUN_S)
-            if kind == "why" and seed == len(victims) - 1:
-                wait_until(lambda: completed(tmp_path), "the first window", LONGEST_RUN_S)
-            time.sleep(moment.uniform(0, LONGEST_S))
-            victims_now = processes(tmp_path, texts[victim])
-            fault = Fault(f"kill -9 of {victim} ({kind})", record_property, tmp_path, tmp_path)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(moment.choice(victims_now), signal.SIGKILL)
-            if victim == "a member" and kind == "why":
-                time.sleep(1)
-                process.terminate()
-            process.wait(LONGEST_RUN_S)
-            fault.leaves()
-        if victim == "a member" and kind == "profile":
-            assert process.returncode == 0
-            found = json.loads((tmp_path / "out/profile.json").read_text())
-            assert found["status"] == "failed"
-            assert "SIGKILL" in found["reason"]
-        else:
-            assert process.returncode != 0
-    if kind == "profile":
-        found = profile(mapping, tmp_path)
-        assert found["status"] == "complete", found
+    profiled = {"steps": 3, "stacks": False, "unprofiled_s": LONGEST_S}
+    mapping = config(WORKLOADS / "plain_loop.py") | {"why": "quick", "profile": profiled}
+    moment = random.Random(f"{kind} {victim}")  # noqa: S311 (a moment, no secret)
+    process = subprocess.Popen(
+        ELSEWHERE[kind](mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    with killed_at_the_end(process):
+        wait_until(lambda: processes(tmp_path, VICTIMS["a member"]), "members", LONGEST_RUN_S)
+        if kind == "why":
+            wait_until(lambda: completed(tmp_path), "the first window", LONGEST_RUN_S)
+        time.sleep(moment.uniform(0, LONGEST_S))
+        fault = Fault(f"kill -9 of {victim} ({kind})", record_property, tmp_path, tmp_path)
+        texts = {**VICTIMS, "the coordinator": f"scaling_study {kind}"}
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(moment.choice(processes(tmp_path, texts[victim])), signal.SIGKILL)
+        if victim == "a member":
+            time.sleep(1)
+            process.terminate()
+        process.wait(LONGEST_RUN_S)
+        fault.leaves()
 
 
 SIGNALS = ["TERM", "INT", "TERM TERM", "INT INT", "TERM INT", "INT TERM"]

@@ -32,18 +32,14 @@ HOW = {
 }
 
 
-def default_job(mapping):
-    """The study's first job: the default launch as a person gets it who sets nothing."""
-    plan = make_plan(load_config(mapping))
-    return job_text(job_sections(plan), plan.by_id[plan.default])
-
-
 def first_run(mapping, folder):
     """Run the study's first job below a stand-in for Snakemake; return all that it left."""
     folder.mkdir(parents=True)
+    plan = make_plan(load_config(mapping))
+    default_job = job_text(job_sections(plan), plan.by_id[plan.default])
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as snakemake:
         done = subprocess.run(
-            command(default_job(mapping), folder, snakemake.pid),
+            command(default_job, folder, snakemake.pid),
             env=environment(folder),
             capture_output=True,
             text=True,
@@ -54,34 +50,29 @@ def first_run(mapping, folder):
     return done, stopped, folder.parent / measure.STOPPED
 
 
-def check_stopped(found, reason):
-    """Check that the study has stopped, with the reason everywhere."""
-    done, stopped, story = found
+@pytest.mark.parametrize("how", HOW)
+def test_the_first_member_decides(tmp_path, how):
+    """The study stops, and the reason is everywhere."""
+    arguments = ["--how", how, "--file", "forgotten.txt"] if how != "arguments" else []
+    mapping = config(FAILS, args=arguments)
+    done, stopped, story = first_run(mapping, tmp_path / "measure/default")
+    reason = HOW[how]
     assert done.returncode == supervisor.STOPS, done.stderr
     assert stopped == -signal.SIGTERM
+    assert reason in done.stderr
     told = json.loads(story.read_text())
     assert reason in told["reason"]
-    assert reason in done.stderr
+    assert told["script"] == str(FAILS)
+    shown = tell_stopped(story).splitlines()
+    assert reason in shown[1]
+    if how not in {"segfault", "killed"}:
+        assert reason.removeprefix("ended with status 1: ") in "".join(shown[-4:-1])
     records = read(story.parent / "default/0.jsonl.part")
     assert reason in records["event"][0]["reason"]
     assert reason in records["end"][0]["reason"]
     assert records["end"][0]["status"] == "failed"
     assert records["window"] == []
     assert not (story.parent / "default/0.jsonl").exists()
-    return told
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_the_first_member_decides(tmp_path, how):
-    arguments = ["--how", how, "--file", "forgotten.txt"] if how != "arguments" else []
-    found = first_run(config(FAILS, args=arguments), tmp_path / "measure/default")
-    told = check_stopped(found, HOW[how])
-    assert told["script"] == str(FAILS)
-    shown = tell_stopped(tmp_path / "measure" / measure.STOPPED)
-    assert HOW[how] in shown.splitlines()[1]
-    if how not in {"segfault", "killed"}:
-        said = HOW[how].partition(": ")[2] if "status" in HOW[how] else HOW[how]
-        assert said in "".join(shown.splitlines()[-4:-1])
 
 
 def test_a_second_member_that_fails_leaves_the_first_ones_points(tmp_path):
