@@ -1,4 +1,4 @@
-"""The truth benchmark's own parts: what a loop counts, the cells of a ledger, what comes next."""
+"""The truth benchmark's own parts: what a loop counts, the cells of a ledger, the studies."""
 
 import subprocess
 
@@ -8,7 +8,6 @@ import pytest
 import truth_runs
 import truth_table
 from ledger import ROOT
-from truth import first_runs, next_runs
 from truth_list import ROWS
 
 from scaling_study.config.config import load_config
@@ -124,10 +123,6 @@ def measured(*values):
     return {"values": list(values)}
 
 
-def confirmed(*rounds):
-    return {"rounds": [dict(zip(("value", "low", "high"), one, strict=True)) for one in rounds]}
-
-
 def test_a_cell_is_made_of_all_loops_and_all_replicates():
     entries = [
         loop_entry(100.0),
@@ -152,25 +147,6 @@ def test_a_study_without_a_number_is_no_truth(tmp_path):
     text = truth_table.markdown([found], [], ["a machine"])
     assert "0 of 1 cells are true; 1 no number of the study." in text
     assert "- gan, n = 1: the study failed: disk full" in text
-
-
-# What comes next
-
-
-def entry_of(run, rate=100.0):
-    if run.kind == "loop":
-        return loop_entry(rate, run.row, *run.counts)
-    point = confirmed((rate, rate, rate)) if ROWS[run.row].whole else measured(*[rate] * 4)
-    return study_entry({str(n): point for n in run.counts}, run.row, run.counts)
-
-
-def test_every_row_gets_loops_a_study_and_loops():
-    entries, taken = [], []
-    while (run := next(next_runs(entries, ["gan", "ends"], (1, 2)), None)) is not None:
-        taken.append(run)
-        entries.append(entry_of(run))
-    assert taken == [*first_runs("gan", (1, 2)), *first_runs("ends", (1, 2))]
-    assert [run.kind[0] for run in taken] == [*"llsll", *"llssll"]
 
 
 # The rows and their studies

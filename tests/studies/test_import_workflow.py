@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from configs import IMPORTED, ROOT, config
+from configs import IMPORTED, ROOT
 from projects import Project
 
 pytestmark = pytest.mark.slow
@@ -49,16 +49,3 @@ def test_again_does_nothing_and_a_changed_table_is_read_again(project, said):
     text = project.succeeds()
     table.write_text(whole, encoding="utf-8")
     assert "38.8 ms with 4 processes" in text
-
-
-def test_mistakes_are_told_before_anything_runs(project):
-    bad = config(IMPORTED) | {"study": "bad"}
-    whole = (ROOT / TABLES / "tsmixerx-4.txt").read_text(encoding="utf-8")
-    cut = project.folder / "cut.txt"
-    cut.write_text(whole.replace("9.307us", "9.307 parsecs"), encoding="utf-8")
-    bad["import"]["tables"] = {4: "cut.txt", 8: "missing.txt"}
-    project.configure(bad)
-    text = project.fails()
-    assert "import.tables[4] = 'cut.txt': line 5: " in text
-    assert "import.tables[8] = 'missing.txt': does not exist" in text
-    assert not (project.folder / "results/bad").exists()

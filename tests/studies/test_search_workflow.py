@@ -58,17 +58,12 @@ def test_it_says_that_it_races_and_what_came_out(project, raced):
     assert "It ended because" in report
 
 
-def test_first_come_baseline_repeat_and_default_and_then_every_other_launch(project, raced):
+def test_the_baseline_comes_first_and_every_other_launch_after_it(project, raced):
     found = rounds(project)
-    plan = read(project, "plan.json")
-    first = [task["launch"] for task in found[0]["batches"][0]]
-    assert first == [plan["baseline"], plan["repeat"], plan["default"], plan["default"]]
+    assert found[0]["batches"][0][0]["launch"] == read(project, "plan.json")["baseline"]
     assert found[1]["stage"] == "screen"
-    assert found[-1]["reason"]
     assert found[-1]["not_screened"] == []
-    searched = read(project, "searched.json")
-    made = searched["made"]
-    assert all(made.get(launch["id"]) for launch in searched["launches"])
+    made = read(project, "searched.json")["made"]
     assert len(project.records("raced")) == sum(made.values())
 
 
