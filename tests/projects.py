@@ -85,14 +85,14 @@ class Project:
         where = elsewhere if self.checkout != self.folder else []
         return [*SNAKEMAKE, *where, *options, "--configfile", "study.yaml"]
 
-    def run(self, words, cwd=None):
+    def execute(self, words, cwd=None):
         return subprocess.run(
             words, cwd=cwd or self.folder, env=self.environment(), capture_output=True, text=True,
             check=False,
         )  # fmt: skip
 
     def snakemake(self, *options):
-        return self.run(self.command(*options))
+        return self.execute(self.command(*options))
 
     def succeeds(self, *options):
         """Run to the end; return all that it says."""

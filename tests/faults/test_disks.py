@@ -69,7 +69,7 @@ def test_a_read_only_disk(study, record_property):
 
 def test_a_limit_of_the_size_of_files(study, record_property):
     """What a full disk is to who is not root: the same error in the same place."""
-    done = study.run([sys.executable, "-c", LIMITED, *study.command(*study.files)])
+    done = study.execute([sys.executable, "-c", LIMITED, *study.command(*study.files)])
     words = "File too large: raise the limit of a file's size (ulimit -f)"
     check(study, done, words, "a file-size limit", record_property, repair=lambda: None)
 

@@ -108,7 +108,7 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(project):
     command = [sys.executable, "-P", "-m", "scaling_study.command"]
-    done = project.run([*command, "study.yaml", "--cores", "192"])
+    done = project.execute([*command, "study.yaml", "--cores", "192"])
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -143,7 +143,7 @@ def test_measurements_are_alone(project, whole):
 
 def test_the_same_folder_is_the_same_study_however_it_is_named(project, whole):
     where = ["--directory", project.folder, "--configfile", project.folder / "study.yaml"]
-    done = project.run([*SNAKEMAKE, *where, "--dry-run"], cwd=project.checkout)
+    done = project.execute([*SNAKEMAKE, *where, "--dry-run"], cwd=project.checkout)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Nothing to be done" in done.stdout + done.stderr
 
@@ -285,7 +285,7 @@ def as_module(project):
 
     def run(*options, more=""):
         (project.folder / "Snakefile").write_text(OUTER.format(snakefile=snakefile, more=more))
-        done = project.run([*SNAKEMAKE, *options])
+        done = project.execute([*SNAKEMAKE, *options])
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -311,7 +311,7 @@ def test_a_module_with_a_prefix_is_refused(as_module):
 def test_the_shipped_studies_find_their_scripts(project, tmp_path, name):
     given = ["--configfile", project.checkout / f"config/{name}.yaml"] if name else []
     words = [*SNAKEMAKE, "--snakefile", project.checkout / "Snakefile", "--dry-run", *given]
-    done = project.run(words, cwd=tmp_path)
+    done = project.execute(words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,12 +1,12 @@
-"""Axes of a study's own: from the config to arguments, names and tables."""
+"""Axes of a study's own, and the work of a step and of a model: from the config to tables."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import synthetic
+from jobs import WORKLOADS
 from made_records import made_plan
 from scaling_study.analysis.collect import collect
 from scaling_study.common import placeholders
@@ -15,22 +15,22 @@ from scaling_study.config.plan import Plan, make_plan
 from scaling_study.config.work import (
     changed_training,
     epoch_s,
+    model_length,
     with_learnt,
     work_by_launch,
 )
 from scaling_study.host import probe
 from scaling_study.records.codec import RecordError
+from scaling_study.records.model_length import ModelLength, is_model, pool
 from scaling_study.runner import resolve
 from synthetic import typed
-
-SCRIPT = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
 
 
 def config(launches=None, **workload):
     return {
         "study": "own",
         "workload": {
-            "script": str(SCRIPT),
+            "script": str(WORKLOADS / "plain_loop.py"),
             "args": ["--batch-size", "{batch_size}", "--seed", "{member}"],
             "parameters": {"batch_size": 64},
             **workload,
@@ -43,18 +43,13 @@ def config(launches=None, **workload):
 
 
 def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
-    plan = make_plan(
-        load_config(
-            config(
-                {
-                    "baseline": {"intra_op": 1},
-                    "grid": {"batch_size": [64, 128]},
-                    "one_change": {"batch_size": [256], "blas": ["mkl"]},
-                    "exclude": [{"batch_size": 128}],
-                }
-            )
-        )
-    )
+    launches = {
+        "baseline": {"intra_op": 1},
+        "grid": {"batch_size": [64, 128]},
+        "one_change": {"batch_size": [256], "blas": ["mkl"]},
+        "exclude": [{"batch_size": 128}],
+    }
+    plan = make_plan(load_config(config(launches)))
     assert [launch.label for launch in plan.launches] == [
         "default", "intra_op 1", "intra_op 1 (repeat)", "intra_op 1, batch_size 256",
         "intra_op 1, blas mkl",
@@ -213,3 +208,54 @@ def test_what_a_script_says_of_its_samples_decides_what_trains_otherwise():
     of_epochs = {"workload": plan.workload.model_copy(update={"samples_per_epoch": 2554})}
     assert epoch_s(known.model_copy(update=of_epochs), 5.0) == pytest.approx(2.0)
     assert epoch_s(plan.model_copy(update=of_epochs), 5.0) is None
+
+
+# ---- how many steps a model has
+
+
+def seen(*lengths):
+    """What a member reports of starts of its script that have ended."""
+    return ModelLength(len(lengths), sum(lengths) / len(lengths), min(lengths), max(lengths))
+
+
+@pytest.mark.parametrize(
+    ("default", "other", "work", "found"),
+    [
+        pytest.param([seen(300, 300), seen(300)], [], 1, ModelLength(3, 300, 300, 300), id="alike"),
+        pytest.param([seen(290, 310)], [seen(600)], 1, ModelLength(3, 300, 290, 600),
+                     id="the default launch's own starts come first"),
+        pytest.param([], [seen(75)], 4, ModelLength(1, 300, 300, 300),
+                     id="a step of four times as many samples"),
+        pytest.param([], [], 1, ModelLength(), id="no start has ended"),
+    ],
+)  # fmt: skip
+def test_starts_that_ended_tell_the_steps_of_a_model(default, other, work, found):
+    assert model_length({"d": default, "b": other}, {"d": 1.0, "b": work}, "d") == found
+    assert found.differs == (found.shortest != found.longest)
+
+
+def test_a_script_that_has_not_ended_adds_nothing():
+    assert pool([ModelLength(), seen(7)]) == seen(7)
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_model", "whole"),
+    [(1000, 1010, True), (1000, 1011, False), (3, 4, True), (3, 5, False)],
+)
+def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
+    assert is_model(steps, of_model) is whole
+    assert seen(steps, of_model).differs is not whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [("auto", 300), (500, 500), (None, None)],
+)
+def test_only_auto_goes_by_what_was_learnt(asked, known):
+    plan = planned({}, steps_per_model=asked)
+    learnt = with_learnt(plan, {"0": 2.0}, seen(300))
+    assert learnt.steps_per_model == known
+    assert (learnt.model_length is not None) == (asked == "auto")
+    assert learnt.samples == {"0": 2.0}
+    if asked == "auto":
+        assert with_learnt(plan, {}).steps_per_model is None
