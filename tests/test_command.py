@@ -1,4 +1,4 @@
-"""The command that starts a study, and whose script is meant by a name in its config."""
+"""The command that starts a study, and how it finds the script that a config names."""
 
 import sys
 from importlib import metadata

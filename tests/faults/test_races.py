@@ -1,22 +1,26 @@
-"""A race is killed in one of its rounds: then the same command again."""
+"""A race is killed in one of its rounds, or gets Ctrl-C: then the same command again."""
 
 import json
 import os
 import random
+import signal
+import time
 
 import pytest
 
-from faulty import LONGEST_RUN_S, STUDY, FaultyStudy, kill, records, running
+from faulty import LONGEST_RUN_S, LONGEST_S, STUDY, FaultyStudy, kill, records, running
 from processes import wait_until
 
 pytestmark = pytest.mark.faults
 
+CTRL_C = "Ctrl-C"
 RUNS = [
     [(0, "Snakemake")],
     [(0, "the coordinator")],
     [(0, "a member"), (1, "the job step")],
     [(1, "Snakemake")],
     [(1, "the coordinator")],
+    [(1, CTRL_C)],
     [(1, "a member")],
 ]
 """Who is killed in which round. A run goes on without a member that was killed."""
@@ -41,7 +45,7 @@ def study(tmp_path):
 def comes_to_its_end(study):
     """Assert that the race is over, and that its records are those that its rounds ask for."""
     page = (study.folder / f"reports/{STUDY}.html").read_bytes()
-    assert b"The race ended because" in page
+    assert b"It ended because" in page
     assert page.rstrip().endswith(b"</html>")
     rounds = [json.loads(one.read_text()) for one in study.results.glob("rounds/*[0-9].json")]
     asked = {
@@ -62,6 +66,19 @@ def comes_to_its_end(study):
             assert len({window for count, window in taken if count == n}) >= WINDOWS
 
 
+def stop(study, process, victim, moment, note):
+    """Kill a process of a race, or press Ctrl-C; return the fault."""
+    if victim != CTRL_C:
+        title = f"kill -9 of {victim} (race)"
+        return kill(study, process, victim, moment=moment, title=title, note=note)
+    time.sleep(moment.uniform(0, LONGEST_S))
+    fault = study.fault("Ctrl-C (race)", note)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(LONGEST_RUN_S) != 0
+    fault.leaves()
+    return fault
+
+
 def test_kills(study, record_property):
     faults = []
     for seed, run in enumerate(RUNS):
@@ -70,11 +87,9 @@ def test_kills(study, record_property):
             for number, victim in run:
                 round_file = study.results / f"rounds/{number}.json"
                 wait_until(round_file.exists, round_file.name, LONGEST_RUN_S)
-                title = f"kill -9 of {victim} (race)"
-                faults.append(
-                    kill(study, process, victim, moment=moment, title=title, note=record_property)
-                )
-                assert faults[-1], study.said()
+                fault = stop(study, process, victim, moment, record_property)
+                assert fault, study.said()
+                faults.append(fault)
             if process.poll() is None:
                 assert process.wait(LONGEST_RUN_S) == 0, study.said()
     for fault in faults:
