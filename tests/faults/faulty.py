@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import config, processes
+from jobs import config, left_behind, processes
 from processes import killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
@@ -97,17 +97,15 @@ def counted(folder):
     return Counter({window: max(1, valid) for window, valid in found.items()})
 
 
-def places(folder):
-    """Private folders of the jobs that run with this temporary folder, in memory too."""
+def names(folder):
+    """Names of the private folders of the jobs that run with this temporary folder."""
     mark = f"{private.VARIABLE}=".encode()
-    names = {path.name for path in folder.glob(f"{private.PREFIX}*")}
+    found = {path.name for path in folder.glob(f"{private.PREFIX}*")}
     for pid in processes(folder):
-        try:
+        with contextlib.suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        names |= {Path(one.decode()).name for one in variables if one.startswith(mark)}
-    return {parent / name for name in names for parent in (folder, private.SHARED_MEMORY)}
+            found |= {Path(one.decode()).name for one in variables if one.startswith(mark)}
+    return found
 
 
 class Fault:
@@ -126,7 +124,7 @@ class Fault:
         self._results = results
         self._temporary = temporary
         self._before = completed(results)
-        self._places = places(temporary)
+        self._names = names(temporary)
 
     def leaves(self, *, running=False, planned=None):
         """Assert what is left, and count it.
@@ -154,14 +152,11 @@ class Fault:
         """What is left once all had the time to end."""
 
         def found():
-            files = [path for path in self._places | places(self._temporary) if path.exists()]
-            return [*processes(self._temporary), *files]
+            return left_behind(self._temporary, self._names | names(self._temporary))
 
-        try:
+        with contextlib.suppress(AssertionError):
             wait_until(lambda: not found(), "nothing left", LONGEST_END_S)
-        except AssertionError:
-            return found()
-        return []
+        return found()
 
 
 def kill(study, process, victim, *, moment, title, note):

@@ -136,21 +136,18 @@ JOBS = 8
 """A signal comes after so many starts of jobs at most."""
 
 
-def stop(study, process, names, capsys, note):
-    """Send signals to Snakemake alone, and say how long it then takes to its end."""
+def stop(study, process, names, note):
+    """Send signals to Snakemake alone; return its code."""
     fault = study.fault(f"SIG{names.partition(' ')[0]} to Snakemake alone", note)
-    before_s = time.monotonic()
     for name in names.split():
         process.send_signal(signal.Signals[f"SIG{name}"])
         time.sleep(0.1)
     code = process.wait(LONGEST_RUN_S)
-    with capsys.disabled():
-        print(f"\n{names}: Snakemake ended after {time.monotonic() - before_s:.1f} s")
     fault.leaves()
     return code
 
 
-def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
+def test_signals_to_snakemake_alone(tmp_path, record_property):
     """Each run goes on where the one before it was stopped."""
     study = FaultyStudy(tmp_path, measure=ENDLESS)
     for seed, names in enumerate(SIGNALS):
@@ -162,7 +159,7 @@ def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
                 "a window more", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))
-            code = stop(study, process, names, capsys, record_property)
+            code = stop(study, process, names, record_property)
         said = study.said()
         assert code == 1, said
         assert f"SIG{names.partition(' ')[0]} stopped the study before its end." in said
@@ -172,7 +169,7 @@ def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])
-def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
+def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property):
     """Before the first job, in jobs that measure and in others, and between jobs."""
     study = FaultyStudy(tmp_path, measure={"windows": 2})
     codes = []
@@ -185,7 +182,7 @@ def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsy
                 f"{begun} starts of jobs", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))
-            codes.append(stop(study, process, name, capsys, record_property))
+            codes.append(stop(study, process, name, record_property))
     # Before it has a scheduler Snakemake just ends.
     assert set(codes) <= {0, 1, -signal.Signals[f"SIG{name}"]}
     assert len(codes) > 1

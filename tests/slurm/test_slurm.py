@@ -135,7 +135,7 @@ def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
     assert snakemake.wait() == 0, study.said()
     assert_kept(now, study.windows())
     slurm.start_node(job["NodeList"])
-    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")
+    slurm.wait_until_idle()
 
 
 def test_an_apostrophe_in_the_path_is_refused(tmp_path, slurm):
@@ -314,4 +314,4 @@ def test_nodes_work_through_one_list(tmp_path, slurm):
     assert journals() == [(number, 0) for number in range(1, 7)]
     assert len(set((tmp_path / "models.txt.logs/claims").iterdir())) == 6
     slurm.start_node(both[0]["NodeList"])
-    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")
+    slurm.wait_until_idle()
