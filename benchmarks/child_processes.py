@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from ledger import ROOT
+
 from scaling_study.runner import supervisor
 
 STOP_S = 30.0
@@ -84,6 +86,14 @@ def started(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def snakemake(config: Path) -> list[str]:
+    """Return the command that runs a study; its results go where it is run."""
+    return [
+        *(*supervisor.supervised(), sys.executable, "-m", "snakemake", "--cores", "all"),
+        *("--snakefile", str(ROOT / "Snakefile"), "--configfile", str(config)),
+    ]
 
 
 def last_lines(file: Path) -> str:

@@ -52,7 +52,7 @@ import child_processes
 import ledger
 import numpy as np
 import yaml
-from child_processes import OverdueError, folder, stop_cleanly
+from child_processes import OverdueError, folder, snakemake, stop_cleanly
 from launches_table import HOUR_S, beaten, ratios, section
 from launches_ways import (
     ACCELERATE,
@@ -65,8 +65,6 @@ from launches_ways import (
     run,
 )
 from ledger import ROOT, Entry, machine
-
-from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,9 +94,7 @@ def study_of(name: str, n: int, options: argparse.Namespace) -> Study:
             file = own / "study.yaml"
             mapping = WORKLOADS[name].config(study, n, options.budget_minutes)
             file.write_text(yaml.safe_dump(mapping), encoding="utf-8")
-            snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile"]
-            words = [*supervised(), *snakemake, str(file)]
-            child_processes.run(words, own, ROOT, LONGEST_S, environment())
+            child_processes.run(snakemake(file), own, ROOT, LONGEST_S, environment())
     return read_study(results)
 
 

@@ -16,11 +16,10 @@ there. Runs of older code do not count: a changed script or package starts its r
 the deadline cuts is dropped. The table goes to docs/evidence/truth.md. It has all rows of the
 ledger, of the newest code of each, and names those of older code than is here now.
 
-Each row says which number it compares: see benchmarks/truth_list.py. Studies run in a copy of the
-project in a temporary folder, which is removed, also after Ctrl-C. Throughputs need the records of
-one thread per process only; whole processes need all of a study, with the confirmation. Nothing
-else should run meanwhile. The status is 0 if every cell asked for is true, with the code that is
-here now.
+Each row says which number it compares: see benchmarks/truth_list.py. Studies run in a temporary
+folder, which is removed, also after Ctrl-C. Throughputs need the records of one thread per process
+only; whole processes need all of a study, with the confirmation. Nothing else should run meanwhile.
+The status is 0 if every cell asked for is true, with the code that is here now.
 """
 
 from __future__ import annotations

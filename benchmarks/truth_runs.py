@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import yaml
-from child_processes import OverdueError, folder, last_lines, run, started
+from child_processes import OverdueError, folder, last_lines, run, snakemake, started
 from ledger import ROOT, Entry
 from truth_list import ROWS, SCRIPTS, Row
 
@@ -33,8 +32,6 @@ LEAST_EDGES = 3
 """Two ends of a period make one period, which says nothing of how much periods differ."""
 HOUR_S = 3600.0
 REPLICATES = 2
-PROJECT = ("Snakefile", "config", "envs", "profiles", "scripts", "workflow", str(SCRIPTS))
-"""What a copy of the project needs for a study."""
 
 
 class Run(NamedTuple):
@@ -210,7 +207,7 @@ def config(name: str, counts: Sequence[int]) -> Entry:
     return {
         "study": f"truth-{name}",
         "workload": {
-            "script": str(row.script),
+            "script": str(ROOT / row.script),
             "args": [*row.args, "--seed", "{member}"],
             "steps_per_model": row.steps,
         },
@@ -222,16 +219,8 @@ def config(name: str, counts: Sequence[int]) -> Entry:
     }
 
 
-def copy_project(project: Path) -> None:
-    """Copy what a study needs of this project."""
-    for part in PROJECT:
-        source, target = ROOT / part, project / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-
-
 def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> dict[str, Entry]:
-    """Run a row's study in a copy of the project; return what it says for each count.
+    """Run a row's study; return what it says for each count.
 
     Whole processes need the whole study. Throughputs need the baseline and its repeat only, not the
     default launch, which is not compared and can be twenty times slower.
@@ -241,13 +230,11 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
         RuntimeError: the study failed.
     """
     row = ROWS[name]
-    project = folder / "project"
-    copy_project(project)
     mapping = config(name, counts)
-    (project / "study.yaml").write_text(yaml.safe_dump(mapping), encoding="utf-8")
+    file = folder / "study.yaml"
+    file.write_text(yaml.safe_dump(mapping), encoding="utf-8")
     results = Path("results", mapping["study"])
-    snakemake = [sys.executable, "-m", "snakemake", "--cores", "all", "--configfile", "study.yaml"]
-    commands = [[*supervised(), *snakemake]]
+    commands = [snakemake(file)]
     if not row.whole:
         made = plan.make_plan(load_config(mapping))
         commands[0] += ["--", f"{results}/plan.json"]
@@ -259,9 +246,9 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
         analyse = [sys.executable, "-m", "scaling_study", "analyse", "--study-folder", str(results)]
         commands.append(analyse)
     for command in commands:
-        run(command, folder, project, deadline - time.monotonic())
+        run(command, folder, folder, deadline - time.monotonic())
     read = confirmed if row.whole else replicates
-    return {str(n): read(project / results, n, row) for n in counts}
+    return {str(n): read(folder / results, n, row) for n in counts}
 
 
 def _launches(results: Path, n: int, row: Row) -> list[str]:

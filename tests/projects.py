@@ -1,5 +1,6 @@
 """A copy of the project in which real studies are run."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,26 +14,33 @@ PARTS = (
     *("Snakefile", "config", "envs", "profiles", "workflow"),
     *("scripts/workloads", "tests/workloads"),
 )
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "192"]
-
+SNAKEMAKE = [sys.executable, "-P", "-m", "snakemake", "--cores", "192"]
 
 KEY = "sk-planted-5c1f0e9d7b"
 """In the shell of whoever runs a study: no file and no output may hold it."""
 
-SHORT = {
-    "replicates": 1, "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0,
-    "settle_s": 0.1, "warmup_steps": 5,
+SHORT_RACE = {
+    "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0, "settle_s": 0.1,
+    "warmup_steps": 5,
 }  # fmt: skip
-"""The section `measure` of a study that takes no longer than it must."""
+"""The section `measure` of a race that takes no longer than it must."""
+SHORT = {"replicates": 1, **SHORT_RACE}
+"""The same of a grid."""
 
 
 class Project:
-    """A copy of the project in which a study is run."""
+    """A folder in which a study is run, and the copy of the project that runs it.
 
-    def __init__(self, folder):
+    Args:
+        folder: where Snakemake runs.
+        checkout: the copy, if it is elsewhere.
+    """
+
+    def __init__(self, folder, checkout=None):
         self.folder = folder
+        self.checkout = checkout or folder
         for part in PARTS:
-            source, target = ROOT / part, folder / part
+            source, target = ROOT / part, self.checkout / part
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
@@ -42,14 +50,14 @@ class Project:
         A study on a busy machine takes its windows again and again and then has no result, which
         other tests show. Here it would make a test of the workflow long, and then fail.
         """
-        windows = self.folder / "workflow/lib/scaling_study/runner/windows.py"
+        windows = self.checkout / "workflow/lib/scaling_study/runner/windows.py"
         text = windows.read_text()
         assert "\nINVALID = " in text
         windows.write_text(f'{text}\n\nINVALID = frozenset({{"few_steps"}})\n')
 
     def hurry(self):
         """Let experiments on causes take no longer than they must; their intervals are wide."""
-        library = self.folder / "workflow/lib/scaling_study"
+        library = self.checkout / "workflow/lib/scaling_study"
         efforts = library / "config/efforts.py"
         quick = "blocks=5, kernels=('register',), doses=(1.0,), dose_blocks=1"
         changed = f'EFFORTS["quick"] = replace(EFFORTS["quick"], {quick})'
@@ -70,20 +78,53 @@ class Project:
     def environment(self):
         # What Snakemake's caller exports must reach no member.
         tuning = {"OMP_NUM_THREADS": "7", "MALLOC_ARENA_MAX": "1", "API_KEY": KEY}
-        return {**os.environ, **tuning, "PYTHONPATH": str(self.folder / "workflow/lib")}
+        return {**os.environ, **tuning, "PYTHONPATH": str(self.checkout / "workflow/lib")}
 
     def command(self, *options):
-        return [*SNAKEMAKE, *options, "--configfile", "study.yaml"]
+        elsewhere = ["--snakefile", str(self.checkout / "Snakefile")]
+        where = elsewhere if self.checkout != self.folder else []
+        return [*SNAKEMAKE, *where, *options, "--configfile", "study.yaml"]
+
+    def execute(self, words, cwd=None):
+        return subprocess.run(
+            words, cwd=cwd or self.folder, env=self.environment(), capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
 
     def snakemake(self, *options):
-        return subprocess.run(
-            self.command(*options),
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return self.execute(self.command(*options))
+
+    def succeeds(self, *options):
+        """Run to the end; return all that it says."""
+        done = self.snakemake(*options)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        return said
+
+    def fails(self, *options):
+        """Run what cannot succeed; return its message, which is no traceback."""
+        done = self.snakemake(*options)
+        said = done.stdout + done.stderr
+        assert done.returncode != 0, said
+        assert "Traceback" not in said, said
+        return said
+
+    def start(self, *options):
+        """Start it in a session of its own, and go on; what it says goes to a file."""
+        with (self.folder / "said").open("w") as said:
+            return subprocess.Popen(
+                self.command(*options), cwd=self.folder, env=self.environment(),
+                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def said(self):
+        return (self.folder / "said").read_text()
+
+    def machine(self, study, analysis):
+        """The one machine of an analysis."""
+        path = self.folder / "results" / study / "analysis" / f"{analysis}.json"
+        (found,) = json.loads(path.read_text())["machines"]
+        return found
 
     def records(self, study):
         files = (self.folder / "results" / study / "measure").glob("*/*.jsonl")

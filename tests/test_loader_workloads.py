@@ -32,11 +32,8 @@ def said(process):
     ids=" ".join,
 )  # fmt: skip
 def test_images_train_through_every_loader(tmp_path, loader):
-    text = said(
-        run(
-            IMAGES, "--loader", *loader, "--files", 80, "--size", 32, "--epochs", 2, folder=tmp_path
-        )
-    )
+    options = ["--loader", *loader, "--files", 80, "--size", 32, "--epochs", 2]
+    text = said(run(IMAGES, *options, folder=tmp_path))
     assert text.startswith("loss ")
     assert text.endswith(" after 10 steps\n")
     assert len(list((tmp_path / "80-32-1").iterdir())) == 80
@@ -54,11 +51,8 @@ def test_processes_that_start_at_once_make_the_images_once(tmp_path):
      ("http", "rows", "all")],
 )  # fmt: skip
 def test_a_table_is_read_in_every_way(tmp_path, source, order, read):
-    text = said(
-        run(
-            PARQUET, "--source", source, "--order", order, "--read", read, "--rows", 8192,
-            "--epochs", 1, "--latency", 0.001, "--threads", 2, folder=tmp_path,
-        )
-    )  # fmt: skip
+    how = ["--source", source, "--order", order, "--read", read]
+    size = ["--rows", 8192, "--epochs", 1, "--latency", 0.001, "--threads", 2]
+    text = said(run(PARQUET, *how, *size, folder=tmp_path))
     assert text.endswith(" after 16 steps\n")
     assert [path.name for path in tmp_path.iterdir()] == ["8192-24-snappy-1.parquet"]

@@ -1,13 +1,12 @@
 """An axis, a launcher, counters and a cause, a file each outside the package: whole studies."""
 
-import json
 import os
 import subprocess
 
 import pandas as pd
 import pytest
 
-from jobs import ROOT
+from jobs import ROOT, read
 from projects import SHORT, Project
 
 pytestmark = pytest.mark.slow
@@ -48,23 +47,19 @@ def project(tmp_path_factory):
     project.take_every_window()
     project.hurry()
     project.configure(STUDY)
-    done = project.snakemake()
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.succeeds()
     return project
 
 
-def read_back(project):
-    for path in (project.folder / "results/toys/measure").glob("*polite*/*.jsonl"):
-        for line in path.read_text().splitlines():
-            record = json.loads(line)
-            if record["kind"] == "readback":
-                yield record
+def records(project, launch, kind):
+    (path, *_) = (project.folder / "results/toys/measure").glob(f"{launch}/0.jsonl")
+    found = read(path)[kind]
+    assert found
+    return found
 
 
 def test_both_took_effect_and_that_was_read_in_the_member(project):
-    records = list(read_back(project))
-    assert records
-    for record in records:
+    for record in records(project, "*polite*", "readback"):
         rows = {row["axis"]: row for row in record["checks"]}
         assert rows["pace"] == {
             "axis": "pace", "requested": "quick", "effective": "quick", "ok": True,
@@ -74,13 +69,10 @@ def test_both_took_effect_and_that_was_read_in_the_member(project):
 
 
 def test_the_launch_is_recommended_and_confirmed(project):
-    results = project.folder / "results/toys"
-    found = json.loads((results / "analysis/recommendation.json").read_text())
-    (entry,) = found["machines"]
-    assert entry["recommended"]["label"] == "launcher polite, intra_op 1, pace quick"
-    (confirmed,) = json.loads((results / "analysis/confirmation.json").read_text())["machines"]
+    found = project.machine("toys", "recommendation")
+    assert found["recommended"]["label"] == "launcher polite, intra_op 1, pace quick"
     # A step takes 10 ms less without it.
-    assert confirmed["ratio"]["value"] > 1.2
+    assert project.machine("toys", "confirmation")["ratio"]["value"] > 1.2
     text = (project.folder / "reports/toys.html").read_text()
     assert "launcher polite, intra_op 1, pace quick" in text
     assert "torch.pace = &#39;quick&#39;" in text
@@ -103,27 +95,18 @@ def test_the_launch_script_does_what_was_measured_without_this_package(project, 
 
 
 def test_a_counter_reaches_records_and_tables(project):
-    results = project.folder / "results/toys"
-    (path, *_) = (results / "measure").glob("intra_op-1-*/0.jsonl")
-    members = [
-        member
-        for record in map(json.loads, path.read_text().splitlines())
-        if record["kind"] == "window"
-        for member in record["members"]
-    ]
-    assert members
+    windows = records(project, "intra_op-1-*", "window")
+    members = [member for window in windows for member in window["members"]]
     assert all(member["waits_s"] > 0.006 * member["steps"] for member in members)
     assert all(member["reads"] >= 0 for member in members)
-    points = pd.read_csv(results / "tables/points.csv")
+    points = pd.read_csv(project.folder / "results/toys/tables/points.csv")
     waits_s = points.groupby(points["label"].str.contains("quick"))["waits_s_per_step"].mean()
     assert 0.006 <= waits_s[True] < waits_s[False] - 0.005  # the script itself waits for 10 ms
     assert points["reads_per_step"].ge(0).all()
 
 
 def test_a_cause_is_named_where_a_fault_is_injected(project):
-    causes = project.folder / "results/toys/analysis/causes.json"
-    (entry,) = json.loads(causes.read_text())["machines"]
-    (target,) = entry["targets"]
+    (target,) = project.machine("toys", "causes")["targets"]
     first, *_ = target["single_process_loss"]["named"]
     assert first["cause"] == "dozing"
     assert first["share"]["value"] > 0.3

@@ -1,13 +1,17 @@
 """The self-test's own parts: what is injected, that it is taken away, and how runs are judged."""
 
-import os
 import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
+import fault_list
+import fault_runs
+import fault_scores
+import inject
 import pytest
+from fault_list import FAULTS, NOTHING
+from fault_runs import Case, clean_of
 
 from jobs import environment, processes
 from processes import wait_until
@@ -15,17 +19,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host.limits import read_hierarchy
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "injected_faults")]
-
-import fault_list  # noqa: E402
-import fault_runs  # noqa: E402
-import fault_scores  # noqa: E402
-import inject  # noqa: E402
-from fault_list import FAULTS, NOTHING  # noqa: E402
-from fault_runs import Case, clean_of  # noqa: E402
-
-OUTSIDE = [sys.executable, str(BENCHMARKS / "injected_faults/outside.py")]
+OUTSIDE = [sys.executable, str(fault_list.FOLDER / "outside.py")]
 BOTH = [
     (name, workload)
     for name, fault in FAULTS.items()
@@ -64,27 +58,9 @@ def test_what_is_injected_has_a_name():
 # ---- what is outside
 
 
-def run_outside(folder, *options):
-    return subprocess.run(
-        [*OUTSIDE, *options], capture_output=True, text=True, check=False, env=environment(folder)
-    )
-
-
 def groups():
     hierarchy = read_hierarchy("cpu")
     return list(hierarchy.folders[0].glob("injected-quota-*")) if hierarchy else []
-
-
-def test_hogs_end_with_the_command(tmp_path):
-    code = (
-        "import subprocess,sys;"
-        "print(subprocess.run(['ps','-eo','args'],capture_output=True,text=True).stdout);"
-        "sys.exit(3)"
-    )
-    done = run_outside(tmp_path, "--hog", "cpu", "--hogs", "2", "--", sys.executable, "-c", code)
-    assert done.returncode == 3, done.stderr
-    assert done.stdout.count("while True: pass") >= 2
-    assert processes(tmp_path) == []
 
 
 BUSY = (
@@ -98,7 +74,10 @@ BUSY = (
 @pytest.mark.timing
 @no_quota
 def test_a_quota_holds_and_is_removed(tmp_path):
-    done = run_outside(tmp_path, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY)
+    command = [*OUTSIDE, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 0.5  # without a quota nearly 1; beside others it may be less
     assert groups() == []
@@ -125,43 +104,6 @@ def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
     process.wait()
     wait_until(lambda: processes(tmp_path) == [], "the end of all")
     wait_until(lambda: groups() == [], "no group left")
-
-
-# ---- wrappers
-
-
-OPTIMIZER = "import torch\noptimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-GATE = (
-    "from torch.optim import optimizer\n"
-    "(hook,) = optimizer._global_optimizer_pre_hooks.values()\n"
-    "at = hook.__code__.co_freevars.index('square')\n"
-    "hook()\n"
-    "print(bool((hook.__closure__[at].cell_contents < 1.17e-38).all()))\n"
-)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("words", "text", "said"),
-    [
-        (["collector"],
-         (f"{OPTIMIZER}import gc\ngc.disable()\nseen = []\n"
-         "gc.callbacks.append(lambda phase, info: seen.append((phase, info['generation'])))\n"
-         "optimizer.step()\noptimizer.step()\nprint(seen.count(('start', 2)))"), "2\n"),
-        (["bound"], "import os, torch; print(len(os.sched_getaffinity(0)))", "1\n"),
-        (["denormals", "--seconds", "42e-6"], GATE, "True\n"),
-        (["denormals", "--seconds", "42e-6", "--control"], GATE, "False\n"),
-    ],
-)  # fmt: skip
-def test_a_fault_does_what_it_is_called(tmp_path, words, text, said):
-    script = tmp_path / "script.py"
-    script.write_text(text)
-    inject = BENCHMARKS / "injected_faults/inject.py"
-    done = subprocess.run(
-        [sys.executable, inject, *words, "--", script],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == said
 
 
 # ---- judging
@@ -262,18 +204,3 @@ def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_du
     assert [fault_scores.to_run(Case("ncf", NOTHING, run), runs, NOW) for run in range(6)] == [
         *[()] * 4, (Case("ncf", NOTHING, 4),), (Case("ncf", NOTHING, 5),),
     ]  # fmt: skip
-
-
-def test_the_table():
-    runs = [entry("quota", run, named=[("cpu_quota", 0.0098 - 0.0004 * run)]) for run in range(5)]
-    text = fault_scores.markdown([*CLEAN, *runs], {"slow_blas": "BLIS is not installed"})
-    lines = text.splitlines()
-    assert lines[0] == "| injected fault | NCF |"
-    assert "0 of 5 named a cause" in lines[2]
-    rows = {line.split(" | ")[0]: line for line in lines[2:]}
-    found = rows["| CPU quota of a cgroup (v1)"]
-    assert "5 of 5 right; 92% accounted for (84% to 100%); 1.96 times slower" in found
-    assert rows["| a slow BLAS kernel"].endswith("| not run: BLIS is not installed |")
-    assert "first in 5 of 5 runs (100%)" in text
-    assert "of the added time accounted for: nowhere" in text
-    assert text.endswith("\n\n- Measured on CPUs 0-1; 2026-01-01.\n")

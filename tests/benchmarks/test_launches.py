@@ -1,28 +1,16 @@
-"""The benchmark of launches: its studies, the commands of each way, and how it judges rivals."""
+"""The benchmark of launches: its studies, and how it judges rivals."""
 
-import sys
-from pathlib import Path
-
+import launches_table
+import ledger
 import numpy as np
 import pytest
+from launches_table import MISSED, REACHED, UNDECIDED, verdict
+from launches_ways import ROOT, WORKLOADS
 
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-import launches_table  # noqa: E402
-import launches_ways  # noqa: E402
-import ledger  # noqa: E402
-from launches_table import MISSED, REACHED, UNDECIDED, verdict  # noqa: E402
-from launches_ways import ACCELERATE, ROOT, WORKLOADS, Study  # noqa: E402
-
 EVEN = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
-
-
-def study(*args, **values):
-    return Study(Path("recommended.sh"), Path("/train.py"), args, 40, 2, "a label", **values)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -35,12 +23,6 @@ def test_every_workload_is_a_study_of_that_count(name, n):
     sampled = {launch.axes.get("sampling") for launch in plan.launches}
     assert sampled == ({"one", "batch"} if name == "NCF as recommended" else {None})
     assert not any("batch_size" in launch.axes for launch in plan.launches)
-
-
-def test_accelerate_is_started_once_for_each_model_and_told_of_all(tmp_path):
-    commands = launches_ways.commands(ACCELERATE, study("--seed", "{member}"), 2, tmp_path)
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    assert commands == [[*launcher, "/train.py", "--seed", seed] for seed in ("0", "1")]
 
 
 @pytest.mark.parametrize(

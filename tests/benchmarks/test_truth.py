@@ -1,28 +1,18 @@
-"""The truth benchmark's own parts: what a loop counts, the cells of a ledger, what comes next."""
+"""The truth benchmark's own parts: what a loop counts, the cells of a ledger, the studies."""
 
-import json
-import math
 import subprocess
-import sys
-from pathlib import Path
 
-import pandas as pd
+import counting
+import ledger
 import pytest
+import truth_runs
+import truth_table
+from ledger import ROOT
+from truth_list import ROWS
 
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.stats.interval import Interval
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "truth")]
-
-import counting  # noqa: E402
-import ledger  # noqa: E402
-import truth_runs  # noqa: E402
-import truth_table  # noqa: E402
-from truth import first_runs, next_runs  # noqa: E402
-from truth_list import ROWS  # noqa: E402
-from truth_runs import Run  # noqa: E402
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
@@ -91,7 +81,7 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
         f'echo "$1 $2"; echo >>{tmp_path}/runs."$1";'
         f' [ "$(wc -l <{tmp_path}/runs."$1")" -lt 3 ] || exit 7'
     )
-    loop = ["bash", BENCHMARKS / "truth/loop.sh", "2", tmp_path]
+    loop = ["bash", ROOT / "benchmarks/truth/loop.sh", "2", tmp_path]
     command = ["bash", "-c", script, "name", "{member}", "a b"]
     assert subprocess.run([*loop, *command], check=False, timeout=60).returncode == 0
     for slot in "01":
@@ -133,10 +123,6 @@ def measured(*values):
     return {"values": list(values)}
 
 
-def confirmed(*rounds):
-    return {"rounds": [dict(zip(("value", "low", "high"), one, strict=True)) for one in rounds]}
-
-
 def test_a_cell_is_made_of_all_loops_and_all_replicates():
     entries = [
         loop_entry(100.0),
@@ -152,15 +138,6 @@ def test_a_cell_is_made_of_all_loops_and_all_replicates():
     assert found.ratio.high / found.ratio.low < 1.1
 
 
-def test_confirmed_processes_have_the_intervals_of_their_studies():
-    rounds = [(400.0, 390.0, 410.0), (404.0, 394.0, 414.0)]
-    one, two = (truth_table.confirmed(confirmed(*rounds[:count])["rounds"]) for count in (1, 2))
-    assert math.exp(two.mean) == pytest.approx(402, rel=1e-4)
-    assert one.interval().low == pytest.approx(390, rel=1e-3)
-    assert two.deviation == pytest.approx(one.deviation / math.sqrt(2), rel=0.02)
-    assert math.isnan(truth_table.confirmed(confirmed((404.0, None, None))["rounds"]).deviation)
-
-
 def test_a_study_without_a_number_is_no_truth(tmp_path):
     entries = [loop_entry(1.0), study_entry({"1": measured(), "2": measured()})]
     assert truth_table.cell(entries, "gan", 1).verdict == truth_table.NO_STUDY
@@ -170,37 +147,6 @@ def test_a_study_without_a_number_is_no_truth(tmp_path):
     text = truth_table.markdown([found], [], ["a machine"])
     assert "0 of 1 cells are true; 1 no number of the study." in text
     assert "- gan, n = 1: the study failed: disk full" in text
-
-
-# What comes next
-
-
-def entry_of(run, rate=100.0):
-    if run.kind == "loop":
-        return loop_entry(rate, run.row, *run.counts)
-    point = confirmed((rate, rate, rate)) if ROWS[run.row].whole else measured(*[rate] * 4)
-    return study_entry({str(n): point for n in run.counts}, run.row, run.counts)
-
-
-def test_every_row_gets_loops_a_study_and_loops():
-    entries, taken = [], []
-    while (run := next(next_runs(entries, ["gan", "ends"], (1, 2)), None)) is not None:
-        taken.append(run)
-        entries.append(entry_of(run))
-    assert taken == [*first_runs("gan", (1, 2)), *first_runs("ends", (1, 2))]
-    assert [run.kind[0] for run in taken] == [*"llsll", *"llssll"]
-
-
-def test_a_coarse_cell_gets_two_loops_for_each_study():
-    entries = [entry_of(run) for run in first_runs("gan", (1,))]
-    assert not list(next_runs(entries, ["gan"], (1,)))
-    entries[0]["rate"] = 125.0
-    taken = []
-    for _ in range(4):
-        (run,) = next_runs(entries, ["gan"], (1,))
-        taken.append(run)
-        entries.append(entry_of(run, rate=125.0))
-    assert taken == [Run("gan", kind, (1,)) for kind in ("study", "loop", "loop", "study")]
 
 
 # The rows and their studies
@@ -217,32 +163,3 @@ def test_a_rows_study_has_default_settings(name):
         baseline = next(one for one in plan.launches if one.id == plan.baseline)
         assert baseline.axes["intra_op"] == 1
         assert plan.workload.steps_per_model == ROWS[name].steps
-
-
-@pytest.fixture
-def results(tmp_path):
-    """A study at n = 1 and 2, of three launches; the baseline is confirmed at n = 1."""
-    roles = {"default": "default", "baseline": "b-1", "repeat": "b-1-repeat"}
-    (tmp_path / "plan.json").write_text(json.dumps(roles))
-    (tmp_path / "tables").mkdir()
-    rates = [("default", 50.0), ("b-1", 99.0), ("b-1", math.nan), ("b-1-repeat", 108.0)]
-    replicates = pd.DataFrame(rates, columns=["launch", "steps_per_s"]).assign(n=1)
-    replicates.to_csv(tmp_path / "tables/replicates.csv", index=False)
-    arm = {"launch": "b-1", "n": 1, "start": "fresh", "value": 410.0, "low": 400.0, "high": 420.0}
-    others = [arm | {"launch": "default"}, arm | {"start": "reused"}, arm | {"n": 2}]
-    (tmp_path / "analysis").mkdir()
-    file = tmp_path / "analysis/confirmation.json"
-    file.write_text(json.dumps({"machines": [{"arms": [*others, arm]}]}))
-    return tmp_path
-
-
-def test_a_study_says_the_rates_of_the_baseline_and_its_repeat(results):
-    assert truth_runs.replicates(results, 1, ROWS["gan"]) == {"values": [99.0, 108.0]}
-    assert truth_runs.replicates(results, 2, ROWS["gan"]) == {"values": []}
-
-
-def test_whole_processes_are_those_of_the_confirmed_launch(results):
-    expected = {"value": 410.0, "low": 400.0, "high": 420.0}
-    for n, count in ((1, 1), (2, 1)):
-        found = truth_runs.confirmed(results, n, ROWS["ends"])["rounds"]
-        assert found == [expected] * count

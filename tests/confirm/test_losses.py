@@ -66,7 +66,7 @@ def plan(**launches):
     content = {
         "study": "losses",
         "workload": {
-            "script": str(WORKLOADS / "sized.py"),
+            "script": str(WORKLOADS / "plain_loop.py"),
             "args": ["--batch-size", "{batch_size}"],
             "parameters": {"batch_size": 64},
             "samples_per_step": "batch_size",

@@ -2,13 +2,15 @@
 
 import contextlib
 import os
+import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from jobs import config, processes
+from jobs import config, left_behind, processes
 from processes import killed_at_the_end, wait_until
 from projects import Project
 from scaling_study.common import private
@@ -27,17 +29,15 @@ VICTIMS = {
     "the coordinator": "scaling_study measure",
     "a member": "scaling_study.member.worker /",  # and its folder
 }
+LONGEST_S = 3.0
+"""A kill or a signal comes so long after what it waits for, at most."""
 WHICH = ("experiment", "name", "dose", "n", "block", "window", "attempt")
 
 
 @contextlib.contextmanager
-def running(study, *targets):
-    """The study's command, in a session of its own."""
-    with (study.folder / "said").open("w") as said:
-        process = subprocess.Popen(
-            study.command(*targets), cwd=study.folder, env=study.environment(),
-            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+def running(study, *options):
+    """The study's command."""
+    process = study.start(*options)
     with killed_at_the_end(process):
         yield process
 
@@ -97,17 +97,15 @@ def counted(folder):
     return Counter({window: max(1, valid) for window, valid in found.items()})
 
 
-def places(folder):
-    """Private folders of the jobs that run with this temporary folder, in memory too."""
+def names(folder):
+    """Names of the private folders of the jobs that run with this temporary folder."""
     mark = f"{private.VARIABLE}=".encode()
-    names = {path.name for path in folder.glob(f"{private.PREFIX}*")}
+    found = {path.name for path in folder.glob(f"{private.PREFIX}*")}
     for pid in processes(folder):
-        try:
+        with contextlib.suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        names |= {Path(one.decode()).name for one in variables if one.startswith(mark)}
-    return {parent / name for name in names for parent in (folder, private.SHARED_MEMORY)}
+            found |= {Path(one.decode()).name for one in variables if one.startswith(mark)}
+    return found
 
 
 class Fault:
@@ -126,7 +124,7 @@ class Fault:
         self._results = results
         self._temporary = temporary
         self._before = completed(results)
-        self._places = places(temporary)
+        self._names = names(temporary)
 
     def leaves(self, *, running=False, planned=None):
         """Assert what is left, and count it.
@@ -154,14 +152,41 @@ class Fault:
         """What is left once all had the time to end."""
 
         def found():
-            files = [path for path in self._places | places(self._temporary) if path.exists()]
-            return [*processes(self._temporary), *files]
+            return left_behind(self._temporary, self._names | names(self._temporary))
 
-        try:
+        with contextlib.suppress(AssertionError):
             wait_until(lambda: not found(), "nothing left", LONGEST_END_S)
-        except AssertionError:
-            return found()
-        return []
+        return found()
+
+
+def kill(study, process, victim, *, moment, title, note):
+    """Kill a process of a study at a moment after its start, or after a window of this run.
+
+    Return the fault; None if the study has ended before.
+    """
+    before = len(completed(study.results))
+
+    def victims():
+        text = study.victims[victim]
+        return processes(study.temporary, text) if text else [process.pid]
+
+    def windows():
+        return len(completed(study.results)) > before
+
+    stage = moment.choice([victims, windows])
+    wait_until(lambda: stage() or process.poll() is not None, "a stage", LONGEST_RUN_S)
+    time.sleep(moment.uniform(0, LONGEST_S))
+    fault = study.fault(title, note)
+    # There is none for a moment where a job ends, and the next one begins.
+    wait_until(lambda: victims() or process.poll() is not None, victim, LONGEST_RUN_S)
+    if process.poll() is not None:
+        return None
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(moment.choice(victims()), signal.SIGKILL)
+    if victim != "a member":
+        process.wait(LONGEST_RUN_S)
+    fault.leaves(running=victim == "a member")
+    return fault
 
 
 class FaultyStudy(Project):
@@ -187,6 +212,8 @@ class FaultyStudy(Project):
             **sections,
         }
         self.configure(mapping)
+        coordinator = f"scaling_study {'race' if 'search' in sections else 'measure'}"
+        self.victims = {**VICTIMS, "the coordinator": coordinator}
         plan = make_plan(load_config(mapping))
         self.files = [
             f"results/{STUDY}/measure/{plan.baseline}/{replicate}.jsonl"

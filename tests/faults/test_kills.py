@@ -4,7 +4,6 @@ And the signals that ask Snakemake to stop, sent to it alone.
 """
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -17,12 +16,14 @@ import pytest
 
 from faulty import (
     LONGEST_RUN_S,
+    LONGEST_S,
     VICTIMS,
     WHICH,
     Fault,
     FaultyStudy,
     completed,
     counted,
+    kill,
     running,
 )
 from jobs import (
@@ -30,7 +31,6 @@ from jobs import (
     config,
     environment,
     processes,
-    profile,
     profile_command,
     why_command,
 )
@@ -40,37 +40,8 @@ pytestmark = pytest.mark.faults
 
 BATCHES, RUNS = 3, 5
 """Of each of four victims: 60 in all."""
-LONGEST_S = 3.0
-"""A kill comes so long after its victim's start, or after the first window, at most."""
 WINDOWS = 20
 """Of each of two counts."""
-
-
-def found(study, process, victim):
-    """The processes of a kind."""
-    text = VICTIMS[victim]
-    return processes(study.temporary, text) if text else [process.pid]
-
-
-def kill(study, process, victim, moment, note):
-    """Kill a victim at a moment; return whether there was one."""
-    stages = {
-        "its start": lambda: found(study, process, victim),
-        "the first window": lambda: completed(study.results),
-    }
-    stage = moment.choice(list(stages))
-    wait_until(lambda: stages[stage]() or process.poll() is not None, stage, LONGEST_RUN_S)
-    time.sleep(moment.uniform(0, LONGEST_S))
-    fault = study.fault(f"kill -9 of {victim}", note)
-    victims = found(study, process, victim)
-    if not victims or process.poll() is not None:
-        return False
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(moment.choice(victims), signal.SIGKILL)
-    if victim != "a member":
-        process.wait(LONGEST_RUN_S)
-    fault.leaves(running=victim == "a member")
-    return True
 
 
 def all_there(study):
@@ -85,32 +56,27 @@ def all_there(study):
     return enough and set(found.values()) == {1} and ends == {"complete"}
 
 
-def campaign(victim, batch, folder, note, runs=RUNS):
+def campaign(victim, batch, folder, note):
     """Kill, run again, kill, until it has been done often enough; then let it come to its end."""
     study = FaultyStudy(folder, measure={"windows": WINDOWS})
     kills = 0
     for seed in range(4 * RUNS):
         moment = random.Random(f"{victim} {batch} {seed}")  # noqa: S311 (a moment, no secret)
         with running(study, *study.files) as process:
-            killed = kill(study, process, victim, moment, note)
-            kills += killed
-            if victim == "a member" or not killed:
+            title = f"kill -9 of {victim}"
+            killed = kill(study, process, victim, moment=moment, title=title, note=note)
+            kills += killed is not None
+            if victim == "a member" or killed is None:
                 # It goes on without that member, or came to its end before the moment.
-                assert process.wait(LONGEST_RUN_S) == 0, (study.folder / "said").read_text()
-        if kills == runs:
+                assert process.wait(LONGEST_RUN_S) == 0, study.said()
+        if kills == RUNS:
             break
         if all((study.folder / file).exists() for file in study.files):
             assert all_there(study), study.ends()
             shutil.rmtree(study.results)
-    assert kills == runs
-    done = study.snakemake(*study.files)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert kills == RUNS
+    study.succeeds(*study.files)
     assert all_there(study), study.ends()
-
-
-def test_one_kill_of_snakemake(tmp_path, record_property):
-    """What every change is tested with; test_measure.py kills the other victims once."""
-    campaign("Snakemake", "once", tmp_path, record_property, runs=1)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -131,57 +97,35 @@ def test_no_window_is_lost_and_nothing_is_left(tmp_path, victims, batch, record_
         chain.result()
 
 
-ELSEWHERE = {
-    "why": (why_command, "scaling_study why"),
-    "profile": (profile_command, "scaling_study profile"),
-}
+ELSEWHERE = {"why": why_command, "profile": profile_command}
 
 
+@pytest.mark.parametrize("victim", ["the coordinator", "the job step", "a member"])
 @pytest.mark.parametrize("kind", ELSEWHERE)
-def test_other_measuring_jobs(tmp_path, kind, record_property):
-    """The experiments and the profiles; the same command goes on, and a profile begins again.
-
-    A profile says that its member was killed, the experiments go on without it.
-    """
-    command, script = ELSEWHERE[kind]
+def test_other_measuring_jobs(tmp_path, kind, victim, record_property):
+    """The experiments, which go on without a member, and the profiles."""
     # Steps without the profiler take so long that no kill comes after the job's end.
-    sections = {
-        "why": "quick",
-        "profile": {"steps": 3, "stacks": False, "unprofiled_s": LONGEST_S},
-    }
-    mapping = config(WORKLOADS / "plain_loop.py") | sections
-    victims = ["the coordinator", "the job step", "a member", "the coordinator"]
-    for seed, victim in enumerate(victims):
-        moment = random.Random(f"{kind} {seed}")  # noqa: S311 (a moment, no secret)
-        process = subprocess.Popen(
-            command(mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        with killed_at_the_end(process):
-            texts = {**VICTIMS, "the coordinator": script}
-            wait_until(lambda: processes(tmp_path, VICTIMS["a member"]), "members", LONGEST_RUN_S)
-            if kind == "why" and seed == len(victims) - 1:
-                wait_until(lambda: completed(tmp_path), "the first window", LONGEST_RUN_S)
-            time.sleep(moment.uniform(0, LONGEST_S))
-            victims_now = processes(tmp_path, texts[victim])
-            fault = Fault(f"kill -9 of {victim} ({kind})", record_property, tmp_path, tmp_path)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(moment.choice(victims_now), signal.SIGKILL)
-            if victim == "a member" and kind == "why":
-                time.sleep(1)
-                process.terminate()
-            process.wait(LONGEST_RUN_S)
-            fault.leaves()
-        if victim == "a member" and kind == "profile":
-            assert process.returncode == 0
-            found = json.loads((tmp_path / "out/profile.json").read_text())
-            assert found["status"] == "failed"
-            assert "SIGKILL" in found["reason"]
-        else:
-            assert process.returncode != 0
-    if kind == "profile":
-        found = profile(mapping, tmp_path)
-        assert found["status"] == "complete", found
+    profiled = {"steps": 3, "stacks": False, "unprofiled_s": LONGEST_S}
+    mapping = config(WORKLOADS / "plain_loop.py") | {"why": "quick", "profile": profiled}
+    moment = random.Random(f"{kind} {victim}")  # noqa: S311 (a moment, no secret)
+    process = subprocess.Popen(
+        ELSEWHERE[kind](mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    with killed_at_the_end(process):
+        wait_until(lambda: processes(tmp_path, VICTIMS["a member"]), "members", LONGEST_RUN_S)
+        if kind == "why":
+            wait_until(lambda: completed(tmp_path), "the first window", LONGEST_RUN_S)
+        time.sleep(moment.uniform(0, LONGEST_S))
+        fault = Fault(f"kill -9 of {victim} ({kind})", record_property, tmp_path, tmp_path)
+        texts = {**VICTIMS, "the coordinator": f"scaling_study {kind}"}
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(moment.choice(processes(tmp_path, texts[victim])), signal.SIGKILL)
+        if victim == "a member":
+            time.sleep(1)
+            process.terminate()
+        process.wait(LONGEST_RUN_S)
+        fault.leaves()
 
 
 SIGNALS = ["TERM", "INT", "TERM TERM", "INT INT", "TERM INT", "INT TERM"]
@@ -192,24 +136,21 @@ JOBS = 8
 """A signal comes after so many starts of jobs at most."""
 
 
-def stop(study, process, names, capsys, note):
-    """Send signals to Snakemake alone, and say how long it then takes to its end."""
+def stop(study, process, names, note):
+    """Send signals to Snakemake alone; return its code."""
     fault = study.fault(f"SIG{names.partition(' ')[0]} to Snakemake alone", note)
-    before_s = time.monotonic()
     for name in names.split():
         process.send_signal(signal.Signals[f"SIG{name}"])
         time.sleep(0.1)
     code = process.wait(LONGEST_RUN_S)
-    with capsys.disabled():
-        print(f"\n{names}: Snakemake ended after {time.monotonic() - before_s:.1f} s")
     fault.leaves()
     return code
 
 
-def signalled(folder, runs, note, capsys):
-    """Signal, run again, signal: each run goes on where the one before it was stopped."""
-    study = FaultyStudy(folder, measure=ENDLESS)
-    for seed, names in enumerate(runs):
+def test_signals_to_snakemake_alone(tmp_path, record_property):
+    """Each run goes on where the one before it was stopped."""
+    study = FaultyStudy(tmp_path, measure=ENDLESS)
+    for seed, names in enumerate(SIGNALS):
         moment = random.Random(f"{names} {seed}")  # noqa: S311 (a moment, no secret)
         before = completed(study.results)
         with running(study, *study.files) as process:
@@ -218,8 +159,8 @@ def signalled(folder, runs, note, capsys):
                 "a window more", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))
-            code = stop(study, process, names, capsys, note)
-        said = (study.folder / "said").read_text()
+            code = stop(study, process, names, record_property)
+        said = study.said()
         assert code == 1, said
         assert f"SIG{names.partition(' ')[0]} stopped the study before its end." in said
         assert "Traceback" not in said
@@ -227,30 +168,21 @@ def signalled(folder, runs, note, capsys):
     assert set(counted(study.results).values()) == {1}
 
 
-def test_signals_to_snakemake_alone(tmp_path, record_property, capsys):
-    """What every change is tested with."""
-    signalled(tmp_path, SIGNALS[:2], record_property, capsys)
-
-
-def test_signals_while_signals_are_handled(tmp_path, record_property, capsys):
-    signalled(tmp_path, SIGNALS[2:], record_property, capsys)
-
-
 @pytest.mark.parametrize("name", ["TERM", "INT"])
-def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property, capsys):
+def test_signals_at_any_moment_of_a_study(tmp_path, name, record_property):
     """Before the first job, in jobs that measure and in others, and between jobs."""
     study = FaultyStudy(tmp_path, measure={"windows": 2})
-    said, codes = study.folder / "said", []
+    codes = []
     while 0 not in codes:
         moment = random.Random(f"{name} {len(codes)}")  # noqa: S311 (a moment, no secret)
         begun = moment.randrange(JOBS)
         with running(study, "--logger-study-verbose") as process:  # says when a job starts
             wait_until(
-                lambda: said.read_text().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
+                lambda: study.said().count("Execute ") >= begun or process.poll() is not None,  # noqa: B023 (called here)
                 f"{begun} starts of jobs", LONGEST_RUN_S,
             )  # fmt: skip
             time.sleep(moment.uniform(0, LONGEST_S))
-            codes.append(stop(study, process, name, capsys, record_property))
+            codes.append(stop(study, process, name, record_property))
     # Before it has a scheduler Snakemake just ends.
     assert set(codes) <= {0, 1, -signal.Signals[f"SIG{name}"]}
     assert len(codes) > 1

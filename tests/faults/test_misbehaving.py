@@ -20,24 +20,20 @@ STARTS = cohort_windows.MEMBER_RESTARTS + 1
 MEMORY_BYTES = 2 * 1024**3
 
 
-def mapping(how, *args, **measure):
+def job(how, folder, *args, **measure):
+    """The command of a job in which member 1 misbehaves."""
     # With more patience these tests would only wait longer.
     settings = {"windows": WINDOWS, "shortest_s": 0.1, "settle_s": 0.02, "hang_timeout_s": 5.0}
     arguments = ["--how", how, "--member", "{member}", *args]
     script = WORKLOADS / "misbehaves.py"
-    return config(script, args=arguments, step="mark", **{**settings, **measure})
+    mapping = config(script, args=arguments, step="mark", **{**settings, **measure})
+    return command(baseline_job(mapping), folder)
 
 
-def job(how, folder, *args, **measure):
-    """The command of a job in which member 1 misbehaves."""
-    return command(baseline_job(mapping(how, *args, **measure)), folder)
-
-
-def run(words, folder, **options):
+def run(words, folder):
     done = subprocess.run(
-        words, env=environment(folder), capture_output=True, text=True, check=False,
-        timeout=200, **options,
-    )  # fmt: skip
+        words, env=environment(folder), capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return read(folder / "0.jsonl")
 

@@ -189,13 +189,8 @@ class Cluster:
         key = self.folder / "munge.key"
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
-        for_munge = [
-            f"--{name}={self.folder / file}"
-            for name, file in (
-                *(("key-file", "munge.key"), ("socket", "munge.socket")),
-                *(("pid-file", "munge.pid"), ("seed-file", "munge.seed")),
-            )
-        ]
+        files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
+        for_munge = [f"--{name}={self.folder}/munge.{file}" for name, file in files.items()]
         configuration = self.folder / "slurm.conf"
         os.environ[VARIABLE] = str(configuration)
         configuration.write_text(
@@ -212,7 +207,7 @@ class Cluster:
         self._daemon("slurmctld", ["slurmctld", "-D", "-c"])
         for node in NODES:
             self.start_node(node)
-        wait_until(lambda: set(self.node_states().values()) == {"IDLE"}, "idle nodes")
+        self.wait_until_idle()
 
     def _daemon(self, name, words):
         with (self.folder / f"{name}.log").open("a") as log:
@@ -234,9 +229,9 @@ class Cluster:
         self._daemons.pop(node).wait()
         command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=power")
 
-    def node_states(self):
-        """The state of each node."""
-        return {node["NodeName"]: node["State"] for node in shown("nodes")}
+    def wait_until_idle(self):
+        """Wait until all nodes are there and have no job."""
+        wait_until(lambda: {node["State"] for node in shown("nodes")} == {"IDLE"}, "idle nodes")
 
     def cpus(self):
         """CPUs of each node but the small one."""

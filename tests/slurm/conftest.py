@@ -1,11 +1,8 @@
 """One SLURM for all tests of this folder, and the proof that nothing of it is left."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cluster
 

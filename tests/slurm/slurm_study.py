@@ -1,12 +1,11 @@
 """A small study that is run through the cluster's profile, and what its jobs leave."""
 
 import json
-import subprocess
 
 from cluster import command, wait_until
 from configs import short
 from jobs import processes
-from projects import Project
+from projects import SHORT, Project
 from scaling_study.common import private
 from scaling_study.runner.journal import read_part
 
@@ -19,17 +18,7 @@ PATIENCE_S = 300
 # Both nodes of the tests' SLURM are one machine: only one of a study's jobs may run at a time.
 ONE_MACHINE = ("--set-resource-scopes", "quiet=global")
 
-
-MEASURE = {
-    "replicates": 2,
-    "windows": 2,
-    "steps": 5,
-    "shortest_s": 0.5,
-    "longest_s": 2.0,
-    "settle_s": 0.1,
-    "warmup_steps": 1,
-    "retries": 0,
-}
+MEASURE = {**SHORT, "replicates": 2, "retries": 0}
 
 
 def config(**sections):
@@ -53,14 +42,7 @@ class Study(Project):
 
     def start(self, *options):
         """Start Snakemake, and go on."""
-        with (self.folder / "said").open("w") as said:
-            self.snakemake_process = subprocess.Popen(
-                self.command(*OPTIONS, *ONE_MACHINE, *options),
-                cwd=self.folder,
-                env=self.environment(),
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
+        self.snakemake_process = super().start(*OPTIONS, *ONE_MACHINE, *options)
         return self.snakemake_process
 
     def close(self):
@@ -75,9 +57,6 @@ class Study(Project):
         """Run Snakemake to its end; return its code and what it said."""
         code = self.start(*options).wait()
         return code, self.said()
-
-    def said(self):
-        return (self.folder / "said").read_text()
 
     def windows(self):
         """The completed windows of each record file, in the order in which they were taken."""

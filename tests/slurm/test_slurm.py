@@ -135,7 +135,7 @@ def test_what_slurm_does_to_jobs_on_its_own(study, slurm):
     assert snakemake.wait() == 0, study.said()
     assert_kept(now, study.windows())
     slurm.start_node(job["NodeList"])
-    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")
+    slurm.wait_until_idle()
 
 
 def test_an_apostrophe_in_the_path_is_refused(tmp_path, slurm):
@@ -291,15 +291,8 @@ def test_nodes_work_through_one_list(tmp_path, slurm):
     job = launch.with_suffix(".sbatch")
     job.write_text(render_array_job("it's", launch, "it", {"constraint": "whole", "price": 2.0}))
     (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(1, 7)))
-    submit = (
-        "sbatch",
-        "--parsable",
-        "--array=1-2",
-        f"--chdir={tmp_path}",
-        "--no-requeue",
-        str(job),
-    )
-    asked = command(*submit, "--limit", "600", "models.txt").strip()
+    submit = ("sbatch", "--parsable", "--array=1-2", f"--chdir={tmp_path}", "--no-requeue")
+    asked = command(*submit, str(job), "--limit", "600", "models.txt").strip()
 
     def tasks():
         return [one for one in slurm.jobs() if one.get("ArrayJobId") == asked]
@@ -321,4 +314,4 @@ def test_nodes_work_through_one_list(tmp_path, slurm):
     assert journals() == [(number, 0) for number in range(1, 7)]
     assert len(set((tmp_path / "models.txt.logs/claims").iterdir())) == 6
     slurm.start_node(both[0]["NodeList"])
-    wait_until(lambda: set(slurm.node_states().values()) == {"IDLE"}, "idle nodes")
+    slurm.wait_until_idle()

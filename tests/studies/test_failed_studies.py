@@ -1,10 +1,8 @@
 """Studies that have nothing to show, as their users meet them, and the same command once more."""
 
-import json
-
 import pytest
 
-from projects import SHORT, Project
+from projects import SHORT, SHORT_RACE, Project
 
 pytestmark = pytest.mark.slow
 
@@ -48,19 +46,7 @@ def project(tmp_path):
     return project
 
 
-def outcome(project, *options):
-    done = project.snakemake(*options)
-    return done.returncode, done.stdout + done.stderr
-
-
-def status(project):
-    path = project.folder / "results/failed/analysis/recommendation.json"
-    (machine,) = json.loads(path.read_text())["machines"]
-    return machine["status"]
-
-
-ONE_START = {name: value for name, value in SHORT.items() if name != "replicates"}
-RACE = {"search": {"budget_minutes": 3}, "measure": {**ONE_START, "retries": 0}}
+RACE = {"search": {"budget_minutes": 3}, "measure": {**SHORT_RACE, "retries": 0}}
 
 
 @pytest.mark.parametrize(
@@ -70,8 +56,9 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     project.configure(study(**more))
     folder = project.folder / "results/failed"
     # A file is missing: the first start ends the study.
-    code, text = outcome(project)
-    assert code != 0
+    done = project.snakemake()
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
     assert "The study stopped: tests/workloads/fails.py ended before its first step." in text
     assert "Reason: ended with status 1: FileNotFoundError: [Errno 2] No such file" in text
     assert "  |     args.file.read_text()" in text
@@ -81,28 +68,28 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     # It is there, and every window is lost to other programs.
     (project.folder / "forgotten.txt").touch()
     (project.folder / "busy").touch()
-    code, text = outcome(project)
-    assert code != 0
+    text = project.fails()
     assert "The study has no result: no window of any launch is valid." in text
     assert "Report: reports/failed.html" in text
-    assert status(project) == "none"
+    assert project.machine("failed", "recommendation")["status"] == "none"
     # A dry run says what it would do, and does nothing.
     before = sorted(map(str, folder.rglob("*")))
-    code, text = outcome(project, "--dry-run")
-    assert code == 0
+    text = project.succeeds("--dry-run")
     assert ("decide" if more else "measure") in text
     assert sorted(map(str, folder.rglob("*"))) == before
     # The machine is quiet again.
     (project.folder / "busy").unlink()
-    code, text = outcome(project)
-    assert code == 0, text
+    text = project.succeeds()
     logs = [path.read_text() for path in folder.glob("logs/*/*.log")]
     assert any("records of an earlier run" in log for log in logs)
-    assert status(project) == "ok"
+    found = project.machine("failed", "recommendation")
+    assert found["status"] == "ok"
+    # The script ends: its ends tell how many steps a model has.
+    assert found["objective"] == "models_per_hour"
+    assert found["model_length"]["steps"] == 100
+    assert "models/hour" in text
     assert more or not list(folder.glob("measure/*/*.again"))
     measured = project.records("failed")
     assert len(measured) >= 3
-    code, text = outcome(project)
-    assert code == 0
-    assert "Nothing to be done" in text
+    assert "Nothing to be done" in project.succeeds()
     assert project.records("failed") == measured

@@ -28,21 +28,18 @@ HOW = {
     "killed": "was killed by SIGKILL",
     "nothing": "ended without a step",
     "loud": "ended with status 1: ValueError: loss is nan",
+    "arguments": "fails.py: error: the following arguments are required: --how",
 }
-
-
-def default_job(mapping):
-    """The study's first job: the default launch as a person gets it who sets nothing."""
-    plan = make_plan(load_config(mapping))
-    return job_text(job_sections(plan), plan.by_id[plan.default])
 
 
 def first_run(mapping, folder):
     """Run the study's first job below a stand-in for Snakemake; return all that it left."""
     folder.mkdir(parents=True)
+    plan = make_plan(load_config(mapping))
+    default_job = job_text(job_sections(plan), plan.by_id[plan.default])
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as snakemake:
         done = subprocess.run(
-            command(default_job(mapping), folder, snakemake.pid),
+            command(default_job, folder, snakemake.pid),
             env=environment(folder),
             capture_output=True,
             text=True,
@@ -53,50 +50,29 @@ def first_run(mapping, folder):
     return done, stopped, folder.parent / measure.STOPPED
 
 
-def check_stopped(found, reason):
-    """Check that the study has stopped, with the reason everywhere."""
-    done, stopped, story = found
+@pytest.mark.parametrize("how", HOW)
+def test_the_first_member_decides(tmp_path, how):
+    """The study stops, and the reason is everywhere."""
+    arguments = ["--how", how, "--file", "forgotten.txt"] if how != "arguments" else []
+    mapping = config(FAILS, args=arguments)
+    done, stopped, story = first_run(mapping, tmp_path / "measure/default")
+    reason = HOW[how]
     assert done.returncode == supervisor.STOPS, done.stderr
     assert stopped == -signal.SIGTERM
+    assert reason in done.stderr
     told = json.loads(story.read_text())
     assert reason in told["reason"]
-    assert reason in done.stderr
+    assert told["script"] == str(FAILS)
+    shown = tell_stopped(story).splitlines()
+    assert reason in shown[1]
+    if how not in {"segfault", "killed"}:
+        assert reason.removeprefix("ended with status 1: ") in "".join(shown[-4:-1])
     records = read(story.parent / "default/0.jsonl.part")
     assert reason in records["event"][0]["reason"]
     assert reason in records["end"][0]["reason"]
     assert records["end"][0]["status"] == "failed"
     assert records["window"] == []
     assert not (story.parent / "default/0.jsonl").exists()
-    return told
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_the_first_member_decides(tmp_path, how):
-    mapping = config(FAILS, args=["--how", how, "--file", "forgotten.txt"])
-    told = check_stopped(first_run(mapping, tmp_path / "measure/default"), HOW[how])
-    assert told["script"] == str(FAILS)
-    shown = tell_stopped(tmp_path / "measure" / measure.STOPPED)
-    assert HOW[how] in shown.splitlines()[1]
-    if how not in {"segfault", "killed"}:
-        assert HOW[how].removeprefix("ended with status 1: ") in "".join(shown.splitlines()[-4:-1])
-
-
-def test_arguments_that_the_config_forgot(tmp_path):
-    told = check_stopped(
-        first_run(config(FAILS), tmp_path / "measure/default"),
-        "ended with status 2: fails.py: error: the following arguments are required: --how",
-    )
-    assert told["log"].startswith("usage: fails.py")
-
-
-def test_a_script_that_python_does_not_read(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text("import torch\nprint('a'\n")
-    told = check_stopped(
-        first_run(config(script), tmp_path / "measure/default"),
-        "SyntaxError: '(' was never closed",
-    )
-    assert f'File "{script}", line 2' in told["log"]
 
 
 def test_a_second_member_that_fails_leaves_the_first_ones_points(tmp_path):
@@ -139,25 +115,6 @@ def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_n
     assert mark_of(path).exists() == (seen != {1, 2})
 
 
-def test_windows_lost_to_other_programs_are_taken_by_the_next_run_and_the_others_kept(tmp_path):
-    mapping = config(FAILS, args=["--how", "none"], retries=0)
-    path = tmp_path / "0.jsonl"
-    run(mapping, tmp_path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for one in lines:
-        if one["kind"] == "window":
-            one["valid"] = one["n"] == 1
-            one["flags"] = [] if one["valid"] else ["foreign_cpu"]
-    path.with_name("0.jsonl.part").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    path.unlink()
-    after = run(mapping, tmp_path)
-    assert [(one["n"], one["cohort"]) for one in after["window"] if one["cohort"] == 1] == [
-        (2, 1), (2, 1),
-    ]  # fmt: skip
-    kept = [one for one in lines if one["kind"] == "window"]
-    assert after["window"][: len(kept)] == kept
-
-
 def test_what_the_machine_lacks_is_marked_so(tmp_path):
     records = run(config(FAILS, args=["--how", "none"], launch={"placement": ["4000"]}), tmp_path)
     (end,) = records["end"]
@@ -186,14 +143,6 @@ def test_a_confirmation_that_fails_names_the_exception_and_is_run_again(tmp_path
     assert len(rounds) == 9
     assert len(of_kind(records, "end")) == 1
     assert not mark_of(path).exists()
-
-
-def test_what_a_confirmed_script_prints_hides_no_exception(tmp_path):
-    plan = confirm_jobs.planned(FAILS, 10, args=["--how", "late"])
-    records = confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path)
-    # A round may be over just before the script ends.
-    reasons = {one.reason for one in of_kind(records, "round") if one.reason}
-    assert reasons == {"slot 0 ended with status 1: ValueError: loss is nan"}
 
 
 def test_a_terminal_shows_the_last_lines_and_obeys_none(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 
 import pytest
 
@@ -24,21 +23,19 @@ STUDY = {
 }
 
 
-def run(project, *options, **exported):
-    """Run the study in a shell that exports this, and nothing else that makes a launch."""
-    environment = {**os.environ, **exported}
-    environment["PYTHONPATH"] = project.environment()["PYTHONPATH"]
-    done = subprocess.run(
-        project.command(*options),
-        cwd=project.folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+class Shell(Project):
+    """A project in a shell that exports this, and nothing else that makes a launch."""
+
+    exported = {}
+
+    def environment(self):
+        library = super().environment()["PYTHONPATH"]
+        return {**os.environ, **self.exported, "PYTHONPATH": library}
 
 
 @pytest.fixture
 def project(tmp_path):
-    made = Project(tmp_path)
+    made = Shell(tmp_path)
     made.configure(STUDY)
     return made
 
@@ -48,7 +45,8 @@ def test_jobs_know_what_the_run_found_where_the_user_started_it(project):
     path = project.folder / "results/todays/plan.json"
 
     def planned(*options, **exported):
-        said = run(project, "results/todays/plan.json", *options, **exported)
+        project.exported = exported
+        said = project.succeeds("results/todays/plan.json", *options)
         return said, json.loads(path.read_text())
 
     said, first = planned(**PILED)
@@ -65,16 +63,16 @@ def test_jobs_know_what_the_run_found_where_the_user_started_it(project):
 @pytest.mark.long
 def test_a_variable_that_piles_processes_up_is_what_is_slow_today(project):
     """Two processes of one thread each on CPU 0 of two."""
-    run(project, **PILED)
-    results = project.folder / "results/todays"
-    (found,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]
+    project.exported = PILED
+    project.succeeds()
+    found = project.machine("todays", "recommendation")
     assert found["today"]["shell"] == ["OMP_NUM_THREADS=1", "OMP_PROC_BIND=close"]
     assert found["ratio"]["value"] > 1.3
-    (seen,) = json.loads((results / "analysis/confirmation.json").read_text())["machines"]
+    seen = project.machine("todays", "confirmation")
     assert seen["against"] == "today"
     assert seen["ratio"]["value"] > 1.3
-    (machine,) = json.loads((results / "analysis/causes.json").read_text())["machines"]
-    today = next(one for one in machine["targets"] if one["role"] == "today")
+    targets = project.machine("todays", "causes")["targets"]
+    today = next(one for one in targets if one["role"] == "today")
     first = today["scaling_loss"]["named"][0]
     assert first["cause"] == "affinity_pileup"
     assert first["share"]["value"] > 0.5

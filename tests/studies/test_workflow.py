@@ -1,15 +1,19 @@
-"""The workflow as its users run it: real Snakemake, in a copy of the project."""
+"""The workflow as its users run it: real Snakemake, from a folder of their own.
+
+The checkout is elsewhere, and nobody writes into it.
+"""
 
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+import yaml
 
 from projects import KEY, SHORT, SNAKEMAKE, Project
 from scaling_study.runner.environment import INHERITED
@@ -17,7 +21,31 @@ from scaling_study.runner.environment import INHERITED
 pytestmark = pytest.mark.slow
 
 GREETING = 'it\'s $HOME; "here"'
-SCRIPT = 'tests/workloads/a lööp\'s "own".py'
+SCRIPT = 'src/a lööp\'s "own".py'
+OUTER = """
+configfile: "outer.yaml"
+
+
+rule mine:
+    input:
+        "reports/whole.html",
+    output:
+        "outer.txt",
+    resources:
+        quiet=1,
+    shell:
+        "cp {{input}} {{output}}"
+
+
+module study:
+    snakefile:
+        {snakefile!r}
+    config:
+        config["study"]
+{more}
+
+use rule * from study as study_*
+"""
 
 
 def study(script=SCRIPT, **launches):
@@ -25,7 +53,8 @@ def study(script=SCRIPT, **launches):
         "study": "whole",
         "workload": {
             "script": script,
-            "args": ["--steps", "300", "--report", "reported {member}.json"],
+            "args": ["--steps", "{steps}", "--report", "reported {member}.json"],
+            "parameters": {"steps": 300},
             "env": {"GREETING": GREETING},
             "pass_env": ["API_KEY"],
             "steps_per_model": 300,
@@ -48,18 +77,38 @@ def study(script=SCRIPT, **launches):
     }
 
 
+def allow(checkout, *, writing):
+    for path in (checkout, *checkout.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200 if writing else path.stat().st_mode & ~0o222)
+
+
+def files_of(checkout):
+    """What root may write all the same."""
+    return {path: path.stat().st_mtime_ns for path in checkout.rglob("*")}
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
+    folder = tmp_path_factory.mktemp('a user\'s "own" földer')
+    project = Project(folder, tmp_path_factory.mktemp('a checkout\'s "own" földer'))
     project.take_every_window()
-    shutil.copy(project.folder / "tests/workloads/plain_loop.py", project.folder / SCRIPT)
-    return project
+    (folder / SCRIPT).parent.mkdir()
+    shutil.copy(project.checkout / "tests/workloads/plain_loop.py", folder / SCRIPT)
+    # Names of modules that Python would take from here, if it looked here.
+    for name in ("logging", "queue", "yaml"):
+        (folder / f"{name}.py").write_text(f"raise SystemExit('{name}: another one')\n")
+    project.configure(study())
+    allow(project.checkout, writing=False)
+    before = files_of(project.checkout)
+    yield project
+    assert files_of(project.checkout) == before
+    allow(project.checkout, writing=True)  # pytest removes it
 
 
 @pytest.fixture(scope="module")
 def whole(project):
-    project.configure(study())
-    done = project.snakemake()
+    command = [sys.executable, "-P", "-m", "scaling_study.command"]
+    done = project.execute([*command, "study.yaml", "--cores", "192"])
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -78,6 +127,25 @@ def test_it_says_what_it_will_do_and_what_came_out(project, whole):
     assert "measure: done in" in whole.stderr
     assert (project.folder / "reports/whole.html").stat().st_size > 20_000
     assert len(project.records("whole")) == 3
+
+
+def test_measurements_are_alone(project, whole):
+    """By what Snakemake writes down of each output: when its job began, and when it was there."""
+    kept = (project.folder / ".snakemake/metadata").rglob("*")
+    jobs = [json.loads(path.read_text()) for path in kept if path.is_file()]
+    measurements = [job for job in jobs if job["rule"] == "measure"]
+    assert len(measurements) == 3
+    for one in measurements:
+        for other in (job for job in jobs if job is not one):
+            apart = other["endtime"] <= one["starttime"] or one["endtime"] <= other["starttime"]
+            assert apart, (one, other)
+
+
+def test_the_same_folder_is_the_same_study_however_it_is_named(project, whole):
+    where = ["--directory", project.folder, "--configfile", project.folder / "study.yaml"]
+    done = project.execute([*SNAKEMAKE, *where, "--dry-run"], cwd=project.checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing to be done" in done.stdout + done.stderr
 
 
 def test_members_inherit_nothing_of_the_callers_tuning(project, whole):
@@ -109,51 +177,57 @@ def test_a_key_of_the_shell_reaches_members_and_nothing_else(project, whole):
 
 def test_again_measures_nothing_and_one_value_more_that_launch_only(project, whole):
     before = project.records("whole")
-    done = project.snakemake()
-    assert done.returncode == 0
-    assert "Nothing to be done" in done.stdout + done.stderr
+    assert "Nothing to be done" in project.succeeds()
     assert project.records("whole") == before
     project.configure(study(one_change={"placement": ["none"]}))
-    done = project.snakemake()
+    project.succeeds()
     project.configure(study())
-    assert done.returncode == 0, done.stdout + done.stderr
     after = project.records("whole")
     assert {path: after[path] for path in before} == before
     assert len(after) == len(before) + 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda config: config["workload"]["args"].append("--steps=400"),
-        lambda config: config["measure"].update(steps=21),
-        lambda config: config["workload"]["env"].update(NEW="1"),
-    ],
-)
-def test_a_changed_config_measures_anew(project, whole, change):
-    config = study()
-    change(config)
-    project.configure(config)
-    done = project.snakemake("--dry-run")
+def due(project, config=None):
+    """What a dry run would do again, and why."""
+    project.configure(config or study())
+    said = project.succeeds("--dry-run")
     project.configure(study())
-    assert "measure" in done.stdout.split("Rules with provenance triggered jobs:")[1]
+    return said.partition("Rules with provenance triggered jobs:")[2]
 
 
-def test_a_changed_script_measures_anew_and_a_touched_one_does_not(project, whole):
+def test_a_changed_config_or_script_measures_anew_and_a_touched_script_does_not(project, whole):
+    for section, changed in {
+        "workload": {"args": ["--steps={steps}"]},
+        "measure": {"steps": 21},
+    }.items():
+        config = study()
+        config[section] |= changed
+        assert "measure" in due(project, config)
     script = project.folder / SCRIPT
     text = script.read_text()
     script.write_text(text + "# changed\n")
-    changed = project.snakemake("--dry-run").stdout
+    assert "measure" in due(project)
     script.write_text(text)
-    touched = project.snakemake("--dry-run").stdout
-    assert "measure" in changed.split("Rules with provenance triggered jobs:")[1]
     # An earlier test changed the config and back: the plan is written again, nothing measured.
-    assert "measure" not in touched
+    assert "measure" not in due(project)
+
+
+def test_changed_code_of_the_project_is_run_again(project, whole):
+    code = project.checkout / "workflow/lib/scaling_study/report/page.py"
+    text, before = code.read_text(), code.stat()
+    code.chmod(0o644)
+    code.write_text(f"{text}\n")
+    said = project.succeeds("--dry-run", "--quiet", "reason")
+    code.write_text(text)
+    code.chmod(before.st_mode)
+    os.utime(code, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert re.search(r"^render +1$", said, re.MULTILINE), said
+    assert not re.search(r"^measure +", said, re.MULTILINE)
 
 
 def test_the_recommended_launch_gives_what_it_says(project, whole):
     results = project.folder / "results/whole"
-    (machine,) = json.loads((results / "analysis/recommendation.json").read_text())["machines"]
+    machine = project.machine("whole", "recommendation")
     assert machine["status"] == "ok", machine["reason"]
     recommended = machine["recommended"]
     for path in project.folder.glob("reported *.json"):
@@ -174,6 +248,7 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
     assert "API_KEY: the script needs it" in done.stderr
     done = launch(API_KEY=KEY)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert " after 300 steps\n" in (project.folder / "logs/member-0.log").read_text()
     first = json.loads(
         (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]
     )
@@ -196,33 +271,48 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
 
 
 def test_snakemakes_own_report_works(project, whole):
-    done = project.snakemake("--report", "snakemake.html")
-    assert done.returncode == 0, done.stderr
+    project.succeeds("--report", "snakemake.html")
     assert (project.folder / "snakemake.html").stat().st_size > 100_000
 
 
-HOLDER = """
-from pathlib import Path
-from scaling_study.study_run import StudyLock
-lock = StudyLock(Path("results/whole"))
-print("held", flush=True)
-input()
-"""
+@pytest.fixture
+def as_module(project):
+    """Run this workflow as a module of another one."""
+    config = yaml.safe_load((project.folder / "study.yaml").read_text())
+    outer = yaml.safe_dump({"study": config, "own": 1})
+    (project.folder / "outer.yaml").write_text(outer)
+    snakefile = str(project.checkout / "Snakefile")
+
+    def run(*options, more=""):
+        (project.folder / "Snakefile").write_text(OUTER.format(snakefile=snakefile, more=more))
+        done = project.execute([*SNAKEMAKE, *options])
+        return done.returncode, done.stdout + done.stderr
+
+    return run
 
 
-def test_two_runs_in_one_folder_are_refused(project, whole):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER],
-        cwd=project.folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    holder.stdout.readline()
-    done = project.snakemake("--forcerun", "probe")
-    holder.communicate("\n")
-    assert done.returncode != 0
-    assert f"process {holder.pid}" in done.stdout + done.stderr
+def test_a_module_says_what_it_does_and_its_rules_are_not_the_first(project, whole, as_module):
+    code, said = as_module()
+    assert code == 0, said
+    assert (project.folder / "outer.txt").exists()  # of the outer workflow's first rule
+    assert "3 of 3 cohorts are measured already" in said
+    assert "Report: reports/whole.html" in said
+    assert "rule study_measure:" not in said
+
+
+def test_a_module_with_a_prefix_is_refused(as_module):
+    code, said = as_module("--dry-run", more='    prefix:\n        "sub"\n')
+    assert code != 0
+    assert "allowed: a module without prefix" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", [None, "quick", "loader-images"])
+def test_the_shipped_studies_find_their_scripts(project, tmp_path, name):
+    given = ["--configfile", project.checkout / f"config/{name}.yaml"] if name else []
+    words = [*SNAKEMAKE, "--snakefile", project.checkout / "Snakefile", "--dry-run", *given]
+    done = project.execute(words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 BAD = """
@@ -236,35 +326,10 @@ processes: []
 def test_a_bad_config_is_told_at_once_and_completely(project):
     project.configure(BAD)
     before = sorted(project.folder.rglob("*"))
-    done = project.snakemake()
+    said = project.fails()
     project.configure(study())
-    said = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "Traceback" not in said
-    for word in ("study", "workload.script", "workload.arg", "launches.baseline.blas", "openblas",
+    for word in ("study", "workload.script", "workload.arg", "launches.baseline.blas", "openblass",
                  "launches.grid.intra_op[0]", "processes"):  # fmt: skip
         assert word in said, word
     new = set(project.folder.rglob("*")) - set(before)
     assert not [path for path in new if ".snakemake" not in str(path)]
-
-
-def test_a_broken_yaml_file_is_told_without_a_traceback(project):
-    project.configure("study: [unclosed\n")
-    done = project.snakemake()
-    project.configure(study())
-    assert done.returncode != 0
-    assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_without_a_config_the_full_study_is_planned(project):
-    done = subprocess.run(
-        [*SNAKEMAKE, "--summary"], cwd=project.folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "results/tsmixerx/" in done.stdout
-
-
-def test_the_plan_of_the_folder_is_the_configs(project, whole):
-    plan = json.loads((project.folder / "results/whole/plan.json").read_text())
-    assert plan["workload"]["script"] == SCRIPT
-    assert Path(project.folder / "results/whole/machine.json").exists()

@@ -1,4 +1,4 @@
-"""Train models in processes that this program starts itself, and count their steps.
+"""Train models in processes that this program starts itself.
 
 With --ends each process writes when its steps end: a file named by its pid, 8 bytes for each step
 (ns of the monotonic clock).
@@ -17,13 +17,12 @@ import torch
 
 
 def fit(steps):
-    """Train a model; return the process, the steps, and when they began and ended."""
+    """Train a model; return the process."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
     optimizer = torch.optim.Adam(model.parameters())
     batch = torch.randn(512, 64)
     folder = os.environ.get("STEPS_FOLDER")
     path = pathlib.Path(folder, str(os.getpid())) if folder else None
-    began = time.monotonic()
     with path.open("ab", buffering=0) if path else contextlib.nullcontext() as ends:
         for _ in range(steps):
             optimizer.zero_grad()
@@ -31,7 +30,7 @@ def fit(steps):
             optimizer.step()
             if ends:
                 ends.write(array.array("q", [time.monotonic_ns()]))
-    return os.getpid(), steps, began, time.monotonic()
+    return os.getpid()
 
 
 def queued(steps, results):
@@ -60,7 +59,7 @@ def run_torch(jobs, tasks):
             running.append(process)
         found.append(results.get())
         for process in running:
-            process.join(0.5 if process.pid == found[-1][0] else 0)
+            process.join(0.5 if process.pid == found[-1] else 0)
         running = [process for process in running if process.is_alive()]
     return found
 
@@ -75,15 +74,6 @@ def run_dask(jobs, tasks):
         distributed.Client(cluster) as client,
     ):
         return client.gather(client.map(fit, tasks, pure=False))
-
-
-def rate(found):
-    """Steps per second of all processes together: of each, over the time that its models took."""
-    by_process = {}
-    for process, steps, began, ended in found:
-        by_process.setdefault(process, []).append((steps, ended - began))
-    own = [sum(s for s, _ in each) / sum(t for _, t in each) for each in by_process.values()]
-    return sum(own)
 
 
 RUN = {
@@ -107,7 +97,7 @@ def main():
         os.environ["STEPS_FOLDER"] = options.ends
     tasks = [options.steps] * options.models * options.jobs
     found = RUN[options.how](options.jobs, tasks)
-    print(f"{len(found)} models, {rate(found):.1f} steps/s", flush=True)
+    print(f"{len(found)} models", flush=True)
 
 
 if __name__ == "__main__":

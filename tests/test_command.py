@@ -1,0 +1,48 @@
+"""The command that starts a study, and how it finds the script that a config names."""
+
+import sys
+from importlib import metadata
+
+import pytest
+
+from scaling_study import command
+from scaling_study.config.config_file import PROJECT, shipped
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--help", str(PROJECT / "Snakefile")),
+        ("--version", f"torch-scaling-study {metadata.version('torch-scaling-study')}\n"),
+    ],
+)
+def test_the_command_explains_itself(option, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["torch-scaling-study", option])
+    command.main()
+    assert words in capsys.readouterr().out
+
+
+def test_the_command_says_what_it_needs(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["torch-scaling-study", "missing.yaml"])
+    with pytest.raises(SystemExit, match=r"^missing\.yaml: no such file"):
+        command.main()
+    monkeypatch.setattr(command, "CHECKOUT", tmp_path)
+    with pytest.raises(SystemExit, match="installed from a checkout"):
+        command.main()
+
+
+def test_a_script_of_the_users_own_comes_before_a_shipped_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "scripts/workloads/ncf.py"
+    config = {"study": "x", "workload": {"script": name, "args": []}}
+    found = shipped(config)
+    assert found["workload"] == {"args": [], "script": str(PROJECT / name)}
+    assert config["workload"]["script"] == name
+    (tmp_path / "scripts/workloads").mkdir(parents=True)
+    (tmp_path / name).touch()
+    assert shipped(config) == config
+
+
+@pytest.mark.parametrize("config", [None, 3, [], {}, {"workload": []}, {"workload": {"script": 1}}])
+def test_other_configs_are_left_to_be_checked(config):
+    assert shipped(config) == config
