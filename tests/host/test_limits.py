@@ -11,6 +11,10 @@ def change(root, files):
     return root
 
 
+def cpus_of(quota):
+    return quota and quota.cpus
+
+
 @pytest.mark.parametrize(
     ("name", "cpus", "quota_cpus", "memory_gib", "version"),
     [
@@ -24,11 +28,11 @@ def change(root, files):
 )
 def test_limits(name, cpus, quota_cpus, memory_gib, version):
     root = machines.root(name)
-    limit_bytes = limits.read_memory_limit_bytes(root)
+    hierarchy = limits.read_hierarchy("cpu", root)
     assert limits.read_allowed_cpus(root) == cpus
-    assert limits.read_quota_cpus(root) == quota_cpus
-    assert limit_bytes == (None if memory_gib is None else memory_gib * 2**30)
-    assert limits.read_cgroup_version(root) == version
+    assert cpus_of(limits.read_quota(root)) == quota_cpus
+    assert limits.read_memory_limit_bytes(root) == (memory_gib and memory_gib * 2**30)
+    assert (hierarchy and hierarchy.version) == version
 
 
 def test_the_mask_and_the_cpuset_both_bind(tmp_path):
@@ -53,7 +57,7 @@ def test_hybrid_takes_the_controller_from_where_it_is(tmp_path):
     )
     assert limits.read_hierarchy("io", root) == limits.Hierarchy(2, (cgroup / "unified",))
     change(root, {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000"})
-    assert limits.read_quota_cpus(root) == 1.5
+    assert cpus_of(limits.read_quota(root)) == 1.5
     change(root, {"sys/fs/cgroup/memory/jobs/memory.limit_in_bytes": "1048576"})
     assert limits.read_memory_limit_bytes(root) == 2**20
 
@@ -61,9 +65,9 @@ def test_hybrid_takes_the_controller_from_where_it_is(tmp_path):
 def test_the_tightest_ancestor_counts_whichever_it_is(tmp_path):
     root = machines.fake_root("container-v2-nested", tmp_path)
     change(root, {"sys/fs/cgroup/user.slice/job.service/cpu.max": "50000 100000"})
-    assert limits.read_quota_cpus(root) == 0.5
+    assert cpus_of(limits.read_quota(root)) == 0.5
     change(root, {"sys/fs/cgroup/cpu.max": "10000 100000"})
-    assert limits.read_quota_cpus(root) == 0.1
+    assert cpus_of(limits.read_quota(root)) == 0.1
 
 
 @pytest.mark.parametrize("path", ["/kubepods/pod1/c1", "/../../elsewhere", "/"])
@@ -71,7 +75,7 @@ def test_a_path_of_the_host_means_the_mount(tmp_path, path):
     root = change(
         machines.fake_root("container-v2", tmp_path), {"proc/self/cgroup": f"0::{path}\n"}
     )
-    assert limits.read_quota_cpus(root) == 2.5
+    assert cpus_of(limits.read_quota(root)) == 2.5
     assert limits.read_hierarchy("cpu", root).folders == (root / "sys/fs/cgroup",)
 
 
@@ -87,7 +91,7 @@ def test_a_cgroup_below_the_one_that_the_mount_shows(tmp_path):
             f"{folder}/cpu.cfs_period_us": "100000",
         },
     )
-    assert limits.read_quota_cpus(root) == 1.0
+    assert cpus_of(limits.read_quota(root)) == 1.0
 
 
 def test_a_quota_has_a_period(tmp_path):

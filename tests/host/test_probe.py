@@ -105,7 +105,27 @@ def test_a_machine_without_most_files_can_be_probed(tmp_path):
     assert machine.cpu_model == "unknown"
     assert machine.cgroup_version is None
     assert machine.usable.cpu_ids == (0, 1)
-    assert system.read_memory_bytes(tmp_path) == machine.memory_bytes == 0
+    assert machine.memory_bytes == 0
+
+
+def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
+    files = {
+        "proc/cpuinfo": "Features\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f",
+        "proc/sys/kernel/numa_balancing": "2",
+        "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never",
+        **{
+            f"{system.CPU_FOLDER}/cpu{cpu}/cpufreq/scaling_governor": name
+            for cpu, name in enumerate(("powersave", "performance", "powersave"))
+        },
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"{text}\n")
+    machine = probe.read_machine(tmp_path)
+    assert (machine.cpu_model, machine.cpu_vendor) == ("0xd4f", "0x41")
+    assert machine.isa == ("asimd", "sve")
+    assert (machine.thp, machine.numa_balancing) == ("always", True)
+    assert machine.governor == "performance, powersave"
 
 
 @pytest.mark.parametrize("name", machines.NAMES)

@@ -237,8 +237,6 @@ class CohortWindows(CohortRun):
         cohort: the members, not started yet.
         slots: of the launch, by process count.
         before: records of an interrupted run.
-        unsettled: how all windows changed that an interrupted run has taken; they are taken anew.
-            None where they had settled, or some are left to take.
         steps: of each valid window its block and steps.
         last_end: why the last member ended that did.
         next_block: the number of the next block that is not planned.
@@ -248,7 +246,6 @@ class CohortWindows(CohortRun):
     cohort: Cohort
     slots: Sequence[Slot]
     before: Sequence[Record]
-    unsettled: float | None = None
     steps: list[tuple[int, non_step.Steps]] = field(init=False, default_factory=list)
     last_end: str | None = field(init=False, default=None)
     next_block: int = field(init=False)
@@ -319,7 +316,7 @@ class CohortWindows(CohortRun):
         further = dict.fromkeys(counts, 0)
         until_s = self.now_s() + MORE_LONGEST_S
         anew = 0
-        change = self._change() if self.unsettled is None else self.unsettled
+        change = self._change()
         while change is not None and anew < SETTLING_ROUNDS and not self.lost:
             anew += 1
             change = yield from self._take_anew(change, until_s)

@@ -36,7 +36,6 @@ from scaling_study.records.window import (
     Cohort,
     End,
     Record,
-    Settled,
     Status,
     Stopped,
     Window,
@@ -46,9 +45,7 @@ from scaling_study.runner import (
     foreign,
     headroom,
     member_processes,
-    non_step,
     resolve,
-    settling,
     windows,
 )
 from scaling_study.runner.cohort_windows import CohortRun, CohortWindows
@@ -350,12 +347,14 @@ class Measurement:
         before: Sequence[Record],
         private_folder: Path,
     ) -> Iterator[None]:
-        """Measure one cohort's windows, without those that an interrupted run has taken."""
+        """Measure one cohort's windows, without those that an interrupted run has taken.
+
+        A run that was killed after the last of them leaves them as they are, settled or not.
+        """
         todo = self._todo(counts, before)
-        interrupted = _interrupted(counts, before)
-        unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
-        if not todo and unsettled is None:
-            if interrupted is not None:  # the last window was taken, the end not yet written
+        if not todo:
+            interrupted = _interrupted(counts, before)
+            if interrupted is not None:
                 self._journal.write(_end(interrupted, "complete"))
             return
         first_decides = is_first(self._job.launch, self._job.replicate) and not any(
@@ -376,7 +375,7 @@ class Measurement:
                 else:
                     specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
                     one = stack.enter_context(cohort.Cohort(launch, specs, host, hang_s=hang_s))
-                    run = CohortWindows(*own, one, resolved.slots, before, unsettled)
+                    run = CohortWindows(*own, one, resolved.slots, before)
                 try:
                     status, reason = yield from run.take(todo)
                 except member_processes.ScriptEndedError as error:
@@ -475,16 +474,3 @@ def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:
     ]
     ended = {record.cohort for record in before if isinstance(record, End)}
     return windows_of[-1] if windows_of and windows_of[-1] not in ended else None
-
-
-def _unsettled(number: int, before: Sequence[Record]) -> float | None:
-    """Return how a cohort's windows still changed when an interrupted run left it."""
-    own = [record for record in before if record.cohort == number]
-    block = max((record.block for record in own if isinstance(record, Settled)), default=0)
-    taken = [
-        non_step.window_steps(record)
-        for record in own
-        if isinstance(record, Window) and record.valid and record.block >= block
-    ]
-    steps = non_step.Steps.concat(taken)
-    return settling.change(taken, non_step.find(steps))
