@@ -1,8 +1,5 @@
 """Releasing members, putting them to rest, and seeing them die: real processes, without torch."""
 
-import contextlib
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from processes import descriptors, has_ended, private_folder, state, wait_ended, wait_until
-from scaling_study.host import kernel_counters
+from processes import descriptors, private_folder, state, wait_until
 from scaling_study.member import channel
 from scaling_study.runner.members import Members
 from small_cohort import train, until
@@ -86,20 +82,6 @@ def group(tmp_path):
 
 def released(members, slot):
     return members.words(slot)[channel.RELEASED_NS]
-
-
-@pytest.mark.timing
-def test_a_resting_member_takes_no_cpu_time(group):
-    one = group(1)
-    (process,) = one.start_resting(STEPPING, 0)
-    wait_until(lambda: state(process.pid) == "S", "sleep at the gate")
-
-    def slept():
-        before_s = kernel_counters.tree_cpu_s(process.pid)
-        time.sleep(0.5)
-        return kernel_counters.tree_cpu_s(process.pid) == before_s
-
-    wait_until(slept, "half a second without CPU time")
 
 
 def test_members_rest_at_their_first_step_and_only_ordered_ones_run(group):
@@ -239,45 +221,3 @@ def test_no_descriptor_is_left(tmp_path):
     one.close()
     del one
     assert descriptors() == before
-
-
-COORDINATOR = """
-import json, subprocess, sys, time
-from pathlib import Path
-from scaling_study.member import channel
-from scaling_study.runner.members import Members
-folder, codes = Path(sys.argv[1]), json.loads(sys.argv[2])
-members = Members(folder, len(codes))
-for slot, code in enumerate(codes):
-    log = (folder / f"log-{slot}").open("wb")
-    command = [sys.executable, "-c", code, folder, str(slot), str(folder / "go on")]
-    members.add(slot, subprocess.Popen(command, stdout=log, stderr=log).pid)
-members.wait_resting(members.pids, time.perf_counter_ns() + 120 * 10**9)
-members.order([1], channel.RUN)
-members.tell([1], channel.CLOSED)
-print(*members.pids.values(), flush=True)
-time.sleep(600)
-"""
-
-
-def test_members_end_when_their_coordinator_is_killed(tmp_path):
-    """One that sleeps at its gate ends at once, one inside a step at that step's end."""
-    folder = private_folder(tmp_path / "cohort")
-    coordinator = subprocess.Popen(
-        [sys.executable, "-c", COORDINATOR, folder, json.dumps([STEPPING, LONG_STEP])],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    pids = [int(pid) for pid in coordinator.stdout.readline().split()]
-    coordinator.kill()
-    coordinator.communicate()
-    try:
-        wait_ended(pids[0])
-        assert not has_ended(pids[1])
-        (folder / "go on").touch()
-        wait_ended(pids[1])
-    finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    # Quietly: no traceback, and no clean-up of the script's.
-    assert [(folder / f"log-{slot}").read_text() for slot in (0, 1)] == ["", ""]

@@ -171,14 +171,6 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
     with supervising("sleep", "600", watched=gone()) as process:  # gone already
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
-
-def test_when_the_supervisor_is_killed_its_command_is_asked_to_stop(tmp_path):
-    with supervising(*python(COMMAND, tmp_path, "")) as process:
-        command = rest_of_it(tmp_path)
-        process.kill()
-        process.wait()
-        wait_ended(command)
-    assert caught(tmp_path) == ["SIGTERM"]
     # Its private folder was the command's to make, and is the command's to remove: this one does
     # neither.
 

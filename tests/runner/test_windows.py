@@ -1,6 +1,6 @@
 """The order of windows, what counts in them, and what is said against them."""
 
-from itertools import pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from msgspec import structs
 
 from made_records import machine, member
 from scaling_study.member.channel import CAPACITY, TIMERS, Step
-from scaling_study.records.window import Life, WindowMachine
+from scaling_study.records.window import WindowMachine
 from scaling_study.runner import windows
 from scaling_study.runner.windows import Activity
 
@@ -55,55 +55,21 @@ def test_a_schedule_depends_on_its_seed_only():
 # ---- counted steps
 
 
-def test_a_window_tells_where_it_stands_among_all_steps():
-    steps = [Step(end * MS, 0, 0, 0, int(end == 30)) for end in (8, 20, 30, 44, 60, 70)]
-    one = Activity(0, 0, 70 * MS, 6, 1, steps, earlier=100)
-    life = windows.life_record(one, 10 * MS, 50 * MS)
-    assert life == Life(
-        first_step=100, settled_us=[8_000, 12_000], inside=3, after_us=[10_000],
-        fresh=[(2, 10_000)],
-    )  # fmt: skip
-    assert windows.member_record(one, 10 * MS, 50 * MS).step_us == [14_000, 16_000]
-
-
-@st.composite
-def activities(draw):
-    gaps = draw(st.lists(st.integers(1, 50), max_size=20))
-    released = draw(st.integers(0, 50))
-    ends, now = [], released
-    for gap in gaps:
-        now += gap
-        ends.append(now)
-    steps = []
-    for gap, end in zip(gaps, ends, strict=True):
-        load = draw(st.integers(0, gap))
-        backward = draw(st.integers(0, gap - load))
-        optimizer = draw(st.integers(0, gap - load - backward))
-        timed = [draw(st.integers(0, gap)) * MS for _ in TIMERS]
-        times = [one * MS for one in (end, load, backward, optimizer)]
-        steps.append(Step(*times, draw(st.booleans()), timed))
-    parked = now + draw(st.integers(0, 30))
-    return Activity(0, released * MS, parked * MS, len(steps), 0, steps)
-
-
-spans = st.tuples(st.integers(0, 600), st.integers(0, 600)).map(
-    lambda span: (min(span) * MS, max(span) * MS)
-)
-
-
-@given(activities(), spans)
-def test_a_step_counts_if_and_only_if_it_begins_inside_and_is_not_fresh(one, span):
-    opened_ns, closed_ns = span
-    durations, counted = windows.counted_steps(one, opened_ns, closed_ns)
-    times = [one.released_ns, *(step.end_ns for step in one.steps)]
+@given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.integers(0, 600), st.integers())
+def test_a_step_counts_if_and_only_if_it_begins_inside_and_is_not_fresh(gaps, opened_ms, longer_ms):
+    ends_ms = [*accumulate(gap for gap, _ in gaps)]
+    fresh = {at for at, (_, each) in enumerate(gaps) if each}
+    span = opened_ms * MS, (opened_ms + longer_ms) * MS
+    one = activity(ends_ms, fresh=fresh)
+    durations, counted = windows.counted_steps(one, *span)
     wanted = [
-        (step, end - start)
-        for step, (start, end) in zip(one.steps, pairwise(times), strict=True)
-        if not step.fresh and opened_ns <= start < closed_ns
+        at
+        for at, start in enumerate([0, *ends_ms][: len(gaps)])
+        if at not in fresh and span[0] <= start * MS < span[1]
     ]
-    assert counted == [step for step, _ in wanted]
-    assert durations == [duration for _, duration in wanted]
-    assert sum(durations[:-1]) <= closed_ns - opened_ns
+    assert counted == [one.steps[at] for at in wanted]
+    assert durations == [gaps[at][0] * MS for at in wanted]
+    assert sum(durations[:-1]) <= max(0, span[1] - span[0])
 
 
 def test_a_members_record():
@@ -167,20 +133,6 @@ def test_overlap_is_the_share_in_which_all_members_were_active(released_ms, park
 def test_skew_is_the_time_from_the_first_start_to_the_last():
     members = [activity([], released_ms=released) for released in (5, 3, 4.5)]
     assert windows.start_skew_s(members) == pytest.approx(0.002)
-
-
-def test_a_window_of_several_bursts_is_their_sum():
-    bursts = [
-        windows.Stretch(0, 30 * MS, [activity([10, 20], slot=3), activity([15], slot=5)], {}),
-        windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], {}),
-    ]
-    one = windows.window_record(bursts, 0)
-    assert (one.slot, one.steps, one.step_us) == (3, 4, [10_000, 10_000, 12_000, 12_000])
-    parts = [windows.member_record(each.activities[0], 0, each.closed_ns) for each in bursts]
-    assert one.active_s == pytest.approx(sum(part.active_s for part in parts))
-    assert one.steps_active == 4
-    assert windows.window_record(bursts, 1).step_us == [15_000, 40_000]
-    assert windows.window_record(bursts[:1], 1).slot == 5
 
 
 def test_the_share_of_restarts():
