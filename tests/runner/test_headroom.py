@@ -7,12 +7,11 @@ import pytest
 
 import jobs
 import machines
-from made_records import hardware
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import limits
 from scaling_study.records import codec
 from scaling_study.records.window import End
-from scaling_study.runner import headroom, resolve
+from scaling_study.runner import headroom
 from scaling_study.runner.headroom import Footprint, Need, Room
 
 GIB = 2**30
@@ -171,12 +170,6 @@ def test_free_memory(tmp_path, name, files, free, limit):
     assert limit in left.limit
 
 
-def test_memory_where_the_kernel_does_not_tell(tmp_path):
-    root = machine("vm-no-l3", tmp_path, {"proc/meminfo": "MemTotal: 1 kB"})
-    with pytest.raises(ValueError, match="MemAvailable"):
-        headroom.read_free_memory(root)
-
-
 def test_memory_of_cgroup_version_1(tmp_path):
     root = machine("container-v1", tmp_path, {})
     (folder,) = limits.read_hierarchy("memory", root).folders
@@ -218,12 +211,6 @@ def test_free_tasks(tmp_path, files, own, left):
         (root / f"proc/{pid}").mkdir()
         (root / f"proc/{pid}/status").write_text(STATUS.format(uid=uid, threads=threads, caps="0"))
     assert headroom.read_free_tasks(root) == Room(left.free, left.limit.format(root))
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(None, 64), (8, 8), (100, 64)])
-def test_members_may_use_the_limit_or_the_machine_whichever_is_less(limit, expected):
-    machine = hardware(memory_bytes=64 * GIB, memory_limit_bytes=limit and limit * GIB)
-    assert resolve.host(machine).memory_bytes == expected * GIB
 
 
 # ---- what members take of the memory, as records tell it to later cohorts
