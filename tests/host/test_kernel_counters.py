@@ -67,19 +67,6 @@ def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **co
     return Process(cpu_s, user_s, system_s, reaped_s, threads=threads or {}, **given)
 
 
-@pytest.mark.parametrize(
-    ("cpu_s", "user_s", "system_s", "divided"),
-    # less than a tick counts as user time
-    [(14.0, 9.0, 5.0, (3.0, 1.0)), (10.004, 6.0, 4.0, (0.004, 0.0))],
-)
-def test_time_divides_between_user_and_system_as_the_ticks_do(cpu_s, user_s, system_s, divided):
-    before = {1: process(10.0, user_s=6.0, system_s=4.0)}
-    after = {1: process(cpu_s, user_s=user_s, system_s=system_s)}
-    used = kernel_counters.usage(before, after, trainer_tid=1)
-    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx(divided)
-    assert used.cpu_s == pytest.approx(cpu_s - 10.0)
-
-
 def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
     before = {1: process(1.0, threads={1: thread(0.6, 0.1, 10, 20, 3)})}
     threads = {1: thread(1.6, 0.4, 15, 26, 5), 2: thread(0.3, 0.2, 100, 200, 7)}
@@ -130,18 +117,22 @@ def test_a_new_child_counts_from_its_beginning():
     assert used.rss_bytes == 8192
 
 
-def test_of_an_ended_child_only_what_it_used_since_is_added():
-    # The child had used 3 s, and 2 s more by children of its own that it had waited for; then
-    # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
-    before = {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)}
-    after = {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)}
-    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(0.25)
-
-
-def test_a_child_that_nobody_waited_for_takes_nothing_away():
-    before = {1: process(5.0), 2: process(3.0)}
-    after = {1: process(6.0)}
-    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(1.0)
+@pytest.mark.parametrize(
+    ("before", "after", "used_s"),
+    [
+        # The child had used 3 s, and 2 s more by children of its own that it had waited for; then
+        # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
+        (
+            {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)},
+            {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)},
+            0.25,
+        ),
+        # A child that nobody waited for takes nothing away.
+        ({1: process(5.0), 2: process(3.0)}, {1: process(6.0)}, 1.0),
+    ],
+)
+def test_of_an_ended_child_only_what_it_used_since_is_added(before, after, used_s):
+    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(used_s)
 
 
 # ---- real processes

@@ -98,10 +98,8 @@ def test_the_commit_says_whether_the_checkout_differs(tmp_path):
 
 
 def test_a_machine_without_most_files_can_be_probed(tmp_path):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0\n"
-    (tmp_path / "proc/self/status").write_text(status)
-    machine = probe.read_machine(tmp_path)
+    status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0"
+    machine = probe.read_machine(machines.write(tmp_path, {"proc/self/status": status}))
     assert machine.cpu_model == "unknown"
     assert machine.cgroup_version is None
     assert machine.usable.cpu_ids == (0, 1)
@@ -118,10 +116,7 @@ def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
             for cpu, name in enumerate(("powersave", "performance", "powersave"))
         },
     }
-    for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(f"{text}\n")
-    machine = probe.read_machine(tmp_path)
+    machine = probe.read_machine(machines.write(tmp_path, files))
     assert (machine.cpu_model, machine.cpu_vendor) == ("0xd4f", "0x41")
     assert machine.isa == ("asimd", "sve")
     assert (machine.thp, machine.numa_balancing) == ("always", True)

@@ -137,10 +137,7 @@ STATUS = "Name:\tpython\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nThreads:\t{threads}\n
 
 def machine(name, tmp_path, files):
     root = machines.fake_root(name, tmp_path)
-    for path, text in {"proc/meminfo": MEMINFO, **files}.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(f"{text}\n")
-    return root
+    return machines.write(root, {"proc/meminfo": MEMINFO, **files})
 
 
 @pytest.mark.parametrize(
