@@ -98,9 +98,10 @@ def test_the_trainers_time_divides_as_its_own_ticks_do():
 def test_cpus_that_threads_may_run_on():
     threads = {1: thread(0, cpus="0,4-5"), 2: thread(0, cpus="5-7")}
     tree = {1: process(0, threads=threads), 3: process(0, threads={3: thread(0, cpus="9")})}
-    assert kernel_counters.allowed_cpus(tree) == {0, 4, 5, 6, 7, 9}
-    assert kernel_counters.allowed_cpus(tree, tid=2) == {5, 6, 7}
-    assert kernel_counters.allowed_cpus(tree, tid=77) == set()
+    found = kernel_counters.threads_of([tree])
+    assert [*found] == [1, 2, 3]
+    assert kernel_counters.allowed_cpus(found.values()) == {0, 4, 5, 6, 7, 9}
+    assert kernel_counters.allowed_cpus([]) == set()
 
 
 def test_one_thread_without_migrations_makes_their_number_unknown():
@@ -141,7 +142,8 @@ def test_of_an_ended_child_only_what_it_used_since_is_added(before, after, used_
 def test_cpu_time_of_one_thread_of_a_process_with_a_strange_name(child):
     cpu = max(os.sched_getaffinity(0))
     child.tell(f"os.sched_setaffinity(0, [{cpu}])")
-    assert kernel_counters.allowed_cpus(kernel_counters.read_tree(child.pid), child.pid) == {cpu}
+    threads = kernel_counters.threads_of([kernel_counters.read_tree(child.pid)])
+    assert kernel_counters.allowed_cpus(threads.values()) == {cpu}
     child.tell("open('/proc/self/comm', 'w').write('x) R 1 (y z')")
     assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
     used, (own_s, _) = child.usage("burn(0.2)")

@@ -246,8 +246,9 @@ def test_it_is_by_how_much_less_memory_is_free(monkeypatch):
     free, shared = iter([1000, 400, 1200]), iter([90, 30, 60])
     monkeypatch.setattr(headroom, "read_free_memory", lambda: Room(next(free), "of a test"))
     monkeypatch.setattr(headroom, "read_free_shared", lambda: Room(next(shared), "of a test"))
-    meter = headroom.Meter()
-    assert [meter.each(members) for members in (3, 0, 2)] == [(200, 20), None, (0, 15)]
+    before = headroom.read_free()
+    found = [headroom.footprint(before, members) for members in (3, 0, 2)]
+    assert found == [(200, 20), None, (0, 15)]
 
 
 @pytest.mark.parametrize(

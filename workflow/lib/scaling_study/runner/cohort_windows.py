@@ -274,7 +274,7 @@ class CohortWindows(CohortRun):
         Raises:
             FailedError: no member started, or something of the launch does not hold.
         """
-        settings, memory = self.job.plan.measure, headroom.Meter()
+        settings, free = self.job.plan.measure, headroom.read_free()
         started = [spec.slot for spec in self.slots[: self.cohort.size]]
         try:
             self.cohort.start(started, settings.start_timeout_s, first_decides=self.first_decides)
@@ -285,7 +285,7 @@ class CohortWindows(CohortRun):
             raise FailedError(f"no member came as far as its first step{self._because()}")
         self._check("before", reports)
         self.cohort.warm_up(settings.warmup_steps)
-        self.member = memory.each(len(self.cohort.alive))
+        self.member = headroom.footprint(free, len(self.cohort.alive))
         self._starts()
         return reports
 

@@ -65,14 +65,8 @@ _UNBOUND = 1 << 21 | 1 << 24
 
 
 def read_free_memory(root: Path = ROOT) -> Room:
-    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes.
-
-    Raises:
-        ValueError: The kernel does not tell.
-    """
-    kib = find_number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo"))
-    if kib is None:
-        raise ValueError(f"{root / 'proc/meminfo'} has no MemAvailable (Linux before 3.14?)")
+    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes."""
+    kib = find_number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo")) or 0
     machine = Room(kib * 1024, "the machine's memory")
     return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
 
@@ -157,22 +151,17 @@ class Footprint(NamedTuple):
 UNKNOWN = Footprint()
 
 
-def _free() -> Footprint:
+def read_free() -> Footprint:
+    """Return the memory that is free."""
     return Footprint(read_free_memory().free, read_free_shared().free)
 
 
-class Meter:
-    """Measures from now on how much less memory is free."""
-
-    def __init__(self) -> None:
-        self._before = _free()
-
-    def each(self, members: int) -> Footprint | None:
-        """Return what each of some members takes; None where there is none."""
-        if not members:
-            return None
-        less = (before - now for before, now in zip(self._before, _free(), strict=True))
-        return Footprint(*(max(0, one) // members for one in less))
+def footprint(before: Footprint, members: int) -> Footprint | None:
+    """Return what each of some members takes, by how much less memory is free than before."""
+    if not members:
+        return None
+    less = (then - now for then, now in zip(before, read_free(), strict=True))
+    return Footprint(*(max(0, one) // members for one in less))
 
 
 def why_bus_error(log: str, reason: str) -> str:

@@ -235,9 +235,7 @@ class Measurement:
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
-        with private.folder() as folder:
-            for _ in self.pausing(folder):
-                pass
+        in_turns([self])
 
     def pausing(self, folder: Path) -> Generator[None]:
         """Measure, and leave a whole record file; pause between windows, all members asleep.
