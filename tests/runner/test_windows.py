@@ -45,13 +45,6 @@ def test_a_schedule_is_blocks_of_permutations_of_the_counts(process_counts, bloc
     assert [one.block for one in schedule] == sorted(one.block for one in schedule)
 
 
-def test_a_schedule_depends_on_its_seed_only():
-    process_counts = [1, 2, 3, 4, 8, 16]
-    orders = [[one.n for one in windows.schedule(process_counts, 4, seed)] for seed in (7, 7, 8)]
-    assert orders[0] == orders[1] != orders[2]
-    assert orders[0][:6] != orders[0][6:12]  # each block has an order of its own
-
-
 # ---- counted steps
 
 
@@ -128,16 +121,6 @@ def test_overlap_is_the_share_in_which_all_members_were_active(released_ms, park
         for released, parked in zip(released_ms, parked_ms, strict=True)
     ]
     assert windows.overlap(both, 100 * MS, 200 * MS) == pytest.approx(share)
-
-
-def test_skew_is_the_time_from_the_first_start_to_the_last():
-    members = [activity([], released_ms=released) for released in (5, 3, 4.5)]
-    assert windows.start_skew_s(members) == pytest.approx(0.002)
-
-
-def test_the_share_of_restarts():
-    one = activity([10, 20, 70, 80], parked_ms=100, fresh={2})
-    assert windows.restart_share(one) == pytest.approx(0.5)
 
 
 # ---- flags
