@@ -11,7 +11,7 @@ from made_records import machine, member
 from scaling_study.member.channel import CAPACITY, TIMERS, Step
 from scaling_study.records.window import WindowMachine
 from scaling_study.runner import windows
-from scaling_study.runner.windows import Activity
+from scaling_study.runner.windows import Activity, Stretch
 
 MS = 1_000_000
 
@@ -120,7 +120,7 @@ def test_overlap_is_the_share_in_which_all_members_were_active(released_ms, park
         activity([], released_ms=released, parked_ms=parked)
         for released, parked in zip(released_ms, parked_ms, strict=True)
     ]
-    assert windows.overlap(both, 100 * MS, 200 * MS) == pytest.approx(share)
+    assert Stretch(100 * MS, 200 * MS, both, {}).overlap == pytest.approx(share)
 
 
 # ---- flags
@@ -130,15 +130,16 @@ def flags(members=None, *, step_us=10_000, **changed):
     """Flags of a window without fault, or with what is changed: 2 s between edges, 10 CPUs."""
     members = members or [activity(range(10, 210, 10)), activity(range(10, 210, 10), slot=1)]
     values = {
-        "overlap_share": 1.0, "edges_s": 2.0, "usable_cpus": 10, "asked_steps": 20,
-        "bursts": False, "saved": False,
+        "overlap": 1.0, "edges_s": 2.0, "usable_cpus": 10, "asked_steps": 20, "bursts": 1,
+        "saved": False,
     } | changed  # fmt: skip
     read = {name: values.pop(name) for name in [*values] if name in WindowMachine.__struct_fields__}
     records = [member([step_us] * len(one.steps)) for one in members]
-    return windows.flags(members, records, machine=machine(**read), **values)
+    stretches = [Stretch(0, 0, members, {}, values.pop("saved"))] * values.pop("bursts")
+    return windows.flags(stretches, records, machine(**read), **values)
 
 
-BURSTS, THREE, TWENTY = {"bursts": True}, activity([1, 2, 3]), activity(range(1, 21))
+BURSTS, THREE, TWENTY = {"bursts": 2}, activity([1, 2, 3]), activity(range(1, 21))
 
 
 def restarted(ms):
@@ -159,8 +160,8 @@ def restarted(ms):
         # 2 s times 0.5% of 10 CPUs; the floor is 2% of one
         ("sleeping_member_ran", "sleeping_cpu_s", 0.099, 0.101, {}),
         ("sleeping_member_ran", "sleeping_cpu_s", 0.039, 0.041, {"usable_cpus": 1}),
-        ("short_overlap", "overlap_share", 0.99, 0.989, {}),
-        ("short_overlap", "overlap_share", 0.75, 0.749, BURSTS),
+        ("short_overlap", "overlap", 0.99, 0.989, {}),
+        ("short_overlap", "overlap", 0.75, 0.749, BURSTS),
         ("throttled_burst", "throttled_s", 0.0, 0.001, BURSTS),
         ("few_steps", "members", [THREE], [THREE, activity([])], {"asked_steps": 3}),
         ("longest_time", "members", [TWENTY], [TWENTY, activity(range(1, 20))], {}),

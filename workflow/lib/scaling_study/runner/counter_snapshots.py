@@ -189,26 +189,21 @@ def taken(
     """
     members = [member_record(stretches, at, before, after) for at in range(len(after.trees))]
     machine = machine_record(before, after, stretches[-1].frequencies_mhz)
-    activities = [activity for one in stretches for activity in one.activities]
     if gated:
         began_ns = min(one.released_ns for one in stretches[0].activities)
-        start_skew_s = max(windows.start_skew_s(one.activities) for one in stretches)
-        overlap = statistics.fmean(
-            windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
-        )
+        start_skew_s = max(one.start_skew_s for one in stretches)
+        overlap = statistics.fmean(one.overlap for one in stretches)
     else:
         members = [structs.replace(one, **dict.fromkeys(GATED)) for one in members]
         began_ns, start_skew_s, overlap = stretches[0].opened_ns, 0.0, 1.0
     found = windows.flags(
-        activities,
+        stretches,
         members,
-        overlap_share=overlap,
+        machine,
+        overlap=overlap,
         edges_s=(after.wall_ns - before.wall_ns) / 1e9,
         usable_cpus=usable_cpus,
-        machine=machine,
         asked_steps=asked_steps,
-        bursts=len(stretches) > 1,
-        saved=any(one.saved for one in stretches),
     )
     return Taken(
         **asdict(window),
