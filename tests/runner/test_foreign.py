@@ -53,7 +53,7 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
             ]
         ],
     )
-    assert foreign._by_name(foreign.largest(before, after, 1.0, {own}), 1.0) == (
+    assert foreign._by_name(foreign.largest(before, after, 1.0)) == (
         Program("stress", 2, 0.75),
         Program("cc1", 1, 0.125),
     )
