@@ -27,13 +27,6 @@ STEPPING = f"{MEMBER}\nwhile True:\n    time.sleep(0.001)\n    member.step_end()
 RUSHING = f"{MEMBER}\nwhile True:\n    member.step_end()\n"
 # Its first step leads it to the gate; it dies in the step after its release.
 DYING = f"{MEMBER}\nmember.step_end()\nsys.exit(3)\n"
-# After its release it is inside a long step until a file is there.
-LONG_STEP = f"""{MEMBER}
-member.step_end()
-while not Path(sys.argv[3]).exists():
-    time.sleep(0.005)
-member.step_end()
-"""
 
 
 class Group:
@@ -150,25 +143,6 @@ def test_a_death_ends_a_sleep_early(group):
     wake_ns = time.perf_counter_ns() + 50_000_000
     assert one.members.sleep_until(wake_ns) == set()
     assert time.perf_counter_ns() >= wake_ns
-
-
-def test_the_wait_for_rest_ends_when_it_is_late(group, tmp_path):
-    one = group(2)
-    go_on = tmp_path / "go on"
-    one.start_resting(STEPPING, 1)
-    one.start(0, LONG_STEP, str(go_on))
-    one.members.wait_resting([0], until())
-    one.members.order([0], channel.RUN)
-    words = one.members.words(0)
-    wait_until(lambda: words[channel.RELEASED_NS], "the release")
-    assert words[channel.STEPS] == 0  # of this window, though it made one before
-    one.members.tell([0], channel.CLOSED)
-    late_ns = time.perf_counter_ns() + 30_000_000
-    assert one.members.wait_resting([0, 1], late_ns) == set()
-    assert one.members.resting == {1}
-    go_on.touch()
-    assert one.members.wait_resting([0, 1], until()) == set()
-    assert one.members.resting == {0, 1}
 
 
 def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_gate(group):
