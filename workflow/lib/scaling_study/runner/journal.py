@@ -94,10 +94,7 @@ class Journal(Generic[R]):
         Raises:
             RecordError: a line is no record.
         """
-        return [
-            codec.decode(line, self._decoder, f"{self._part}:{number}")
-            for number, line in enumerate(_lines(self._part), start=1)
-        ]
+        return [record for _, record in codec.read(self._part, self._decoder)]
 
     def keep(self, records: list[R]) -> list[R]:
         """Keep these records alone, in place of all; the part is the old or the new one."""
