@@ -64,7 +64,7 @@ def take(made_up, *, counts=(1, 2), **settings):
     )
     journal = SimpleNamespace(write=written.append)
     lookout = SimpleNamespace(after_window=lambda _flags: None)
-    one = CohortWindows(job, 0, journal, lookout, counts, False, made_up, (), ())
+    one = CohortWindows(job, 0, journal, lookout, counts, False, 0.0, made_up, (), ())
     todo = windows.schedule(counts, job.plan.measure.windows, 1)
     pauses = [*one._take_each(todo), *one._take_more()]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first

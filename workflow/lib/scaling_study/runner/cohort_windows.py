@@ -67,7 +67,7 @@ class CohortRun:
         journal: of the record file.
         lookout: for other programs.
         counts: the cohort's process counts.
-        first_decides: of its members, as ``Cohort.wait_started`` has it.
+        first_decides: whether no launch can be measured if the first script ends without a step.
         began_s: when the cohort's time began (of the performance counter).
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
@@ -83,7 +83,7 @@ class CohortRun:
     lookout: foreign.Lookout
     counts: Sequence[int]
     first_decides: bool
-    began_s: float = field(init=False, default_factory=time.perf_counter)
+    began_s: float
     started_s: float | None = field(init=False, default=None)
     in_windows_s: float = field(init=False, default=0.0)
     paused_s: float = field(init=False, default=0.0)
@@ -194,12 +194,12 @@ class CohortRun:
         return True
 
     def _keep(self, record: Taken, attempt: int) -> None:
-        """Write a window down; look who takes the CPUs where several were lost to others."""
+        """Write a window down; look who takes the CPUs if several were lost to others."""
         self.in_windows_s += record.window_s
         self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
         seen = self.lookout.after_window(record.flags)
         if seen is not None:
-            told = foreign.describe(seen) or "whoever took it is not at it any more"
+            told = foreign.describe(seen) or "nobody takes it now"
             log.warning("windows keep being lost to others' CPU time: %s", told)
         if not record.valid:
             log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
@@ -342,8 +342,8 @@ class CohortWindows(CohortRun):
     def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
         """Replace the windows in which the script had not settled; return how all change then.
 
-        These are the first blocks, where the others have settled by themselves, or else all; as
-        many of them as there is time for. Where too few would be left, all stay as they are.
+        The first blocks are replaced if the others have settled by themselves, else all of them, as
+        far as time allows. If too few would be left, all stay as they are.
         """
         blocks = sorted({block for block, _ in self.steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
@@ -376,7 +376,7 @@ class CohortWindows(CohortRun):
         return found
 
     def _by_window(self, block: int = 0) -> list[non_step.Steps]:
-        """Steps of the windows that count from a block on, each with those of all its members."""
+        """Return the steps of all members in each window that counts, from a block on."""
         return [steps for own, steps in self.steps if own >= block]
 
     def _attempt(self, window: windows.Window) -> Taken:

@@ -154,13 +154,13 @@ class Journal(Generic[R]):
         return [head.get(key) for key in self._same]
 
     def _other(self, records: Iterable[Json]) -> Path:
-        """Return where records are set aside: what they are of has one place, and nobody else's."""
+        """Return where records are set aside: one file for whatever they are of."""
         text = json.dumps([self._identity(records)], sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self._path.with_name(f"{self._path.name}.{name}.other")
 
     def _set_aside(self, records: Sequence[Json], asked: Sequence[Json] = ()) -> None:
-        """Keep windows of something else beside, so that nobody loses them by surprise."""
+        """Move windows of something else to a file of their own: they may be wanted again."""
         if not any(record["kind"] == "window" for record in records):
             return
         pairs = zip(self._same, self._identity(records), self._identity(asked), strict=True)

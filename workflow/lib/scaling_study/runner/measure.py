@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -358,7 +359,8 @@ class Measurement:
         first_decides = is_first(self._job.launch, self._job.replicate) and not any(
             isinstance(record, Window) for record in before
         )
-        own = (self._job, self._cohort, self._journal, self._lookout, counts, first_decides)
+        began_s = time.perf_counter()
+        own = self._job, self._cohort, self._journal, self._lookout, counts, first_decides, began_s
         self._journal.write(structs.replace(head, cohort=self._cohort))
         workload, host = self._job.plan.workload, resolve.host(self._machine)
         ended: member_processes.ScriptEndedError | None = None
