@@ -118,14 +118,6 @@ def test_another_machine_is_told_with_all_that_differs(probed, here):
     assert "narrow machines.epyc (constraint, partition)" in text
 
 
-def test_a_damaged_probe_is_told(tmp_path):
-    path = tmp_path / "machine.json"
-    for content in ({"schema_version": 1}, {"schema_version": 1, "hostname": 3}, []):
-        codec.write_file(path, content)
-        with pytest.raises(UnusableError, match="is damaged"):
-            node.require_probed(path)
-
-
 def test_a_node_has_as_many_cpus_as_the_config_says(here):
     cpus = len(here.cpus)
     node.require_cores(here, None)
