@@ -40,9 +40,14 @@ def fake_root(name, root: Path) -> Path:
         **_node_files(nodes, machine.get("distances", [])),
         **machine.get("files", {}),
     }
+    return write(root, files)
+
+
+def write(root: Path, files) -> Path:
+    """Write files, by their path below root, each with an end of its last line."""
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text + "\n")
+        (root / path).write_text(f"{text}\n")
     return root
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from scaling_study.member import bind
 
-PACKAGES = ("qemu-system-x86", "linux-image-amd64", "busybox-static")
+BUSYBOX = shutil.which("busybox") or "busybox"
 
 # In the order of their dependencies (modules.dep).
 MODULES = (
@@ -60,10 +60,6 @@ chroot /root /bin/sh -c {command} > /root{results}/output 2>&1 < /dev/null
 echo $? > /root{results}/status
 reboot -f
 """
-
-
-class MissingError(Exception):
-    """The host lacks something that an emulated machine needs; the text says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +109,12 @@ def options(machine: Machine) -> list[str]:
 
 
 def kernel() -> Path:
-    """The newest installed kernel that has its modules.
-
-    Raises:
-        MissingError: There is none.
-    """
+    """The newest installed kernel that has its modules; run.sh installs one."""
 
     def version(path: Path) -> list[int]:
         return [int(number) for number in re.findall(r"\d+", path.name)]
 
     images = [image for image in Path("/boot").glob("vmlinuz-*-amd64") if _modules(image).is_dir()]
-    if not images:
-        raise MissingError(_missing("a kernel in /boot with its modules in /lib/modules"))
     return max(images, key=version)
 
 
@@ -132,22 +122,11 @@ def _modules(image: Path) -> Path:
     return Path("/lib/modules") / image.name.removeprefix("vmlinuz-")
 
 
-def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise MissingError(_missing(name))
-    return found
-
-
-def _missing(what: str) -> str:
-    return f"an emulated machine needs {what}: apt install {' '.join(PACKAGES)}"
-
-
 def _initial_files(folder: Path, image: Path, command: list[str]) -> None:
     """Write the first root file system of a boot: busybox, modules, and what to do."""
     for name in ("bin", "dev", "host", "memory", "modules", "proc", "root", "sys"):
         (folder / name).mkdir(parents=True)
-    shutil.copy(_program("busybox"), folder / "bin/busybox")
+    shutil.copy(BUSYBOX, folder / "bin/busybox")
     for module in MODULES:
         packed = next(_modules(image).rglob(f"{module}.ko*"))
         data = packed.read_bytes()
@@ -166,7 +145,7 @@ def _pack(folder: Path, archive: Path) -> None:
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     with archive.open("wb") as file:
         subprocess.run(
-            [_program("busybox"), "cpio", "-o", "-H", "newc"],
+            [BUSYBOX, "cpio", "-o", "-H", "newc"],
             cwd=folder,
             input="\n".join(names).encode() + b"\n",
             stdout=file,
@@ -190,7 +169,6 @@ def run(machine: Machine, command: list[str], results: Path, limit_s: float) -> 
         The command's exit status.
 
     Raises:
-        MissingError: Something is not installed.
         subprocess.TimeoutExpired: The command took too long.
     """
     image = kernel()
@@ -200,7 +178,7 @@ def run(machine: Machine, command: list[str], results: Path, limit_s: float) -> 
         _pack(folder / "files", folder / "initrd")
         share = "local,security_model=none,multidevs=remap"
         line = [
-            *(_program("qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", PROCESSOR),
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", PROCESSOR),
             *options(machine),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-kernel", str(image), "-initrd", str(folder / "initrd")),

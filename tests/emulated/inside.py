@@ -1,6 +1,6 @@
 """What runs inside an emulated machine: parts of the project as they are, and what the kernel says.
 
-``python inside.py MACHINE PARTS...`` runs the parts and leaves a JSON file of each in the results.
+``python inside.py MACHINE`` runs the parts and leaves a JSON file of each in the results.
 Nothing is judged here: the tests of the host compare.
 """
 
@@ -8,11 +8,9 @@ import ctypes
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,18 +35,8 @@ TWO_THREADS = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINC
 PLACEMENTS = ("none", "compact", "cores", "spread", "per_l3")
 MEMBINDS = ("none", "local", "interleave")
 
-CGROUP = Path("/sys/fs/cgroup")
-LIMITS = {
-    "cpuset.cpus": "4-7,12-13",
-    "cpuset.mems": "1,3",
-    "cpu.max": "250000 100000",
-    "memory.max": str(1024**3),
-    "pids.max": "400",
-}
-
 # Far beyond what anything here takes.
 PATIENCE_NS = 600 * 10**9
-PATIENT = {"start_timeout_s": 600.0, "shortest_s": 0.5, "longest_s": 60.0, "warmup_steps": 1}
 
 
 @lru_cache
@@ -151,115 +139,25 @@ def placements(name):
         asked = shapes.LISTS[name] if placement == "lists" else placement
         for membind in (*MEMBINDS, shapes.NODES[name]):
             one = {"placement": placement, "membind": membind}
-            began = time.monotonic()
             try:
                 members = launch(name, asked, membind).members
             except UnavailableError as error:
                 one |= {"reason": error.reason, "remedy": error.remedy}
             else:
                 one["members"] = checked(cohort, how, members)
-            print(placement, membind, f"{time.monotonic() - began:.1f} s", flush=True)
             found.append(one)
     cohort.close()
     return found
 
 
-def fresh(name):
-    """A member of the exec launcher, bound before its interpreter starts."""
-    cohort = SmallCohort(FOLDER / "fresh", 2)
-    how = cohort.launcher("exec", env=TWO_THREADS, step="mark")
-    found = checked(cohort, how, launch(name, "spread", "local").members[1:2])
-    cohort.close()
-    return found
-
-
-def measured(part, processes, axes, script=SCRIPT, **workload):
-    """Run a whole measuring job as a study does; return its records."""
-    folder = FOLDER / part
-    folder.mkdir(parents=True)
-    of_tensors = {"args": ["--where", str(folder / "where-{member}.json")], "step": "mark"}
-    mapping = jobs.config(
-        script, **of_tensors | workload, launch=axes, windows=1, steps=3, **PATIENT
-    )
-    return jobs.run(mapping | {"processes": processes}, folder)
-
-
-def counts(_name):
-    """One member a CPU, and half as many again."""
-    how = {"launcher": "fork", "placement": "spread", "membind": "local"}
-    return measured("counts", [1, 16, 24], how)
-
-
-def loaders(_name):
-    """Members whose loaders have worker processes, on CPUs of their own."""
-    how = {"launcher": "fork", "placement": "spread", "intra_op": 1, "loader_cpus": "rest"}
-    script = jobs.WORKLOADS / "feeds.py"
-    return measured("loaders", [4], how, script, args=["torch", "--workers", "2"], step="optimizer")
-
-
-def threads(_name):
-    """One thread more than there are cores; fewer than the 16 CPUs, since each takes seconds."""
-    return measured("threads", [1], {"launcher": "fork", "intra_op": 9, "wait_policy": "passive"})
-
-
-def limited(name):
-    """The same inside a cgroup that may use a part of the machine only."""
-    (CGROUP / "cgroup.subtree_control").write_text("+cpuset +cpu +memory +pids")
-    group = CGROUP / "limited"
-    group.mkdir()
-    for file, text in LIMITS.items():
-        (group / file).write_text(text)
-    script = 'echo $$ > "$1"; shift; exec "$@"'
-    part = [sys.executable, __file__, name, "in_cgroup"]
-    subprocess.run(["/bin/sh", "-c", script, "-", str(group / "cgroup.procs"), *part], check=True)
-
-
-def in_cgroup(name):
-    """Probe, refusals and a whole job, as a container sees them."""
-    found = {"machine": codec.plain(machine()), "refused": []}
-    for wanted in ({"placement": ["0-1"]}, {"placement": "compact", "membind": "0"}):
-        try:
-            launch(name, **wanted)
-        except UnavailableError as error:
-            found["refused"].append({"reason": error.reason, "remedy": error.remedy})
-    how = {"launcher": "fork", "placement": "compact", "membind": "local"}
-    found["records"] = measured("limited", "auto", how)
-    return found
-
-
-PARTS = (probed, placements, counts, loaders, threads, limited, fresh, in_cgroup)
-
-
-def run_alone(name, part):
-    """Run a part in this process and leave what it found."""
-    FOLDER.mkdir(exist_ok=True)
-    began = time.monotonic()
-    found = {one.__name__: one for one in PARTS}[part](name)
-    if found is not None:
-        text = json.dumps({"found": found, "s": time.monotonic() - began})
-        (RESULTS / f"{part}.json").write_text(text)
-
-
-def run_group(name, parts):
-    """Run parts beside each other, each in a process of its own; return the worst status."""
-
-    def run(part):
-        with (RESULTS / f"{part}.log").open("w") as log:
-            line = [sys.executable, __file__, name, part]
-            return subprocess.run(line, stdout=log, stderr=log, check=False).returncode
-
-    with ThreadPoolExecutor(2) as pool:  # as many as the host has processors
-        return max(pool.map(run, parts))
-
-
-def main(name, *groups):
-    """Run one part, or groups of parts such as ``placements+counts`` one after the other."""
-    if len(groups) == 1 and "+" not in groups[0]:
-        return run_alone(name, groups[0])
+def main(name):
+    """Run all parts; each leaves a file of what it found."""
     # Pages that the kernel has marked to see who uses them are hidden from move_pages(2).
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
-    return max(run_group(name, group.split("+")) for group in groups)
+    FOLDER.mkdir()
+    for part in (probed, placements):
+        (RESULTS / f"{part.__name__}.json").write_text(json.dumps({"found": part(name)}))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -1,6 +1,5 @@
 """What the kernel counts: literal texts of /proc, and real processes whose work is known."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import gone, killed_at_the_end, wait_state, wait_until, written
+from processes import gone, killed_at_the_end, wait_until, written
 from scaling_study.host import kernel_counters
 from scaling_study.host.kernel_counters import Process, Thread
 
@@ -68,19 +67,6 @@ def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **co
     return Process(cpu_s, user_s, system_s, reaped_s, threads=threads or {}, **given)
 
 
-@pytest.mark.parametrize(
-    ("cpu_s", "user_s", "system_s", "divided"),
-    # less than a tick counts as user time
-    [(14.0, 9.0, 5.0, (3.0, 1.0)), (10.004, 6.0, 4.0, (0.004, 0.0))],
-)
-def test_time_divides_between_user_and_system_as_the_ticks_do(cpu_s, user_s, system_s, divided):
-    before = {1: process(10.0, user_s=6.0, system_s=4.0)}
-    after = {1: process(cpu_s, user_s=user_s, system_s=system_s)}
-    used = kernel_counters.usage(before, after, trainer_tid=1)
-    assert (used.cpu_user_s, used.cpu_system_s) == pytest.approx(divided)
-    assert used.cpu_s == pytest.approx(cpu_s - 10.0)
-
-
 def test_a_new_thread_counts_from_nothing_and_the_trainer_stands_alone():
     before = {1: process(1.0, threads={1: thread(0.6, 0.1, 10, 20, 3)})}
     threads = {1: thread(1.6, 0.4, 15, 26, 5), 2: thread(0.3, 0.2, 100, 200, 7)}
@@ -112,9 +98,10 @@ def test_the_trainers_time_divides_as_its_own_ticks_do():
 def test_cpus_that_threads_may_run_on():
     threads = {1: thread(0, cpus="0,4-5"), 2: thread(0, cpus="5-7")}
     tree = {1: process(0, threads=threads), 3: process(0, threads={3: thread(0, cpus="9")})}
-    assert kernel_counters.allowed_cpus(tree) == {0, 4, 5, 6, 7, 9}
-    assert kernel_counters.allowed_cpus(tree, tid=2) == {5, 6, 7}
-    assert kernel_counters.allowed_cpus(tree, tid=77) == set()
+    found = kernel_counters.threads_of([tree])
+    assert [*found] == [1, 2, 3]
+    assert kernel_counters.allowed_cpus(found.values()) == {0, 4, 5, 6, 7, 9}
+    assert kernel_counters.allowed_cpus([]) == set()
 
 
 def test_one_thread_without_migrations_makes_their_number_unknown():
@@ -131,114 +118,37 @@ def test_a_new_child_counts_from_its_beginning():
     assert used.rss_bytes == 8192
 
 
-def test_of_an_ended_child_only_what_it_used_since_is_added():
-    # The child had used 3 s, and 2 s more by children of its own that it had waited for; then
-    # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
-    before = {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)}
-    after = {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)}
-    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(0.25)
-
-
-def test_a_child_that_nobody_waited_for_takes_nothing_away():
-    before = {1: process(5.0), 2: process(3.0)}
-    after = {1: process(6.0)}
-    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(1.0)
+@pytest.mark.parametrize(
+    ("before", "after", "used_s"),
+    [
+        # The child had used 3 s, and 2 s more by children of its own that it had waited for; then
+        # 0.25 s more. Its parent waited for it: all of that is in the parent's count at once.
+        (
+            {1: process(5.0, reaped_s=1.0), 2: process(3.0, reaped_s=2.0)},
+            {1: process(5.0, reaped_s=1.0 + 3.0 + 2.0 + 0.25)},
+            0.25,
+        ),
+        # A child that nobody waited for takes nothing away.
+        ({1: process(5.0), 2: process(3.0)}, {1: process(6.0)}, 1.0),
+    ],
+)
+def test_of_an_ended_child_only_what_it_used_since_is_added(before, after, used_s):
+    assert kernel_counters.usage(before, after, trainer_tid=1).cpu_s == pytest.approx(used_s)
 
 
 # ---- real processes
-
-# A child that does one thing when told to, and tells what that took by its own clocks.
-CHILD = """
-import json, mmap, os, resource, subprocess, sys, threading, time
-
-def burn(seconds):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        sum(range(10_000))  # reading this clock is a system call
-
-def touch(pages):
-    memory = mmap.mmap(-1, pages * mmap.PAGESIZE)
-    memory.madvise(mmap.MADV_NOHUGEPAGE)
-    for page in range(pages):
-        memory[page * mmap.PAGESIZE] = 1
-
-def in_thread(work, *args):
-    thread = threading.Thread(target=work, args=args)
-    thread.start()
-    thread.join()
-
-def child(seconds):
-    code = f"import time\\nwhile time.process_time() < {seconds}: pass"
-    subprocess.run([sys.executable, "-S", "-c", code], check=True)
-
-def name(text):
-    with open("/proc/self/comm", "w") as file:
-        file.write(text)
-
-def own_s():
-    return time.process_time()
-
-def reaped_s():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-print("ready", flush=True)
-for line in sys.stdin:
-    before = own_s(), reaped_s()
-    eval(line)
-    print(json.dumps([own_s() - before[0], reaped_s() - before[1]]), flush=True)
-"""
-
-
-class Told:
-    """A real child process, and what it used while it did what it was told."""
-
-    def __init__(self, process):
-        self.process = process
-        self.pid = process.pid
-
-    def tell(self, work):
-        self.process.stdin.write(work + "\n")
-        self.process.stdin.flush()
-        account = json.loads(self.process.stdout.readline())
-        wait_state(self.pid, "S")  # it waits for the next line, and uses nothing more
-        return account
-
-    def usage(self, work):
-        """Counters of the work, and the child's own account: seconds of its own, of children."""
-        before = kernel_counters.read_tree(self.pid)
-        account = self.tell(work)
-        after = kernel_counters.read_tree(self.pid)
-        return kernel_counters.usage(before, after, self.pid), account
-
-
-@pytest.fixture
-def child():
-    process = subprocess.Popen(
-        [sys.executable, "-S", "-c", CHILD],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout.readline() == "ready\n"
-    with killed_at_the_end(process):
-        yield Told(process)
-    process.stdin.close()
-    process.stdout.close()
-
-
-# What the child's own account leaves out is small beside what it is told to do; a count that is
-# missing, or counted twice, is not.
-MOST = 1.5
 
 
 def test_cpu_time_of_one_thread_of_a_process_with_a_strange_name(child):
     cpu = max(os.sched_getaffinity(0))
     child.tell(f"os.sched_setaffinity(0, [{cpu}])")
-    assert kernel_counters.allowed_cpus(kernel_counters.read_tree(child.pid), child.pid) == {cpu}
-    child.tell("name('x) R 1 (y z')")
+    threads = kernel_counters.threads_of([kernel_counters.read_tree(child.pid)])
+    assert kernel_counters.allowed_cpus(threads.values()) == {cpu}
+    child.tell("open('/proc/self/comm', 'w').write('x) R 1 (y z')")
     assert (Path(f"/proc/{child.pid}/comm")).read_text() == "x) R 1 (y z\n"
     used, (own_s, _) = child.usage("burn(0.2)")
     assert own_s >= 0.2
-    assert own_s <= used.cpu_s <= MOST * own_s
+    assert own_s <= used.cpu_s <= 1.5 * own_s  # what its own account leaves out is small
     # All of it was the trainer's, and most of it was spent in user mode.
     assert used.trainer_user_s + used.trainer_system_s == pytest.approx(used.cpu_s, rel=0.1)
     assert used.cpu_user_s > used.cpu_system_s
@@ -306,24 +216,6 @@ def test_descendants_of_a_tree_come_after_their_parents(tmp_path):
         below = kernel_counters.descendants(found[1])
         rest = kernel_counters.descendants(root.pid, without={found[1]})
         assert sorted([*below, *rest]) == sorted(found)
-
-
-def test_cpu_time_without_a_child_is_the_rest():
-    busy = [sys.executable, "-S", "-c", "sum(range(10**7)); print(flush=True); input()"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-    children = [subprocess.Popen(busy, **pipes) for _ in range(2)]
-    with killed_at_the_end(*children):
-        for child in children:
-            child.stdout.readline()
-            wait_state(child.pid, "S")
-        apart_s = [kernel_counters.tree_cpu_s(child.pid) for child in children]
-        assert min(apart_s) > 0
-        pids = [child.pid for child in children]
-        own_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids)
-        one_s = kernel_counters.tree_cpu_s(os.getpid(), without=pids[:1])
-        assert one_s - own_s >= apart_s[1]
-        known_s = kernel_counters.known_cpu_s(kernel_counters.read_tree(pids[0]))
-        assert known_s == pytest.approx(apart_s[0], rel=0.1)
 
 
 def test_a_process_that_is_gone():

@@ -4,11 +4,8 @@ import machines
 from scaling_study.host import limits
 
 
-def change(root, files):
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return root
+def cpus_of(quota):
+    return quota and quota.cpus
 
 
 @pytest.mark.parametrize(
@@ -24,23 +21,23 @@ def change(root, files):
 )
 def test_limits(name, cpus, quota_cpus, memory_gib, version):
     root = machines.root(name)
-    limit_bytes = limits.read_memory_limit_bytes(root)
+    hierarchy = limits.read_hierarchy("cpu", root)
     assert limits.read_allowed_cpus(root) == cpus
-    assert limits.read_quota_cpus(root) == quota_cpus
-    assert limit_bytes == (None if memory_gib is None else memory_gib * 2**30)
-    assert limits.read_cgroup_version(root) == version
+    assert cpus_of(limits.read_quota(root)) == quota_cpus
+    assert limits.read_memory_limit_bytes(root) == (memory_gib and memory_gib * 2**30)
+    assert (hierarchy and hierarchy.version) == version
 
 
 def test_the_mask_and_the_cpuset_both_bind(tmp_path):
     root = machines.fake_root("container-v2", tmp_path)
     status = "Cpus_allowed_list:\t0-5\nMems_allowed_list:\t0\n"
-    assert limits.read_allowed_cpus(change(root, {"proc/self/status": status})) == (4, 5)
+    assert limits.read_allowed_cpus(machines.write(root, {"proc/self/status": status})) == (4, 5)
 
 
 def test_nodes_of_the_cpuset(tmp_path):
     root = machines.fake_root("epyc-7451-2s", tmp_path)
     status = "Cpus_allowed_list:\t0-95\nMems_allowed_list:\t1,3,9\n"
-    assert limits.read_allowed_nodes(change(root, {"proc/self/status": status})) == (1, 3)
+    assert limits.read_allowed_nodes(machines.write(root, {"proc/self/status": status})) == (1, 3)
 
 
 def test_hybrid_takes_the_controller_from_where_it_is(tmp_path):
@@ -52,26 +49,26 @@ def test_hybrid_takes_the_controller_from_where_it_is(tmp_path):
         1, (top / "jobs/96f7", top / "jobs", top)
     )
     assert limits.read_hierarchy("io", root) == limits.Hierarchy(2, (cgroup / "unified",))
-    change(root, {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000"})
-    assert limits.read_quota_cpus(root) == 1.5
-    change(root, {"sys/fs/cgroup/memory/jobs/memory.limit_in_bytes": "1048576"})
+    machines.write(root, {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000"})
+    assert cpus_of(limits.read_quota(root)) == 1.5
+    machines.write(root, {"sys/fs/cgroup/memory/jobs/memory.limit_in_bytes": "1048576"})
     assert limits.read_memory_limit_bytes(root) == 2**20
 
 
 def test_the_tightest_ancestor_counts_whichever_it_is(tmp_path):
     root = machines.fake_root("container-v2-nested", tmp_path)
-    change(root, {"sys/fs/cgroup/user.slice/job.service/cpu.max": "50000 100000"})
-    assert limits.read_quota_cpus(root) == 0.5
-    change(root, {"sys/fs/cgroup/cpu.max": "10000 100000"})
-    assert limits.read_quota_cpus(root) == 0.1
+    machines.write(root, {"sys/fs/cgroup/user.slice/job.service/cpu.max": "50000 100000"})
+    assert cpus_of(limits.read_quota(root)) == 0.5
+    machines.write(root, {"sys/fs/cgroup/cpu.max": "10000 100000"})
+    assert cpus_of(limits.read_quota(root)) == 0.1
 
 
 @pytest.mark.parametrize("path", ["/kubepods/pod1/c1", "/../../elsewhere", "/"])
 def test_a_path_of_the_host_means_the_mount(tmp_path, path):
-    root = change(
+    root = machines.write(
         machines.fake_root("container-v2", tmp_path), {"proc/self/cgroup": f"0::{path}\n"}
     )
-    assert limits.read_quota_cpus(root) == 2.5
+    assert cpus_of(limits.read_quota(root)) == 2.5
     assert limits.read_hierarchy("cpu", root).folders == (root / "sys/fs/cgroup",)
 
 
@@ -79,7 +76,7 @@ def test_a_cgroup_below_the_one_that_the_mount_shows(tmp_path):
     root = machines.fake_root("container-v1", tmp_path)
     cgroup = (root / "proc/self/cgroup").read_text().replace("/docker/4f1d", "/docker/4f1d/job")
     folder = "sys/fs/cgroup/cpu,cpuacct/job"
-    change(
+    machines.write(
         root,
         {
             "proc/self/cgroup": cgroup,
@@ -87,12 +84,12 @@ def test_a_cgroup_below_the_one_that_the_mount_shows(tmp_path):
             f"{folder}/cpu.cfs_period_us": "100000",
         },
     )
-    assert limits.read_quota_cpus(root) == 1.0
+    assert cpus_of(limits.read_quota(root)) == 1.0
 
 
 def test_a_quota_has_a_period(tmp_path):
     root = machines.fake_root("container-v2", tmp_path / "2")
-    change(root, {"sys/fs/cgroup/cpu.max": "100000 50000"})
+    machines.write(root, {"sys/fs/cgroup/cpu.max": "100000 50000"})
     assert limits.read_quota(root) == limits.Quota(2.0, 0.05)
     assert limits.read_quota(machines.root("container-v1")) == limits.Quota(2.0, 0.1)
     assert limits.read_quota(machines.root("vm-no-l3")) is None

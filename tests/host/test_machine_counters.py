@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import machines
 from scaling_study.host import machine_counters
 
 # Four CPUs of which cpu2 is unplugged: its line is missing.
@@ -34,133 +35,88 @@ def test_machine_times_are_those_of_the_studys_cpus(cpus, busy, stolen):
     assert machine_counters.parse_stat(STAT, frozenset(cpus)) == (busy / ticks, stolen / ticks)
 
 
-def test_pressure_is_that_of_some_tasks():
-    text = (
-        "some avg10=59.51 avg60=46.94 avg300=31.97 total=412052778\n"
-        "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
-    )
-    assert machine_counters.parse_pressure(text) == pytest.approx(412.052778)
-
-
 def machine_files(proc, **pressure):
-    (proc / "stat").write_text(STAT)
-    (proc / "pressure").mkdir()
-    for name, total_us in pressure.items():
-        (proc / "pressure" / name).write_text(f"some avg10=0.00 total={total_us}\n")
-    return proc
+    some = "some avg10=0.00 avg60=4.00 total={}\nfull avg10=0.00 total=1"
+    files = {f"pressure/{name}": some.format(total_us) for name, total_us in pressure.items()}
+    return machines.write(proc, {"stat": STAT.rstrip(), **files})
 
 
 def test_the_machines_counters(tmp_path):
-    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000, io=4_000_000)
-    machine = machine_counters.read_machine(frozenset({0}), tmp_path)
-    ticks = os.sysconf("SC_CLK_TCK")
-    assert machine == machine_counters.Machine(116 / ticks, 4 / ticks, 2.0, 3.0, 4.0)
-
-
-def test_what_the_kernel_does_not_count_is_none(tmp_path):
-    machine_files(tmp_path, cpu=1_000_000)
+    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000)
     (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
     machine = machine_counters.read_machine(frozenset({0}), tmp_path)
-    assert machine.psi_cpu_some_s == 1.0
-    assert (machine.psi_memory_some_s, machine.psi_io_some_s) == (None, None)
-
-
-def test_this_machines_counters_can_be_read():
-    cpus = frozenset(os.sched_getaffinity(0))
-    before = machine_counters.read_machine(cpus)
-    assert before.busy_cpu_s > 0
-    usage = machine_counters.machine_usage(before, machine_counters.read_machine(cpus))
-    assert usage.busy_cpu_s >= 0
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert machine == machine_counters.Machine(116 / ticks, 4 / ticks, 2.0, 3.0, None)
 
 
 # ---- throttling: whose files count it
 
 
-MOUNTS = {
-    1: "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n",
-    2: "32 31 0:29 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
-}
-GROUPS = {1: "4:memory:/elsewhere\n1:cpu,cpuacct:/pod/box\n0::/\n", 2: "0::/pod/box\n"}
-TOPS = {1: "sys/fs/cgroup/cpu", 2: "sys/fs/cgroup"}
+NESTED = "sys/fs/cgroup/user.slice/job.service"
 # Of a quota on Linux 6.18 (version 1, shortened), and as cgroup-v2.rst describes version 2.
-V1 = "nr_periods 10\nnr_throttled 9\nthrottled_time {}\nnr_bursts 0\nburst_time 0\n"
-V2 = (
-    "usage_usec 5211043\nuser_usec 5087225\nsystem_usec 123818\n"
-    "nr_periods 10\nnr_throttled 9\nthrottled_usec {}\nnr_bursts 0\nburst_usec 0\n"
-)
-V2_WITHOUT_CONTROLLER = "usage_usec 5211043\nuser_usec 5087225\nsystem_usec 123818\n"
+V1 = "nr_periods 10\nnr_throttled 9\nthrottled_time {}\nnr_bursts 0\nburst_time 0"
+V2_WITHOUT_CONTROLLER = "usage_usec 5211043\nuser_usec 5087225\nsystem_usec 123818"
+V2 = V2_WITHOUT_CONTROLLER + "\nnr_periods 10\nnr_throttled 9\nthrottled_usec {}\nnr_bursts 0"
 
 
-def cgroups(root, version, files):
-    """A file system with members 7 and 8 in pod/box; ``files`` by their path below the mount."""
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/mountinfo").write_text(MOUNTS[version])
-    for pid in (7, 8):
-        (root / f"proc/{pid}").mkdir()
-        (root / f"proc/{pid}/cgroup").write_text(GROUPS[version])
-    (root / TOPS[version] / "pod/box").mkdir(parents=True)
-    for name, text in files.items():
-        (root / TOPS[version] / name).write_text(text)
-    return root
-
-
-def seconds(root):
+def throttled(root):
+    """The throttled seconds of members 7 and 8, by the files below the mount that count them."""
     read = machine_counters.read_throttled([7, 8], root)
-    return {str(path.relative_to(root)): value for path, value in read.items()}
+    return {str(path.relative_to(root / "sys/fs/cgroup")): value for path, value in read.items()}
 
 
-@pytest.mark.parametrize(
-    ("version", "text", "unit"), [(1, V1, 10**9), (2, V2, 10**6)], ids=["v1", "v2"]
-)
-def test_a_quota_at_any_level_is_counted(tmp_path, version, text, unit):
-    top = TOPS[version]
+def captured(name, tmp_path, files):
+    """A captured machine with members 7 and 8 in its only cgroup, and with further files."""
+    root = machines.fake_root(name, tmp_path)
+    group = (root / "proc/self/cgroup").read_text().rstrip()
+    return machines.write(root, {f"proc/{pid}/cgroup": group for pid in (7, 8)} | files)
+
+
+def test_a_quota_at_any_level_is_counted(tmp_path):
     files = {
-        "pod/box/cpu.stat": text.format(0),
-        "pod/cpu.stat": text.format(3 * unit),
-        "cpu.stat": V2_WITHOUT_CONTROLLER,  # the uppermost group can have no quota
+        f"{NESTED}/cpu.stat": V2.format(0),
+        "sys/fs/cgroup/user.slice/cpu.stat": V2.format(3_000_000),
+        "sys/fs/cgroup/cpu.stat": V2_WITHOUT_CONTROLLER,  # the uppermost one can have no quota
     }
-    cgroups(tmp_path, version, files)
-    read = seconds(tmp_path)
-    assert read == {f"{top}/pod/box/cpu.stat": 0.0, f"{top}/pod/cpu.stat": 3.0}
+    root = captured("container-v2-nested", tmp_path, files)
+    assert throttled(root) == {"user.slice/job.service/cpu.stat": 0.0, "user.slice/cpu.stat": 3.0}
 
 
-@pytest.mark.parametrize(
-    ("version", "text"), [(1, "throttled_time 1500000000\n"), (2, "throttled_usec 1500000\n")]
-)
-def test_a_groups_own_count_of_all_quotas_is_preferred(tmp_path, version, text):
+def test_version_1_counts_nanoseconds(tmp_path):
+    files = {"sys/fs/cgroup/cpu,cpuacct/cpu.stat": V1.format(1_500_000_000)}
+    root = captured("container-v1", tmp_path, files)
+    assert throttled(root) == {"cpu,cpuacct/cpu.stat": 1.5}
+
+
+def test_a_groups_own_count_of_all_quotas_is_preferred(tmp_path):
     files = {
-        "pod/box/cpu.stat.local": text,
-        "pod/box/cpu.stat": V2.format(0),
-        "pod/cpu.stat": V2.format(9),
+        f"{NESTED}/cpu.stat.local": "throttled_usec 1500000",
+        f"{NESTED}/cpu.stat": V2.format(0),
+        "sys/fs/cgroup/user.slice/cpu.stat": V2.format(9),
     }
-    cgroups(tmp_path, version, files)
-    assert seconds(tmp_path) == {f"{TOPS[version]}/pod/box/cpu.stat.local": 1.5}
+    root = captured("container-v2-nested", tmp_path, files)
+    assert throttled(root) == {"user.slice/job.service/cpu.stat.local": 1.5}
 
 
 def test_without_cgroups_or_members_nothing_is_counted(tmp_path):
-    cgroups(tmp_path, 2, {"pod/box/cpu.stat": V2_WITHOUT_CONTROLLER})
-    assert seconds(tmp_path) == {}
-    (tmp_path / "proc/7/cgroup").write_text("")
-    (tmp_path / "proc/8/cgroup").unlink()
-    assert machine_counters.read_throttled([7, 8], tmp_path) == {}
-    assert machine_counters.throttled_s({}, {}) is None
+    files = {f"{NESTED}/cpu.stat": V2_WITHOUT_CONTROLLER, "proc/7/cgroup": ""}
+    root = captured("container-v2-nested", tmp_path, files)
+    assert throttled(root) == {}
+    (root / "proc/8/cgroup").unlink()
+    assert throttled(root) == {}
+    one, other = Path("one"), Path("other")  # a group that only one reading saw
+    assert machine_counters.throttled_s({one: 1.0}, {other: 9.0}) is None
 
 
 def test_members_in_groups_of_their_own_are_added(tmp_path):
-    files = {"pod/box/cpu.stat": V2.format(1_000_000), "pod/cpu.stat": V2.format(0)}
-    cgroups(tmp_path, 2, files)
-    (tmp_path / "sys/fs/cgroup/pod/other").mkdir()
-    (tmp_path / "sys/fs/cgroup/pod/other/cpu.stat").write_text(V2.format(500_000))
-    (tmp_path / "proc/8/cgroup").write_text("0::/pod/other\n")
-    before = machine_counters.read_throttled([7, 8], tmp_path)
-    assert len(before) == 3
-    (tmp_path / "sys/fs/cgroup/pod/box/cpu.stat").write_text(V2.format(1_250_000))
-    (tmp_path / "sys/fs/cgroup/pod/other/cpu.stat").write_text(V2.format(1_500_000))
-    after = machine_counters.read_throttled([7, 8], tmp_path)
+    other = "sys/fs/cgroup/user.slice/other/cpu.stat"
+    files = {
+        f"{NESTED}/cpu.stat": V2.format(1_000_000),
+        other: V2.format(500_000),
+        "proc/8/cgroup": "0::/user.slice/other",
+    }
+    root = captured("container-v2-nested", tmp_path, files)
+    before = machine_counters.read_throttled([7, 8], root)
+    later = {f"{NESTED}/cpu.stat": V2.format(1_250_000), other: V2.format(1_500_000)}
+    after = machine_counters.read_throttled([7, 8], machines.write(root, later))
     assert machine_counters.throttled_s(before, after) == pytest.approx(1.25)
-
-
-def test_a_group_that_only_one_reading_saw_tells_nothing():
-    one, other = Path("one"), Path("other")
-    assert machine_counters.throttled_s({one: 1.0}, {one: 1.5, other: 9.0}) == 0.5
-    assert machine_counters.throttled_s({one: 1.0}, {other: 9.0}) is None

@@ -2,16 +2,13 @@
 
 import errno
 import os
-import subprocess
-import sys
 import time
 
 import pytest
 
-from processes import descriptors, killed_at_the_end
-from scaling_study.host import kernel_counters, perf_events
+from processes import descriptors
+from scaling_study.host import perf_events
 from scaling_study.host.perf_events import Event, PerfEvents, Reading
-from test_kernel_counters import CHILD
 
 pytestmark = pytest.mark.timing
 
@@ -115,35 +112,22 @@ def test_the_hardware_counts_or_says_no():
 # ---- real members
 
 
-def counted(work, event):
-    """Count an event while a child works, which has one thread only when it is opened."""
-    events = PerfEvents(1, (event,))
-    program = subprocess.Popen(
-        [sys.executable, "-S", "-c", CHILD],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with killed_at_the_end(program):
-        events.add(0, program.pid)
-        assert program.stdout.readline() == "ready\n"
-        one, tree = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
-        program.stdin.write(work + "\n")
-        program.stdin.flush()
-        assert program.stdout.readline()
-        two, later = events.read(0)[event.name], kernel_counters.read_tree(program.pid)
-    program.stdin.close()
-    program.stdout.close()
-    events.close()
-    used = kernel_counters.usage(tree, later, program.pid)
-    return perf_events._change(one, two, used.cpu_s), used
-
-
-IN_CHILD = "os.waitpid(os.fork() or (touch(2000), os._exit(0)), 0)"
-
-
 @needs_perf
-@pytest.mark.parametrize("how", ["touch(2000)", "in_thread(touch, 2000)", IN_CHILD])
-def test_faults_of_threads_and_children_that_begin_later_are_counted(how):
-    found, used = counted(how, FAULTS)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "touch(2000)",
+        "in_thread(touch, 2000)",
+        "os.waitpid(os.fork() or (touch(2000), os._exit(0)), 0)",
+    ],
+)
+def test_faults_of_threads_and_children_that_begin_later_are_counted(child, how):
+    events = PerfEvents(1, (FAULTS,))
+    events.add(0, child.pid)
+    before = events.read(0)["page_faults"]
+    used, _ = child.usage(how)
+    found = perf_events._change(before, events.read(0)["page_faults"], used.cpu_s)
+    events.close()
     assert 2000 <= found <= 2600
-    if how != IN_CHILD:  # of a child that has ended the process's own counters know nothing
+    if "fork" not in how:  # of a child that has ended the process's own counters know nothing
         assert found == pytest.approx(used.minor_faults, abs=20)

@@ -98,14 +98,29 @@ def test_the_commit_says_whether_the_checkout_differs(tmp_path):
 
 
 def test_a_machine_without_most_files_can_be_probed(tmp_path):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0\n"
-    (tmp_path / "proc/self/status").write_text(status)
-    machine = probe.read_machine(tmp_path)
+    status = "Cpus_allowed_list:\t0-1\nMems_allowed_list:\t0"
+    machine = probe.read_machine(machines.write(tmp_path, {"proc/self/status": status}))
     assert machine.cpu_model == "unknown"
     assert machine.cgroup_version is None
     assert machine.usable.cpu_ids == (0, 1)
-    assert system.read_memory_bytes(tmp_path) == machine.memory_bytes == 0
+    assert machine.memory_bytes == 0
+
+
+def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
+    files = {
+        "proc/cpuinfo": "Features\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f",
+        "proc/sys/kernel/numa_balancing": "2",
+        "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never",
+        **{
+            f"{system.CPU_FOLDER}/cpu{cpu}/cpufreq/scaling_governor": name
+            for cpu, name in enumerate(("powersave", "performance", "powersave"))
+        },
+    }
+    machine = probe.read_machine(machines.write(tmp_path, files))
+    assert (machine.cpu_model, machine.cpu_vendor) == ("0xd4f", "0x41")
+    assert machine.isa == ("asimd", "sve")
+    assert (machine.thp, machine.numa_balancing) == ("always", True)
+    assert machine.governor == "performance, powersave"
 
 
 @pytest.mark.parametrize("name", machines.NAMES)

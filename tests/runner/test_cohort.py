@@ -190,14 +190,6 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     assert any(member.after_us for member in members)
 
 
-def test_patience_follows_from_what_a_script_was_seen_to_do(make, monkeypatch):
-    monkeypatch.setattr(member_processes, "HANG_S", 0.2)
-    one = make("plain_loop.py")
-    assert one._patience_s == 0.2
-    one._longest_step_s = 1.0
-    assert one._patience_s == 10.0
-
-
 def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
     """Two workers give ten batches a second at most; six wait for the member that rested."""
     one = make("feeds.py", ["torch", "--workers", 2, "--seconds", 0.2, "--samples", 80_000])

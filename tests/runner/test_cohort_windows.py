@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from made_records import member, taken, window
+from made_records import member, taken
 from scaling_study.config.config import Measure
 from scaling_study.records.window import Settled, Window
 from scaling_study.runner import cohort_windows, windows
-from scaling_study.runner.cohort_windows import CohortLog, CohortWindows
+from scaling_study.runner.cohort_windows import CohortWindows
 
 STEPS = 40
 SETTINGS = {
@@ -54,7 +54,7 @@ class MadeUp:
         )  # fmt: skip
 
 
-def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
+def take(made_up, *, counts=(1, 2), **settings):
     """Take a cohort's windows as far as they depend on what was seen; return what was written."""
     written = []
     job = SimpleNamespace(
@@ -63,10 +63,10 @@ def take(made_up, *, unsettled=None, before=(), counts=(1, 2), **settings):
         seed=1,
     )
     journal = SimpleNamespace(write=written.append)
-    kept = CohortLog(job, 0, journal, SimpleNamespace(after_window=lambda _flags: None))
-    one = CohortWindows(made_up, kept, counts, before)
-    todo = windows.schedule(counts, job.plan.measure.windows, 1) if unsettled is None else ()
-    pauses = [*one._take_all(todo), *one._take_more(unsettled)]
+    lookout = SimpleNamespace(after_window=lambda _flags: None)
+    one = CohortWindows(job, 0, journal, lookout, counts, False, 0.0, made_up, (), ())
+    todo = windows.schedule(counts, job.plan.measure.windows, 1)
+    pauses = [*one._take_each(todo), *one._take_more()]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
     return written, [one for one in written if isinstance(one, Settled)]
 
@@ -106,17 +106,6 @@ def test_a_script_that_never_settles_ends_and_says_so():
     assert len(settled) == cohort_windows.SETTLING_ROUNDS
     assert settled[-1].left > 0.03
     assert len(made_up.taken) == 6 * (1 + cohort_windows.SETTLING_ROUNDS)
-
-
-def test_windows_of_an_interrupted_run_are_taken_anew_beyond_its_own():
-    before = [
-        window(n=one.n, window=one.window, block=one.block)
-        for one in windows.schedule((1, 2), 5, 1)
-    ]
-    made_up = MadeUp(steady)
-    _, (settled,) = take(made_up, unsettled=0.2, before=before)
-    assert settled == Settled(cohort=0, block=5, change=0.2, left=None)
-    assert [one.window for one in made_up.taken] == list(range(10, 16))
 
 
 def test_a_count_whose_member_is_lost_is_not_taken_anew():

@@ -3,20 +3,16 @@
 import pytest
 
 from scaling_study.runner import counter_snapshots
-from test_kernel_counters import process, thread
+from test_kernel_counters import thread
 
-# Two members of two threads; CPU 3 belongs to another program, CPU 4 is idle.
+# Threads of two members; CPU 3 belongs to another program, CPU 4 is idle.
 BEFORE = {
-    0: {10: process(0.0, threads={10: thread(1.0, last_cpu=3), 11: thread(1.0, last_cpu=4)})},
-    1: {20: process(0.0, threads={20: thread(1.0, last_cpu=3)})},
-}
+    10: thread(1.0, last_cpu=3), 11: thread(1.0, last_cpu=4), 20: thread(1.0, last_cpu=3),
+}  # fmt: skip
 AFTER = {
-    0: {10: process(0.0, threads={10: thread(4.0, last_cpu=0), 11: thread(1.0, last_cpu=4)})},
-    1: {
-        20: process(0.0, threads={20: thread(3.0, last_cpu=1)}),
-        21: process(0.0, threads={21: thread(1.0, last_cpu=2)}),  # a loader's worker
-    },
-}
+    10: thread(4.0, last_cpu=0), 11: thread(1.0, last_cpu=4), 20: thread(3.0, last_cpu=1),
+    21: thread(1.0, last_cpu=2),  # a loader's worker that began in between
+}  # fmt: skip
 CLOCK = {0: 3000.0, 1: 2400.0, 2: 1800.0, 3: 5000.0, 4: 800.0}
 
 

@@ -193,14 +193,6 @@ def test_a_killed_member_costs_its_window_only(tmp_path):
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.timing
-def test_ctrl_c_ends_everything(tmp_path):
-    caller = start_job(tmp_path)
-    os.killpg(caller.pid, signal.SIGINT)
-    wait_until(lambda: left_behind(tmp_path) == [], "nothing left")
-    caller.wait()
-
-
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py", windows=1)
     plan = make_plan(load_config(mapping))

@@ -26,21 +26,20 @@ def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2
     draw = np.random.default_rng(seed)
     done = [0] * max(counts)
     taken = []
-    for _ in range(windows):
-        for n in draw.permutation(counts):
-            shift = draw.normal(0, of_window)
-            for slot in range(n):
-                at = np.arange(done[slot], done[slot] + 100)
-                done[slot] += 100
-                us = USUAL_US * n * np.array([pace(k) for k in at])
-                us = us * np.exp(draw.normal(shift, noise, len(at)))
-                if phase is not None:
-                    us += [USUAL_US * n * phase(k) if k % every == every - 1 else 0.0 for k in at]
-                each = Steps(np.full(100, slot), np.full(100, n), at, us.astype(np.int64),
-                             np.zeros(100, dtype=bool))  # fmt: skip
-                taken.append((len(taken), each) if slot == 0 else (taken[-1][0], each))
-    order = sorted({at for at, _ in taken})
-    return [Steps.concat([each for at, each in taken if at == one]) for one in order]
+    for n in np.concatenate([draw.permutation(counts) for _ in range(windows)]):
+        shift = draw.normal(0, of_window)
+        members = []
+        for slot in range(n):
+            at = np.arange(done[slot], done[slot] + 100)
+            done[slot] += 100
+            us = USUAL_US * n * np.array([pace(k) for k in at])
+            us = us * np.exp(draw.normal(shift, noise, len(at)))
+            if phase is not None:
+                us += [USUAL_US * n * phase(k) if k % every == every - 1 else 0.0 for k in at]
+            own = np.full(100, slot), np.full(100, n), at, us.astype(np.int64)
+            members.append(Steps(*own, np.zeros(100, dtype=bool)))
+        taken.append(Steps.concat(members))
+    return taken
 
 
 def change(windows):

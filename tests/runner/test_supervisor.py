@@ -23,7 +23,6 @@ from processes import (
     written,
 )
 from scaling_study.common import private
-from scaling_study.host import kernel_counters
 
 # The supervisor, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.
@@ -123,22 +122,6 @@ def test_the_return_code_is_passed_on(code, returned):
     assert done.returncode == returned
 
 
-@pytest.mark.timing
-def test_a_supervisor_takes_no_cpu_time_while_it_waits(tmp_path):
-    with supervising(*python(COMMAND, tmp_path, "")) as process:
-        rest_of_it(tmp_path)
-
-        def slept():
-            before_s = kernel_counters._process_clock_s(process.pid)
-            time.sleep(0.5)
-            return kernel_counters._process_clock_s(process.pid) == before_s
-
-        # Its first sleep may come late; a supervisor that looks every so often never gets there.
-        wait_until(slept, "half a second without CPU time")
-        process.terminate()
-        process.wait(PATIENCE_S)
-
-
 def test_orphans_that_end_by_themselves_are_given_time(tmp_path):
     code = f"""
 import os, sys, time
@@ -170,17 +153,6 @@ def test_when_the_watched_process_is_killed_all_ends(tmp_path):
         assert has_ended(orphan)
     with supervising("sleep", "600", watched=gone()) as process:  # gone already
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-
-
-def test_when_the_supervisor_is_killed_its_command_is_asked_to_stop(tmp_path):
-    with supervising(*python(COMMAND, tmp_path, "")) as process:
-        command = rest_of_it(tmp_path)
-        process.kill()
-        process.wait()
-        wait_ended(command)
-    assert caught(tmp_path) == ["SIGTERM"]
-    # Its private folder was the command's to make, and is the command's to remove: this one does
-    # neither.
 
 
 def test_control_c_in_a_terminal_asks_the_command_once(tmp_path):

@@ -1,17 +1,16 @@
 """The order of windows, what counts in them, and what is said against them."""
 
-from itertools import pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from made_records import machine, member
 from scaling_study.member.channel import CAPACITY, TIMERS, Step
-from scaling_study.records.window import Life, WindowMachine
+from scaling_study.records.window import WindowMachine
 from scaling_study.runner import windows
-from scaling_study.runner.windows import Activity
+from scaling_study.runner.windows import Activity, Stretch
 
 MS = 1_000_000
 
@@ -45,89 +44,43 @@ def test_a_schedule_is_blocks_of_permutations_of_the_counts(process_counts, bloc
     assert [one.block for one in schedule] == sorted(one.block for one in schedule)
 
 
-def test_a_schedule_depends_on_its_seed_only():
-    process_counts = [1, 2, 3, 4, 8, 16]
-    orders = [[one.n for one in windows.schedule(process_counts, 4, seed)] for seed in (7, 7, 8)]
-    assert orders[0] == orders[1] != orders[2]
-    assert orders[0][:6] != orders[0][6:12]  # each block has an order of its own
-
-
 # ---- counted steps
 
 
-def test_a_window_tells_where_it_stands_among_all_steps():
-    steps = [Step(end * MS, 0, 0, 0, int(end == 30)) for end in (8, 20, 30, 44, 60, 70)]
-    one = Activity(0, 0, 70 * MS, 6, 1, steps, earlier=100)
-    life = windows.life_record(one, 10 * MS, 50 * MS)
-    assert life == Life(
-        first_step=100, settled_us=[8_000, 12_000], inside=3, after_us=[10_000],
-        fresh=[(2, 10_000)],
-    )  # fmt: skip
-    assert windows.member_record(one, 10 * MS, 50 * MS).step_us == [14_000, 16_000]
-
-
-@st.composite
-def activities(draw):
-    gaps = draw(st.lists(st.integers(1, 50), max_size=20))
-    released = draw(st.integers(0, 50))
-    ends, now = [], released
-    for gap in gaps:
-        now += gap
-        ends.append(now)
-    steps = []
-    for gap, end in zip(gaps, ends, strict=True):
-        load = draw(st.integers(0, gap))
-        backward = draw(st.integers(0, gap - load))
-        optimizer = draw(st.integers(0, gap - load - backward))
-        timed = [draw(st.integers(0, gap)) * MS for _ in TIMERS]
-        times = [one * MS for one in (end, load, backward, optimizer)]
-        steps.append(Step(*times, draw(st.booleans()), timed))
-    parked = now + draw(st.integers(0, 30))
-    return Activity(0, released * MS, parked * MS, len(steps), 0, steps)
-
-
-spans = st.tuples(st.integers(0, 600), st.integers(0, 600)).map(
-    lambda span: (min(span) * MS, max(span) * MS)
-)
-
-
-@given(activities(), spans)
-def test_a_step_counts_if_and_only_if_it_begins_inside_and_is_not_fresh(one, span):
-    opened_ns, closed_ns = span
-    durations, counted = windows.counted_steps(one, opened_ns, closed_ns)
-    times = [one.released_ns, *(step.end_ns for step in one.steps)]
+@given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.integers(0, 600), st.integers())
+def test_a_step_counts_if_and_only_if_it_begins_inside_and_is_not_fresh(gaps, opened_ms, longer_ms):
+    ends_ms = [*accumulate(gap for gap, _ in gaps)]
+    fresh = {at for at, (_, each) in enumerate(gaps) if each}
+    span = opened_ms * MS, (opened_ms + longer_ms) * MS
+    one = activity(ends_ms, fresh=fresh)
+    durations, counted = windows.counted_steps(one, *span)
     wanted = [
-        (step, end - start)
-        for step, (start, end) in zip(one.steps, pairwise(times), strict=True)
-        if not step.fresh and opened_ns <= start < closed_ns
+        at
+        for at, start in enumerate([0, *ends_ms][: len(gaps)])
+        if at not in fresh and span[0] <= start * MS < span[1]
     ]
-    assert counted == [step for step, _ in wanted]
-    assert durations == [duration for _, duration in wanted]
-    assert sum(durations[:-1]) <= closed_ns - opened_ns
+    assert counted == [one.steps[at] for at in wanted]
+    assert durations == [gaps[at][0] * MS for at in wanted]
+    assert sum(durations[:-1]) <= max(0, span[1] - span[0])
 
 
 def test_a_members_record():
-    def timed(collect_ms):
-        return [collect_ms * MS if name == "collect" else 0 for name in TIMERS]
+    def step(*times_ms, collect_ms):
+        timed = [collect_ms * MS if name == "collect" else 0 for name in TIMERS]
+        return Step(*(one * MS for one in times_ms), 0, timed)
 
     steps = [
-        Step(10 * MS, 1 * MS, 2 * MS, 3 * MS, 0, timed(4)),  # began before the window opened
-        Step(20 * MS, 2 * MS, 3 * MS, 1 * MS, 0, timed(0)),
-        Step(34 * MS, 4 * MS, 5 * MS, 2 * MS, 0, timed(1)),
-        Step(50 * MS, 0 * MS, 0 * MS, 0 * MS, 0, timed(0)),  # ended after it was closed
-        Step(60 * MS, 9 * MS, 1 * MS, 1 * MS, 0, timed(2)),  # began after it was closed
+        step(10, 1, 2, 3, collect_ms=4),  # began before the window opened
+        step(20, 2, 3, 1, collect_ms=0),
+        step(34, 4, 5, 2, collect_ms=1),
+        step(50, 0, 0, 0, collect_ms=0),  # ended after it was closed
+        step(60, 9, 1, 1, collect_ms=2),  # began after it was closed
     ]
     record = windows.member_record(Activity(3, 1 * MS, 61 * MS, 5, 2, steps), 10 * MS, 40 * MS)
+    times_s = record.load_s, record.forward_s, record.backward_s, record.optimizer_s
+    assert times_s == pytest.approx((0.006, 0.023, 0.008, 0.003))
+    assert (record.collect_s, record.active_s) == pytest.approx((0.001, 0.06))
     assert record.step_us == [10_000, 14_000, 16_000]
-    times_ms = {
-        name: round(1e3 * value, 6)
-        for name, value in structs.asdict(record).items()
-        if name.endswith("_s")
-    }
-    assert times_ms == {
-        "load_s": 6, "forward_s": 23, "backward_s": 8, "optimizer_s": 3, "ranks_wait_s": 0,
-        "active_s": 60, **{f"{name}_s": int(name == "collect") for name in TIMERS},
-    }  # fmt: skip
     assert (record.slot, record.steps, record.steps_active, record.restarts) == (3, 3, 5, 2)
 
 
@@ -161,31 +114,7 @@ def test_overlap_is_the_share_in_which_all_members_were_active(released_ms, park
         activity([], released_ms=released, parked_ms=parked)
         for released, parked in zip(released_ms, parked_ms, strict=True)
     ]
-    assert windows.overlap(both, 100 * MS, 200 * MS) == pytest.approx(share)
-
-
-def test_skew_is_the_time_from_the_first_start_to_the_last():
-    members = [activity([], released_ms=released) for released in (5, 3, 4.5)]
-    assert windows.start_skew_s(members) == pytest.approx(0.002)
-
-
-def test_a_window_of_several_bursts_is_their_sum():
-    bursts = [
-        windows.Stretch(0, 30 * MS, [activity([10, 20], slot=3), activity([15], slot=5)], {}),
-        windows.Stretch(0, 40 * MS, [activity([12, 24], slot=3), activity([40], slot=5)], {}),
-    ]
-    one = windows.window_record(bursts, 0)
-    assert (one.slot, one.steps, one.step_us) == (3, 4, [10_000, 10_000, 12_000, 12_000])
-    parts = [windows.member_record(each.activities[0], 0, each.closed_ns) for each in bursts]
-    assert one.active_s == pytest.approx(sum(part.active_s for part in parts))
-    assert one.steps_active == 4
-    assert windows.window_record(bursts, 1).step_us == [15_000, 40_000]
-    assert windows.window_record(bursts[:1], 1).slot == 5
-
-
-def test_the_share_of_restarts():
-    one = activity([10, 20, 70, 80], parked_ms=100, fresh={2})
-    assert windows.restart_share(one) == pytest.approx(0.5)
+    assert Stretch(100 * MS, 200 * MS, both, {}).overlap == pytest.approx(share)
 
 
 # ---- flags
@@ -195,15 +124,16 @@ def flags(members=None, *, step_us=10_000, **changed):
     """Flags of a window without fault, or with what is changed: 2 s between edges, 10 CPUs."""
     members = members or [activity(range(10, 210, 10)), activity(range(10, 210, 10), slot=1)]
     values = {
-        "overlap_share": 1.0, "edges_s": 2.0, "usable_cpus": 10, "asked_steps": 20,
-        "bursts": False, "saved": False,
+        "overlap": 1.0, "edges_s": 2.0, "usable_cpus": 10, "asked_steps": 20, "bursts": 1,
+        "saved": False,
     } | changed  # fmt: skip
     read = {name: values.pop(name) for name in [*values] if name in WindowMachine.__struct_fields__}
     records = [member([step_us] * len(one.steps)) for one in members]
-    return windows.flags(members, records, machine=machine(**read), **values)
+    stretches = [Stretch(0, 0, members, {}, values.pop("saved"))] * values.pop("bursts")
+    return windows.flags(stretches, records, machine(**read), **values)
 
 
-BURSTS, THREE, TWENTY = {"bursts": True}, activity([1, 2, 3]), activity(range(1, 21))
+BURSTS, THREE, TWENTY = {"bursts": 2}, activity([1, 2, 3]), activity(range(1, 21))
 
 
 def restarted(ms):
@@ -224,8 +154,8 @@ def restarted(ms):
         # 2 s times 0.5% of 10 CPUs; the floor is 2% of one
         ("sleeping_member_ran", "sleeping_cpu_s", 0.099, 0.101, {}),
         ("sleeping_member_ran", "sleeping_cpu_s", 0.039, 0.041, {"usable_cpus": 1}),
-        ("short_overlap", "overlap_share", 0.99, 0.989, {}),
-        ("short_overlap", "overlap_share", 0.75, 0.749, BURSTS),
+        ("short_overlap", "overlap", 0.99, 0.989, {}),
+        ("short_overlap", "overlap", 0.75, 0.749, BURSTS),
         ("throttled_burst", "throttled_s", 0.0, 0.001, BURSTS),
         ("few_steps", "members", [THREE], [THREE, activity([])], {"asked_steps": 3}),
         ("longest_time", "members", [TWENTY], [TWENTY, activity(range(1, 20))], {}),

@@ -201,11 +201,11 @@ def check(options: argparse.Namespace) -> int:
 @_stage("--cores", "--output")
 def probe(options: argparse.Namespace) -> None:
     """Describe this machine in machine.json."""
-    from scaling_study.host import allocation, named_machine, probe
+    from scaling_study.host import node, probe
 
-    allocation.require_whole_node()
+    node.require_whole_node()
     machine = probe.read_machine()
-    named_machine.require_cores(machine, None if options.cores == "None" else int(options.cores))
+    node.require_cores(machine, None if options.cores == "None" else int(options.cores))
     write_file(options.output, machine)
 
 

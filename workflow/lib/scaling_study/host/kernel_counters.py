@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from scaling_study.common.counter import READ
 from scaling_study.common.topology import parse_cpu_list
+from scaling_study.host.system import find_number
 from scaling_study.records.window import Usage
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -87,22 +88,15 @@ def _field(status: str, name: str) -> str:
     return status.partition(f"\n{name}:")[2].partition("\n")[0].strip()
 
 
-def _migrations(sched: str) -> int | None:
-    """Return the migrations from the text of /proc/PID/sched; None if it does not count them."""
-    found = re.search(r"^se\.nr_migrations\s*:\s*(\d+)", sched, flags=re.MULTILINE)
-    return int(found[1]) if found else None
-
-
 def read_thread(folder: str | os.PathLike[str]) -> Thread:
     """Read one thread's counters from its folder /proc/PID/task/TID."""
     run, wait, _ = read_text(f"{folder}/schedstat").split()
     status = read_text(f"{folder}/status")
     stat = _stat(folder)
     user_s, system_s = user_and_system_s(stat)
-    try:
-        migrations = _migrations(read_text(f"{folder}/sched"))
-    except FileNotFoundError:  # a kernel without scheduler debugging
-        migrations = None
+    migrations = None
+    with suppress(FileNotFoundError):  # a kernel without scheduler debugging
+        migrations = find_number(r"^se\.nr_migrations\s*:\s*(\d+)", read_text(f"{folder}/sched"))
     return Thread(
         run_s=int(run) / 1e9,
         runqueue_s=int(wait) / 1e9,
@@ -206,28 +200,26 @@ def read_tree(pid: int) -> dict[int, Process]:
     return tree
 
 
-def allowed_cpus(tree: Mapping[int, Process], tid: int | None = None) -> frozenset[int]:
-    """Return the CPUs that a member's threads, or one of them, may run on."""
-    lists = {
-        thread.cpus
-        for process in tree.values()
-        for each, thread in process.threads.items()
-        if tid in {None, each}
-    }
+def threads_of(trees: Iterable[Mapping[int, Process]]) -> dict[int, Thread]:
+    """Return all threads of some members and of what they have started, by thread id."""
+    processes = (process for tree in trees for process in tree.values())
+    return {tid: thread for process in processes for tid, thread in process.threads.items()}
+
+
+def allowed_cpus(threads: Iterable[Thread]) -> frozenset[int]:
+    """Return the CPUs that some of these threads may run on."""
+    lists = {thread.cpus for thread in threads}
     return frozenset(cpu for text in lists for cpu in parse_cpu_list(text))
 
 
-def run_s_by_cpu(before: Mapping[int, Process], after: Mapping[int, Process]) -> dict[int, float]:
-    """Return how long (s) a member's threads ran between two readings, by the CPU of each's end.
+def run_s_by_cpu(before: Mapping[int, Thread], after: Mapping[int, Thread]) -> dict[int, float]:
+    """Return how long (s) threads ran between two readings, by the CPU of each's end.
 
     A thread counts where it ran last: threads that train stay where they are for most of a window.
     """
-    used: dict[int, float] = {}
-    for pid, process in after.items():
-        earlier = before[pid].threads if pid in before else {}
-        for tid, thread in process.threads.items():
-            run_s = thread.run_s - (earlier[tid].run_s if tid in earlier else 0.0)
-            used[thread.last_cpu] = used.get(thread.last_cpu, 0.0) + run_s
+    used = defaultdict[int, float](float)
+    for tid, thread in after.items():
+        used[thread.last_cpu] += thread.run_s - (before[tid].run_s if tid in before else 0.0)
     return {cpu: run_s for cpu, run_s in used.items() if run_s > 0}
 
 

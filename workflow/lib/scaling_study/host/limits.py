@@ -6,11 +6,10 @@ takes the root of the file system.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar
 
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.host.system import (
@@ -32,9 +31,6 @@ class Quota:
 
     cpus: float
     period_s: float
-
-
-Limit = TypeVar("Limit", int, Quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +83,19 @@ def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
     return tuple(sorted(set(allowed).intersection(online)))
 
 
-def read_cgroup_version(root: Path = ROOT) -> int | None:
-    """1 or 2, by what governs CPU time; None without cgroups."""
-    hierarchy = read_hierarchy("cpu", root)
-    return None if hierarchy is None else hierarchy.version
-
-
 def read_quota(root: Path = ROOT) -> Quota | None:
     """The tightest CPU quota on the way up the hierarchy; None without one."""
-    return _tightest(read_hierarchy("cpu", root), _quota_v1, _quota_v2)
-
-
-def read_quota_cpus(root: Path = ROOT) -> float | None:
-    """The same in CPUs alone."""
-    quota = read_quota(root)
-    return None if quota is None else quota.cpus
+    return min(filter(None, map(_quota, _folders("cpu", root))), default=None)
 
 
 def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit on the way up the hierarchy; None without one."""
-    return _tightest(
-        read_hierarchy("memory", root),
-        lambda folder: read_limit(folder, "memory.limit_in_bytes"),
-        lambda folder: read_limit(folder, "memory.max"),
-    )
+    found = [
+        read_limit(folder, name)
+        for folder in _folders("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+    ]
+    return min((limit for limit in found if limit is not None), default=None)
 
 
 def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
@@ -154,24 +139,18 @@ def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -
     return None
 
 
-def _tightest(hierarchy: Hierarchy | None, *read: Callable[[Path], Limit | None]) -> Limit | None:
-    """Return the smallest limit; there is a reader for each version of cgroups."""
-    if hierarchy is None:
-        return None
-    limits = map(read[hierarchy.version - 1], hierarchy.folders)
-    return min((limit for limit in limits if limit is not None), default=None)
+def _folders(controller: str, root: Path) -> tuple[Path, ...]:
+    hierarchy = read_hierarchy(controller, root)
+    return hierarchy.folders if hierarchy else ()
 
 
-def _quota_v1(folder: Path) -> Quota | None:
-    quota_us = int(read_text(folder / "cpu.cfs_quota_us") or -1)
-    period_us = int(read_text(folder / "cpu.cfs_period_us") or 0)
-    known = quota_us > 0 and period_us > 0
-    return Quota(quota_us / period_us, period_us / 1e6) if known else None
-
-
-def _quota_v2(folder: Path) -> Quota | None:
-    quota_us, _, period_us = (read_text(folder / "cpu.max") or "max").partition(" ")
-    if quota_us == "max":
+def _quota(folder: Path) -> Quota | None:
+    """Return the quota of one cgroup; version 2 has a file, version 1 has two."""
+    quota_us, _, period_us = (read_text(folder / "cpu.max") or "").partition(" ")
+    if not quota_us:
+        quota_us = read_text(folder / "cpu.cfs_quota_us") or "-1"
+        period_us = read_text(folder / "cpu.cfs_period_us") or ""
+    if quota_us in {"max", "-1"} or not period_us:
         return None
     return Quota(int(quota_us) / int(period_us), int(period_us) / 1e6)
 
@@ -183,11 +162,9 @@ def read_limit(folder: Path, name: str) -> int | None:
 
 
 def _effective_cpuset(root: Path) -> str | None:
-    hierarchy = read_hierarchy("cpuset", root)
-    if hierarchy is None:
-        return None
-    name = {1: "cpuset.effective_cpus", 2: "cpuset.cpus.effective"}[hierarchy.version]
-    return next(filter(None, (read_text(folder / name) for folder in hierarchy.folders)), None)
+    names = ("cpuset.cpus.effective", "cpuset.effective_cpus")  # of version 2 and 1
+    files = (folder / name for folder in _folders("cpuset", root) for name in names)
+    return next(filter(None, map(read_text, files)), None)
 
 
 @dataclass(frozen=True, slots=True)

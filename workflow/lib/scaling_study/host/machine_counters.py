@@ -22,7 +22,7 @@ from pathlib import Path
 
 from scaling_study.host import kernel_counters
 from scaling_study.host.limits import hierarchy
-from scaling_study.host.system import ROOT
+from scaling_study.host.system import ROOT, read_text
 
 _PROC = Path("/proc")
 
@@ -67,7 +67,7 @@ def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
         cpus: the CPUs that this study may use; others do not count as busy.
         proc: where proc(5) is mounted.
     """
-    texts = [_read_optional(proc / "pressure" / name) for name in ("cpu", "memory", "io")]
+    texts = [read_text(proc / "pressure" / name) for name in ("cpu", "memory", "io")]
     stalled_s = [parse_pressure(text) if text else None for text in texts]
     return Machine(*parse_stat((proc / "stat").read_text(), cpus), *stalled_s)
 
@@ -106,10 +106,10 @@ def read_throttled(pids: Iterable[int], root: Path = ROOT) -> dict[Path, float]:
     Returns:
         Seconds, summed over CPUs, by the file that counts them; empty where no group is counted.
     """
-    texts = {_read_optional(f"{root}/proc/{pid}/cgroup") for pid in pids}
-    mounts = _read_optional(root / "proc/self/mountinfo") or ""
+    texts = {read_text(root / f"proc/{pid}/cgroup") for pid in pids}
+    mounts = read_text(root / "proc/self/mountinfo") or ""
     files = {file for text in texts if text for file in _throttling_files(text, mounts, root)}
-    counted = {file: parse_throttled(_read_optional(file) or "") for file in files}
+    counted = {file: parse_throttled(read_text(file) or "") for file in files}
     return {file: seconds for file, seconds in counted.items() if seconds is not None}
 
 
@@ -129,11 +129,3 @@ def _throttling_files(groups: str, mounts: str, root: Path) -> Sequence[Path]:
     if own.is_file():
         return (own,)
     return tuple(folder / "cpu.stat" for folder in found.folders)
-
-
-def _read_optional(path: str | Path) -> str | None:
-    # Pressure files exist but cannot be read (EOPNOTSUPP) where the kernel has them switched off.
-    try:
-        return kernel_counters.read_text(path)
-    except OSError:
-        return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from scaling_study.common.file_errors import UnusableError
-from scaling_study.common.topology import format_cpu_list
+from scaling_study.common.topology import format_cpu_list, parse_memory_total
 from scaling_study.host import limits, perf_events, system
 from scaling_study.host.libraries import find_library, library_folders
 from scaling_study.launch.axes.axis_table import LIBRARIES
@@ -55,32 +55,40 @@ def read_machine(root: Path = system.ROOT) -> Machine:
 
 
 def _read_machine(root: Path) -> Machine:
-    cpu = system.read_cpu_info(root)
+    def text(path: str) -> str:
+        return system.read_text(root / path) or ""
+
+    cpu, memory = system.read_cpu_info(root), text("proc/meminfo")
+    flags = cpu.get("flags", cpu.get("Features", "")).split()  # x86, ARM
+    models = (cpu.get(key) for key in ("model name", "cpu", "CPU part"))  # x86, POWER, ARM
+    vendors = (cpu.get(key) for key in ("vendor_id", "CPU implementer"))
     folders = library_folders()
     topology = system.read_topology(root)
+    quota, cgroups = limits.read_quota(root), limits.read_hierarchy("cpu", root)
+    balancing = text("proc/sys/kernel/numa_balancing")
     machine = Machine(
         hash="",
-        hostname=system.read_hostname(root),
-        cpu_model=cpu.model,
-        cpu_vendor=cpu.vendor,
-        isa=tuple(flag for flag in ISA if flag in cpu.flags),
+        hostname=text("proc/sys/kernel/hostname") or "unknown",
+        cpu_model=next(filter(None, models), "unknown"),
+        cpu_vendor=next(filter(None, vendors), "unknown"),
+        isa=tuple(flag for flag in ISA if flag in flags),
         topology=topology,
         smt=topology.smt,
         l2_bytes=system.read_cache_bytes(2, root),
         l3_bytes=system.read_cache_bytes(3, root),
-        virtual=system.read_virtual(cpu, root),
+        virtual=system.read_virtual(flags, root),
         allowed_cpus=format_cpu_list(limits.read_allowed_cpus(root)),
         allowed_nodes=format_cpu_list(limits.read_allowed_nodes(root)),
-        quota_cpus=limits.read_quota_cpus(root),
-        cgroup_version=limits.read_cgroup_version(root),
-        memory_bytes=system.read_memory_bytes(root),
+        quota_cpus=quota.cpus if quota else None,
+        cgroup_version=cgroups.version if cgroups else None,
+        memory_bytes=parse_memory_total(memory),
         memory_limit_bytes=limits.read_memory_limit_bytes(root),
-        swap_bytes=system.read_swap_bytes(root),
-        kernel=system.read_kernel(root),
+        swap_bytes=1024 * (system.find_number(r"SwapTotal:\s+(\d+) kB", memory) or 0),
+        kernel=text("proc/sys/kernel/osrelease") or "unknown",
         libc=" ".join(platform.libc_ver()).strip() or "unknown",
         governor=system.read_governor(root),
         thp=system.read_thp(root),
-        numa_balancing=system.read_numa_balancing(root),
+        numa_balancing=balancing != "0" if balancing else None,
         perf_counters=perf_events.has_hardware_counters(),
         libraries={name: find_library(name, folders) for name in LIBRARIES},
         versions={"python": platform.python_version(), **dict(_versions())},

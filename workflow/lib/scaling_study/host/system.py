@@ -4,11 +4,10 @@ Every function takes the root of the file system, so that tests read captured ma
 the kernel does not have reads as None; a text that is not in the kernel's format raises.
 """
 
-import contextlib
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from scaling_study.common.topology import (
@@ -17,7 +16,6 @@ from scaling_study.common.topology import (
     Topology,
     build,
     parse_cpu_list,
-    parse_memory_total,
 )
 
 ROOT = Path("/")
@@ -29,8 +27,14 @@ def read_text(path: Path) -> str | None:
     """A file's text without surrounding white space; None if it is not there or not readable."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:
         return None
+
+
+def find_number(pattern: str, text: str | None) -> int | None:
+    """Return the number that a pattern captures in the lines of a text; None without it."""
+    found = re.search(pattern, text or "", flags=re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def read_status(field: str, root: Path = ROOT, otherwise: str | None = None) -> str:
@@ -83,11 +87,9 @@ def _gpu_nodes(root: Path) -> set[int]:
     (Documentation/ABI/stable/sysfs-devices-node, Documentation/mm/physical_memory.rst) and its
     memory tiers (sysfs-kernel-mm-memory-tiers) do not name the device behind a node.
     """
-    found = set()
-    for status in (root / "proc/driver/nvidia/gpus").glob("*/numa_status"):
-        with contextlib.suppress(OSError):  # EIO of a GPU that is lost
-            found.update(re.findall(r"^Node:\s*(\d+)$", read_text(status) or "", re.MULTILINE))
-    return set(map(int, found))
+    files = (root / "proc/driver/nvidia/gpus").glob("*/numa_status")  # a lost GPU's has an EIO
+    found = (find_number(r"^Node:\s*(\d+)$", read_text(file)) for file in files)
+    return {node for node in found if node is not None}
 
 
 def _cpu_text(folder: Path) -> CpuText:
@@ -122,57 +124,33 @@ def read_cache_bytes(level: int, root: Path = ROOT) -> int | None:
     first = min(read_online_cpus(root))
     for index in _caches(root / CPU_FOLDER / f"cpu{first}"):
         if read_text(index / "level") == str(level) and read_text(index / "type") != "Instruction":
-            size = re.fullmatch(r"(\d+)K", read_text(index / "size") or "")
-            return int(size[1]) * 1024 if size else None
+            kib = find_number(r"^(\d+)K$", read_text(index / "size"))
+            return kib * 1024 if kib else None
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class CpuInfo:
-    """The first CPU of /proc/cpuinfo; flags include ARM's features."""
-
-    model: str
-    vendor: str
-    flags: frozenset[str]
-
-
-def read_cpu_info(root: Path = ROOT) -> CpuInfo:
-    """Model, vendor and instruction sets."""
+def read_cpu_info(root: Path = ROOT) -> dict[str, str]:
+    """The fields of the first CPU of /proc/cpuinfo."""
     fields: dict[str, str] = {}
     for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
-
-    def first(keys: Iterable[str]) -> str:
-        return next((fields[key] for key in keys if fields.get(key)), "unknown")
-
-    flags = fields.get("flags", fields.get("Features", ""))
-    return CpuInfo(
-        model=first(("model name", "cpu", "CPU part")),  # x86, POWER, ARM
-        vendor=first(("vendor_id", "CPU implementer")),
-        flags=frozenset(flags.split()),
-    )
+    return fields
 
 
-def read_virtual(info: CpuInfo, root: Path = ROOT) -> str | None:
-    """The kind of virtual machine as far as it says; None on hardware."""
+def read_virtual(flags: Collection[str], root: Path = ROOT) -> str | None:
+    """The kind of virtual machine as far as it says; None on hardware.
+
+    Args:
+        flags: of the CPU.
+        root: the root of the file system.
+    """
     xen = read_text(root / "sys/hypervisor/type")
-    if "hypervisor" not in info.flags and xen is None:
+    if "hypervisor" not in flags and xen is None:
         return None
     dmi = root / "sys/class/dmi/id"
     names = (read_text(dmi / "sys_vendor"), read_text(dmi / "product_name"))
     return " ".join(filter(None, names)) or xen or "hypervisor"
-
-
-def read_memory_bytes(root: Path = ROOT) -> int:
-    """The machine's memory."""
-    return parse_memory_total(read_text(root / "proc/meminfo") or "")
-
-
-def read_swap_bytes(root: Path = ROOT) -> int:
-    """The machine's swap space."""
-    match = re.search(r"SwapTotal:\s+(\d+) kB", read_text(root / "proc/meminfo") or "")
-    return int(match[1]) * 1024 if match else 0
 
 
 def read_thp(root: Path = ROOT) -> str | None:
@@ -182,23 +160,7 @@ def read_thp(root: Path = ROOT) -> str | None:
     return match[1] if match else None
 
 
-def read_numa_balancing(root: Path = ROOT) -> bool | None:
-    """Whether the kernel moves pages between nodes by itself; None where it cannot."""
-    text = read_text(root / "proc/sys/kernel/numa_balancing")
-    return None if text is None else text != "0"
-
-
 def read_governor(root: Path = ROOT) -> str | None:
     """The frequency governors of all CPUs, each once, such as ``performance``; None without any."""
     files = (root / CPU_FOLDER).glob("cpu[0-9]*/cpufreq/scaling_governor")
     return ", ".join(sorted(filter(None, set(map(read_text, files))))) or None
-
-
-def read_kernel(root: Path = ROOT) -> str:
-    """The kernel's release."""
-    return read_text(root / "proc/sys/kernel/osrelease") or "unknown"
-
-
-def read_hostname(root: Path = ROOT) -> str:
-    """The host's name."""
-    return read_text(root / "proc/sys/kernel/hostname") or "unknown"

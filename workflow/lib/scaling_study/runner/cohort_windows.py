@@ -1,8 +1,8 @@
 """The windows of one cohort: from its start to the last one, with those that are needed besides.
 
-What is planned is taken first. Where the script had not settled from the beginning, the windows of
-that time are taken anew and do not count (``settling``). Where too little was seen of what comes
-back between steps, further ones are taken (``non_step``).
+What is planned is taken first. If the script had not settled from the beginning, the windows of
+that time are taken anew and do not count (``settling``). If too little was seen of what comes back
+between steps, further ones are taken (``non_step``).
 
 Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
 pause after each of them.
@@ -18,21 +18,15 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
-from scaling_study.records.window import Event, Readbacks, Settled, Window
-from scaling_study.runner import (
-    cohort,
-    foreign,
-    headroom,
-    member_processes,
-    non_step,
-    settling,
-    windows,
-)
+from scaling_study.records.window import End, Event, Readbacks, Settled, Window
+from scaling_study.runner import foreign, headroom, non_step, settling, windows
+from scaling_study.runner.cohort import Cohort, WindowSettings
+from scaling_study.runner.member_processes import MemberEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from scaling_study.records.readback import Readback
+    from scaling_study.records.readback import Check, Readback
     from scaling_study.records.window import Record, Slot, Status, Taken
     from scaling_study.runner.journal import Journal
     from scaling_study.runner.measure import Job
@@ -52,162 +46,282 @@ FEWEST_BLOCKS = 3
 log = logging.getLogger("measure")
 
 
+class FailedError(Exception):
+    """A cohort whose windows do not count; the text says why."""
+
+
+class LostError(Exception):
+    """No window of this process count can be taken any more; the text says why."""
+
+
 @dataclass(slots=True)
-class CohortLog:
-    """The log of a cohort: the records of its windows, and where its time went.
+class CohortRun:
+    """Takes the planned windows of one cohort, writes them down, and keeps the time.
+
+    How a window is taken is up to the kind of run: of members with gates (``CohortWindows``), or of
+    a program as a whole (``pool``).
 
     Attributes:
-        job: what is measured: a job's ``plan``, ``launch`` and ``seed``.
+        job: what is measured.
         number: the cohort's, in the record file.
         journal: of the record file.
         lookout: for other programs.
-        first_decides: of its members, as ``Cohort.wait_started`` has it.
+        counts: the cohort's process counts.
+        first_decides: whether no launch can be measured if the first script ends without a step.
         began_s: when the cohort's time began (of the performance counter).
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
         paused_s: time between windows in which others had the machine.
         member: what each member takes of the memory, once all have started.
+        lost: process counts of which no window can be taken any more.
+        why_lost: the reason for the first of them.
     """
 
     job: Job
     number: int
     journal: Journal[Record]
     lookout: foreign.Lookout
-    first_decides: bool = False
-    began_s: float = field(default_factory=time.perf_counter)
-    started_s: float | None = None
-    in_windows_s: float = 0.0
-    paused_s: float = 0.0
-    member: headroom.Footprint | None = None
+    counts: Sequence[int]
+    first_decides: bool
+    began_s: float
+    started_s: float | None = field(init=False, default=None)
+    in_windows_s: float = field(init=False, default=0.0)
+    paused_s: float = field(init=False, default=0.0)
+    member: headroom.Footprint | None = field(init=False, default=None)
+    lost: set[int] = field(init=False, default_factory=set)
+    why_lost: str = field(init=False, default="")
 
-    def starts(self) -> None:
-        """Note that the first window is about to be taken."""
-        self.started_s = time.perf_counter() - self.began_s
+    # ---- what a kind of run says of itself
 
-    def pause(self) -> Iterator[None]:
-        """Let others have the machine."""
-        began_s = time.perf_counter()
-        yield
-        self.paused_s += time.perf_counter() - began_s
+    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
+        """Take the windows that are left of the plan, and whatever is needed besides.
+
+        Raises:
+            FailedError: the cohort's windows do not count.
+        """
+        raise NotImplementedError
+
+    def _attempt(self, window: windows.Window) -> Taken:
+        """Take a window once.
+
+        Raises:
+            LostError: it cannot be taken, nor any other of this process count.
+        """
+        raise NotImplementedError
+
+    # ---- running it
+
+    def take(
+        self, todo: Sequence[windows.Window]
+    ) -> Generator[None, None, tuple[Status, str | None]]:
+        """Take a cohort's windows; return its status and the reason.
+
+        Pauses when it is about to take a window, except the first.
+
+        Args:
+            todo: windows that are left to take.
+
+        Raises:
+            ScriptEndedError: the first member's script ended without a step, and that decides.
+        """
+        try:
+            yield from self._run(todo)
+        except FailedError as error:
+            return "failed", str(error)
+        if not self.lost:
+            return "complete", None
+        return "partial" if self.lost < set(self.counts) else "failed", self.why_lost
+
+    def end(self, status: Status, reason: str | None, remedy: str | None) -> End:
+        """Return the cohort's last record."""
+        return End(
+            cohort=self.number,
+            status=status,
+            reason=reason,
+            remedy=remedy,
+            wall_s=self.now_s(),
+            start_s=self.started_s if status in {"complete", "partial"} else None,
+            in_windows_s=self.in_windows_s,
+            member_bytes=self.member.memory if self.member else None,
+            member_shared_bytes=self.member.shared if self.member else None,
+        )
 
     def now_s(self) -> float:
         """Return the time since the beginning, without pauses."""
         return time.perf_counter() - self.began_s - self.paused_s
 
-    def keep(self, record: Taken, attempt: int) -> None:
-        """Write a window down; look who takes the CPUs where several were lost to others."""
-        self.in_windows_s += record.window_s
-        self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
-        seen = self.lookout.after_window(record.flags)
-        if seen is not None:
-            told = foreign.describe(seen) or "whoever took it is not at it any more"
-            log.warning("windows keep being lost to others' CPU time: %s", told)
-        if not record.valid:
-            log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
-
-
-class CohortWindows:
-    """The windows of one cohort.
-
-    Args:
-        one: the cohort, not started yet.
-        kept: of the cohort.
-        counts: its process counts.
-        before: records of an interrupted run.
-    """
-
-    def __init__(
-        self, one: cohort.Cohort, kept: CohortLog, counts: Sequence[int], before: Sequence[Record]
-    ) -> None:
-        self._cohort, self._kept, self._counts = one, kept, counts
-        self._settings = own = kept.job.plan.measure
-        self._timing = cohort.WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
-        self._steps: list[tuple[int, non_step.Steps]] = []
-        self._lost: set[int] = set()
-        self._last_end: str | None = None
-        # Where windows begin that are not planned.
-        taken = [one for one in before if isinstance(one, Window) and one.n in counts]
-        planned = self._settings.windows
-        self._block = max([planned, *(one.block + 1 for one in taken)])
-        self._window = max([planned * len(counts), *(one.window + 1 for one in taken)])
-
-    def take(
-        self,
-        slots: Sequence[Slot],
-        todo: Sequence[windows.Window],
-        unsettled: float | None = None,
-    ) -> Generator[None, None, tuple[Status, str | None]]:
-        """Start the cohort and take its windows; return its status and the reason.
-
-        Pauses when it is about to take a window, except the first.
-
-        Args:
-            slots: of the launch, by process count.
-            todo: windows that are left to take.
-            unsettled: how all windows changed that an interrupted run has taken; they are taken
-                anew. None where they had settled, or some are left to take.
-
-        Raises:
-            ScriptEndedError: the first member's script ended without a step, and that decides.
-        """
-        timeout_s = self._settings.start_timeout_s
-        memory = headroom.Meter()
-        started = [spec.slot for spec in slots[: self._cohort.size]]
-        try:
-            self._cohort.start(started, timeout_s, first_decides=self._kept.first_decides)
-            reports = self._cohort.read_back(timeout_s)
-        finally:
-            self._write_events()
-        if not reports:
-            return "failed", f"no member came as far as its first step{self._because()}"
-        wrong = self._readbacks("before", slots, reports)
-        if wrong:
-            return "failed", wrong
-        self._cohort.warm_up(self._settings.warmup_steps)
-        self._kept.member = memory.each(len(self._cohort.alive))
-        self._kept.starts()
-        yield from self._take_all(todo)
-        yield from self._take_more(unsettled)
-        wrong = self._read_back_again(slots, reports)
-        self._write_events()
-        if wrong:
-            return "failed", f"{wrong}, after the last window"
-        if not self._lost:
-            return "complete", None
-        text = ", ".join(map(str, sorted(self._lost)))
-        reason = f"members ended, so that windows of {text} processes could not be taken"
-        status: Status = "partial" if self._lost < set(self._counts) else "failed"
-        return status, f"{reason}{self._because()}"
-
-    def _take_all(
+    def _take_each(
         self, todo: Sequence[windows.Window], *, pause_first: bool = False
     ) -> Iterator[None]:
+        """Take windows in their order, without those of a process count that is lost."""
         counts = len({window.n for window in todo})
         for at, window in enumerate(todo):
             if at % counts == 0:
                 log.info("window %d of %d", at + 1, len(todo))
+            if window.n in self.lost:
+                continue
             if at or pause_first:
-                yield from self._kept.pause()
-            if not self._take(window):
-                self._lost.add(window.n)
+                yield from self._pause()
+            if not self._take_one(window):
+                self.lost.add(window.n)
 
-    def _take_more(self, change: float | None) -> Iterator[None]:
-        """Take windows anew, or further ones, until what was seen is settled and enough.
+    def _pause(self) -> Iterator[None]:
+        """Let others have the machine."""
+        began_s = time.perf_counter()
+        yield
+        self.paused_s += time.perf_counter() - began_s
 
-        Args:
-            change: how windows of an interrupted run changed.
+    def _starts(self) -> None:
+        """Note that the first window is about to be taken."""
+        self.started_s = time.perf_counter() - self.began_s
+
+    def _take_one(self, window: windows.Window) -> bool:
+        """Take a window until it is valid or has been taken often enough.
+
+        Returns:
+            Whether it could be taken.
         """
-        counts = sorted(set(self._counts) - self._lost)
+        try:
+            for attempt in range(self.job.plan.measure.retries + 1):
+                record = self._attempt(window)
+                self._keep(record, attempt)
+                if record.valid:
+                    break
+        except LostError as error:
+            log.warning("n = %d: %s", window.n, error)
+            self.why_lost = self.why_lost or f"n = {window.n}: {error}"
+            return False
+        return True
+
+    def _keep(self, record: Taken, attempt: int) -> None:
+        """Write a window down; look who takes the CPUs if several were lost to others."""
+        self.in_windows_s += record.window_s
+        self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
+        seen = self.lookout.after_window(record.flags)
+        if seen is not None:
+            told = foreign.describe(seen) or "nobody takes it now"
+            log.warning("windows keep being lost to others' CPU time: %s", told)
+        if not record.valid:
+            log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
+
+    def _write_readbacks(
+        self,
+        when: Literal["before", "after"],
+        checks: list[Check],
+        reports: list[Readback],
+        shared_files: dict[str, int] | None = None,
+    ) -> None:
+        """Write down what members got.
+
+        Raises:
+            FailedError: something of the launch does not hold.
+        """
+        self.journal.write(
+            Readbacks(
+                cohort=self.number,
+                when=when,
+                checks=checks,
+                members=reports,
+                shared_files=shared_files,
+            )
+        )
+        if wrong := axis_table.failed(checks):
+            raise FailedError(wrong if when == "before" else f"{wrong}, after the last window")
+
+
+@dataclass(slots=True)
+class CohortWindows(CohortRun):
+    """The windows of members with gates.
+
+    Attributes:
+        cohort: the members, not started yet.
+        slots: of the launch, by process count.
+        before: records of an interrupted run.
+        steps: of each valid window its block and steps.
+        last_end: why the last member ended that did.
+        next_block: the number of the next block that is not planned.
+        next_window: the number of the next window that is not planned.
+    """
+
+    cohort: Cohort
+    slots: Sequence[Slot]
+    before: Sequence[Record]
+    steps: list[tuple[int, non_step.Steps]] = field(init=False, default_factory=list)
+    last_end: str | None = field(init=False, default=None)
+    next_block: int = field(init=False)
+    next_window: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number what is not planned after all that is, or was taken."""
+        taken = [one for one in self.before if isinstance(one, Window) and one.n in self.counts]
+        planned = self.job.plan.measure.windows
+        self.next_block = max([planned, *(one.block + 1 for one in taken)])
+        self.next_window = max([planned * len(self.counts), *(one.window + 1 for one in taken)])
+
+    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
+        reports = self._start()
+        yield from self._take_each(todo)
+        yield from self._take_more()
+        self._read_back_again(reports)
+        if self.lost:
+            text = ", ".join(map(str, sorted(self.lost)))
+            self.why_lost = f"members ended, so that windows of {text} processes could not be taken"
+            self.why_lost += self._because()
+
+    def _start(self) -> list[Readback]:
+        """Start the members and let them warm up; return what they report.
+
+        Raises:
+            FailedError: no member started, or something of the launch does not hold.
+        """
+        settings, free = self.job.plan.measure, headroom.read_free()
+        started = [spec.slot for spec in self.slots[: self.cohort.size]]
+        try:
+            self.cohort.start(started, settings.start_timeout_s, first_decides=self.first_decides)
+            reports = self.cohort.read_back(settings.start_timeout_s)
+        finally:
+            self._write_events()
+        if not reports:
+            raise FailedError(f"no member came as far as its first step{self._because()}")
+        self._check("before", reports)
+        self.cohort.warm_up(settings.warmup_steps)
+        self.member = headroom.footprint(free, len(self.cohort.alive))
+        self._starts()
+        return reports
+
+    def _read_back_again(self, before: Sequence[Readback]) -> None:
+        """Have members report again: a script may set threads, CPUs or types while it trains.
+
+        Raises:
+            FailedError: something of the launch does not hold any more.
+        """
+        kernels = {report.slot: report.sgemm_kernel for report in before}
+        try:
+            found = self.cohort.read_back(self.job.plan.measure.start_timeout_s, with_kernel=False)
+            if found:
+                self._check(
+                    "after",
+                    [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found],
+                )
+        finally:
+            self._write_events()
+
+    def _check(self, when: Literal["before", "after"], reports: list[Readback]) -> None:
+        checks = axis_table.checks(self.job.launch.axes, self.slots, reports)
+        self._write_readbacks(when, checks, reports, self.cohort.shared_files() or None)
+
+    def _take_more(self) -> Iterator[None]:
+        """Take windows anew, or further ones, until what was seen is settled and enough."""
+        counts = sorted(set(self.counts) - self.lost)
         further = dict.fromkeys(counts, 0)
-        until_s = self._kept.now_s() + MORE_LONGEST_S
+        until_s = self.now_s() + MORE_LONGEST_S
         anew = 0
-        if change is None:
-            change = self._change()
-        while change is not None and anew < SETTLING_ROUNDS and not self._lost:
+        change = self._change()
+        while change is not None and anew < SETTLING_ROUNDS and not self.lost:
             anew += 1
             change = yield from self._take_anew(change, until_s)
-        until_s = self._kept.now_s() + MORE_LONGEST_S
-        while self._kept.now_s() < until_s:
+        until_s = self.now_s() + MORE_LONGEST_S
+        while self.now_s() < until_s:
             steps = non_step.Steps.concat(self._by_window())
             short = non_step.lacking(steps, non_step.find(steps), counts)
             if not short:
@@ -216,8 +330,8 @@ class CohortWindows:
             n = min(short, key=lambda each: further[each])
             further[n] += 1
             log.info("n = %d: another window, for what comes back between steps", n)
-            yield from self._kept.pause()
-            if not all(map(self._take, self._further([n], 1))):
+            yield from self._pause()
+            if not all(map(self._take_one, self._further([n], 1))):
                 return
 
     def _change(self, block: int = 0) -> float | None:
@@ -228,111 +342,75 @@ class CohortWindows:
     def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
         """Replace the windows in which the script had not settled; return how all change then.
 
-        These are the first blocks, where the others have settled by themselves, or else all; as
-        many of them as there is time for. Where too few would be left, all stay as they are.
+        The first blocks are replaced if the others have settled by themselves, else all of them, as
+        far as time allows. If too few would be left, all stay as they are.
         """
-        blocks = sorted({block for block, _ in self._steps})
+        blocks = sorted({block for block, _ in self.steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
-        first = next((block for block in enough if self._change(block) is None), self._block)
+        first = next((block for block in enough if self._change(block) is None), self.next_block)
         left = [block for block in blocks if block >= first]
-        planned = self._settings.windows
+        planned = self.job.plan.measure.windows
         again = planned - len(left)
         if blocks:
-            room_s = max(0.0, until_s - self._kept.now_s())
-            block_s = max(0.01, self._kept.in_windows_s / len(blocks))
+            room_s = max(0.0, until_s - self.now_s())
+            block_s = max(0.01, self.in_windows_s / len(blocks))
             again = min(again, int(room_s / block_s))
         log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
         if len(left) + again < min(planned, FEWEST_BLOCKS):
             return None
-        self._steps = [one for one in self._steps if one[0] >= first]
+        self.steps = [one for one in self.steps if one[0] >= first]
         log.info("windows are taken anew")
-        yield from self._take_all(self._further(self._counts, again), pause_first=True)
+        yield from self._take_each(self._further(self.counts, again), pause_first=True)
         still = self._change()
-        self._kept.journal.write(
-            Settled(cohort=self._kept.number, block=first, change=change, left=still)
-        )
+        self.journal.write(Settled(cohort=self.number, block=first, change=change, left=still))
         return still
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
         """Return further windows, after all those that were planned or taken."""
         found = [
-            windows.Window(self._window + one.window, self._block + one.block, one.n)
-            for one in windows.schedule(counts, blocks, self._kept.job.seed + self._block)
+            windows.Window(self.next_window + one.window, self.next_block + one.block, one.n)
+            for one in windows.schedule(counts, blocks, self.job.seed + self.next_block)
         ]
-        self._window, self._block = self._window + len(found), self._block + blocks
+        self.next_window += len(found)
+        self.next_block += blocks
         return found
 
     def _by_window(self, block: int = 0) -> list[non_step.Steps]:
-        """Steps of the windows that count from a block on, each with those of all its members."""
-        return [steps for own, steps in self._steps if own >= block]
+        """Return the steps of all members in each window that counts, from a block on."""
+        return [steps for own, steps in self.steps if own >= block]
 
-    def _readbacks(
-        self, when: Literal["before", "after"], slots: Sequence[Slot], reports: Sequence[Readback]
-    ) -> str:
-        """Write what members have; say what of the launch does not hold."""
-        checks = axis_table.checks(self._kept.job.launch.axes, slots, reports)
-        self._kept.journal.write(
-            Readbacks(
-                cohort=self._kept.number,
-                when=when,
-                checks=checks,
-                members=list(reports),
-                shared_files=self._cohort.shared_files() or None,
-            )
-        )
-        return axis_table.failed(checks)
-
-    def _read_back_again(self, slots: Sequence[Slot], before: Sequence[Readback]) -> str:
-        """Have members report again what they have; say what of the launch does not hold any more.
-
-        A script may set threads, CPUs or types while it trains.
-        """
-        kernels = {report.slot: report.sgemm_kernel for report in before}
-        found = self._cohort.read_back(self._settings.start_timeout_s, with_kernel=False)
-        reports = [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found]
-        return self._readbacks("after", slots, reports) if reports else ""
-
-    def _take(self, window: windows.Window) -> bool:
-        """Take a window until it is valid or has been taken often enough.
-
-        A member that ends while it is taken costs none of its takes, but one of the member's
-        restarts.
-
-        Returns:
-            Whether it was taken; False when one of its members is left no more.
-        """
-        attempt = 0
-        while attempt <= self._settings.retries:
+    def _attempt(self, window: windows.Window) -> Taken:
+        """Take a window once; a member that ends meanwhile costs a restart and no attempt."""
+        own = self.job.plan.measure
+        timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
+        while True:
             self._revive()
             # The first n members, no others: a slot has CPUs and memory of its own.
-            if not set(range(window.n)) <= set(self._cohort.alive):
-                return False
+            if not set(range(window.n)) <= set(self.cohort.alive):
+                raise LostError("its members ended too often")
             try:
-                record = self._cohort.take(window, self._timing)
-            except member_processes.MemberEndedError:
+                record = self.cohort.take(window, timing)
+            except MemberEndedError:
                 self._write_events()
                 continue
-            self._kept.keep(record, attempt)
             if record.valid:
-                self._steps.append((window.block, non_step.window_steps(record)))
-                return True
-            attempt += 1
-        return True
+                self.steps.append((window.block, non_step.window_steps(record)))
+            return record
 
     def _revive(self) -> None:
         """Start ended members again, as often as that is allowed."""
-        missing = self._cohort.restartable(MEMBER_RESTARTS)
+        missing = self.cohort.restartable(MEMBER_RESTARTS)
         if missing:
-            self._cohort.start(missing, self._settings.start_timeout_s)
-            self._cohort.warm_up(self._settings.warmup_steps)
+            self.cohort.start(missing, self.job.plan.measure.start_timeout_s)
+            self.cohort.warm_up(self.job.plan.measure.warmup_steps)
             self._write_events()
 
     def _write_events(self) -> None:
-        for event in self._cohort.events:
+        for event in self.cohort.events:
             log.warning("member %s: %s", event.slot, event.reason)
-            self._last_end = event.reason
-            self._kept.journal.write(Event(cohort=self._kept.number, **event._asdict()))
-        self._cohort.events.clear()
+            self.last_end = event.reason
+            self.journal.write(Event(cohort=self.number, **event._asdict()))
+        self.cohort.events.clear()
 
     def _because(self) -> str:
-        return f" (the last one: {self._last_end})" if self._last_end else ""
+        return f" (the last one: {self.last_end})" if self.last_end else ""

@@ -7,7 +7,6 @@ whole steps, and reading them disturbs none.
 import os
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -24,8 +23,8 @@ GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one
 """Times of a window that only members with gates tell."""
 
 
-Trees = dict[int, dict[int, kernel_counters.Process]]
-"""The processes of each member, by slot."""
+Threads = Mapping[int, kernel_counters.Thread]
+"""Threads by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class CounterSnapshot:
         machine: of the CPUs that the study may use.
         throttled: time (s) that each cgroup above a member was held back by its quota.
         trainers: the thread that trains.
-        trees: every thread of a member and of what it has started.
+        trees: the processes of a member and of what it has started, by process id.
         events: hardware counters.
         sleeping_s: CPU time of the members that the window leaves out.
         study_s: CPU time of all that belongs to the study.
@@ -48,7 +47,7 @@ class CounterSnapshot:
     machine: machine_counters.Machine
     throttled: dict[Path, float]
     trainers: dict[int, int]
-    trees: Trees
+    trees: dict[int, dict[int, kernel_counters.Process]]
     events: dict[int, dict[str, perf_events.Reading]]
     sleeping_s: float
     study_s: float
@@ -96,23 +95,22 @@ def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
     return found
 
 
-def members_mhz(frequencies_mhz: Mapping[int, float], before: Trees, after: Trees) -> float | None:
+def members_mhz(
+    frequencies_mhz: Mapping[int, float], before: Threads, after: Threads
+) -> float | None:
     """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
 
     CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
 
     Args:
         frequencies_mhz: by CPU, as read when the window closed.
-        before: members' processes at the window's first edge.
+        before: members' threads at the window's first edge.
         after: the same at its second one.
 
     Returns:
         None where the frequency of any of these CPUs is not known.
     """
-    used: defaultdict[int, float] = defaultdict(float)
-    for slot, tree in after.items():
-        for cpu, run_s in kernel_counters.run_s_by_cpu(before[slot], tree).items():
-            used[cpu] += run_s
+    used = kernel_counters.run_s_by_cpu(before, after)
     if not used or not used.keys() <= frequencies_mhz.keys():
         return None
     return sum(run_s * frequencies_mhz[cpu] for cpu, run_s in used.items()) / sum(used.values())
@@ -153,18 +151,18 @@ def machine_record(
     """
     machine = machine_counters.machine_usage(before.machine, after.machine)
     study_s = after.study_s - before.study_s
-    allowed = kernel_counters.allowed_cpus
-    every = (allowed(tree) for tree in after.trees.values())
-    own = (allowed(tree, after.trainers[slot]) for slot, tree in after.trees.items())
+    then = kernel_counters.threads_of(before.trees.values())
+    threads = kernel_counters.threads_of(after.trees.values())
+    trainers = [threads[tid] for tid in after.trainers.values() if tid in threads]
     return WindowMachine(
         **asdict(machine),
         throttled_s=machine_counters.throttled_s(before.throttled, after.throttled),
         foreign_cpu_s=max(0.0, machine.busy_cpu_s - study_s),
         sleeping_cpu_s=max(0.0, after.sleeping_s - before.sleeping_s),
         coordinator_cpu_s=after.coordinator_s - before.coordinator_s,
-        members_cpus=len(frozenset().union(*every)),
-        trainers_cpus=len(frozenset().union(*own)),
-        frequency_mhz=members_mhz(frequencies_mhz, before.trees, after.trees),
+        members_cpus=len(kernel_counters.allowed_cpus(threads.values())),
+        trainers_cpus=len(kernel_counters.allowed_cpus(trainers)),
+        frequency_mhz=members_mhz(frequencies_mhz, then, threads),
     )
 
 
@@ -191,26 +189,21 @@ def taken(
     """
     members = [member_record(stretches, at, before, after) for at in range(len(after.trees))]
     machine = machine_record(before, after, stretches[-1].frequencies_mhz)
-    activities = [activity for one in stretches for activity in one.activities]
     if gated:
         began_ns = min(one.released_ns for one in stretches[0].activities)
-        start_skew_s = max(windows.start_skew_s(one.activities) for one in stretches)
-        overlap = statistics.fmean(
-            windows.overlap(one.activities, one.opened_ns, one.counted_ns) for one in stretches
-        )
+        start_skew_s = max(one.start_skew_s for one in stretches)
+        overlap = statistics.fmean(one.overlap for one in stretches)
     else:
         members = [structs.replace(one, **dict.fromkeys(GATED)) for one in members]
         began_ns, start_skew_s, overlap = stretches[0].opened_ns, 0.0, 1.0
     found = windows.flags(
-        activities,
+        stretches,
         members,
-        overlap_share=overlap,
+        machine,
+        overlap=overlap,
         edges_s=(after.wall_ns - before.wall_ns) / 1e9,
         usable_cpus=usable_cpus,
-        machine=machine,
         asked_steps=asked_steps,
-        bursts=len(stretches) > 1,
-        saved=any(one.saved for one in stretches),
     )
     return Taken(
         **asdict(window),

@@ -93,10 +93,8 @@ def cpu_times(proc: Path = PROC) -> Times:
     return found
 
 
-def largest(
-    before: Times, after: Times, span_s: float, own: Collection[int]
-) -> list[tuple[float, int, str]]:
-    """Return CPU time (s), process and name of who took a share of a CPU between two readings.
+def largest(before: Times, after: Times, span_s: float) -> list[ForeignProcess]:
+    """Return who beside the study took a share of a CPU between two readings, the largest first.
 
     A process that ended in between is not seen.
 
@@ -104,24 +102,19 @@ def largest(
         before: from ``cpu_times``.
         after: the same, later.
         span_s: time between the two.
-        own: processes of the study.
     """
-    rows = (
-        (total_s - before.get(pid, ("", 0.0))[1], pid, name)
-        for pid, (name, total_s) in after.items()
-        if pid not in own
-    )
-    return sorted((row for row in rows if row[0] >= NAMED_SHARE * span_s), reverse=True)
+    own = set(kernel_counters.descendants(os.getpid()))
+    found = []
+    for pid, (name, total_s) in after.items():
+        cpu_s = total_s - before.get(pid, ("", 0.0))[1]
+        if pid not in own and cpu_s >= NAMED_SHARE * span_s:
+            found.append(ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s / span_s))
+    return sorted(found, key=lambda one: -one.cpu_s)
 
 
 def record(before: Times, after: Times, span_s: float) -> Foreign:
     """Return, as a record, which programs beside the study took CPU time between two readings."""
-    rows = largest(before, after, span_s, set(kernel_counters.descendants(os.getpid())))
-    processes = [
-        ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s / span_s)
-        for cpu_s, pid, name in rows[:NAMED_MOST]
-    ]
-    return Foreign(span_s=span_s, processes=processes)
+    return Foreign(span_s=span_s, processes=largest(before, after, span_s)[:NAMED_MOST])
 
 
 def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
@@ -136,7 +129,6 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     took_s, after = time.perf_counter() - began_s, cpu_times()
     used = machine_counters.machine_usage(machine, machine_counters.read_machine(cpus))
     own_s = kernel_counters.tree_cpu_s(pid) - own_s
-    own = set(kernel_counters.descendants(pid))
 
     def busy_cpus(cpu_s: float) -> float:
         # Whole ticks may make it a little less or more than there is.
@@ -146,14 +138,14 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
         usable_cpus=len(cpus),
         foreign_cpus=busy_cpus(used.busy_cpu_s - own_s),
         stolen_cpus=busy_cpus(used.steal_s),
-        programs=_by_name(largest(times, after, took_s, own), took_s),
+        programs=_by_name(largest(times, after, took_s)),
     )
 
 
-def _by_name(rows: Iterable[tuple[float, int, str]], span_s: float) -> tuple[Program, ...]:
+def _by_name(processes: Iterable[ForeignProcess]) -> tuple[Program, ...]:
     cpus: dict[str, list[float]] = defaultdict(list)
-    for cpu_s, _, name in rows:
-        cpus[name].append(cpu_s / span_s)
+    for one in processes:
+        cpus[one.name].append(one.share)
     found = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
     return tuple(sorted(found, key=lambda one: -one.cpus)[:NAMED_MOST])
 

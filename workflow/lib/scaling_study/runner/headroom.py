@@ -12,7 +12,6 @@ through which a loader's workers pass their batches.
 """
 
 import os
-import re
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from typing import NamedTuple, Self
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host.limits import Hierarchy, read_hierarchy, read_limit
 from scaling_study.host.perf_events import SPARE_DESCRIPTORS
-from scaling_study.host.system import ROOT, read_status, read_text
+from scaling_study.host.system import ROOT, find_number, read_status, read_text
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, End
@@ -66,14 +65,8 @@ _UNBOUND = 1 << 21 | 1 << 24
 
 
 def read_free_memory(root: Path = ROOT) -> Room:
-    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes.
-
-    Raises:
-        ValueError: The kernel does not tell.
-    """
-    kib = _number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo"))
-    if kib is None:
-        raise ValueError(f"{root / 'proc/meminfo'} has no MemAvailable (Linux before 3.14?)")
+    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes."""
+    kib = find_number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo")) or 0
     machine = Room(kib * 1024, "the machine's memory")
     return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
 
@@ -116,7 +109,7 @@ def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Ro
             continue
         free = limit - int(used)
         if names.cache is not None:
-            free += _number(rf"^{names.cache} (\d+)$", read_text(folder / "memory.stat")) or 0
+            free += find_number(rf"^{names.cache} (\d+)$", read_text(folder / "memory.stat")) or 0
         yield Room(max(0, free), f"{names.limit} of {folder}, {limit}")
 
 
@@ -132,23 +125,17 @@ def _kernel_tasks(root: Path) -> Iterator[Room]:
 
 def _tasks_of_user(root: Path) -> Iterator[Room]:
     """The headroom of this user in RLIMIT_NPROC, where it binds."""
-    limit = _number(r"^Max processes\s+(\d+)", read_text(root / "proc/self/limits"))
+    limit = find_number(r"^Max processes\s+(\d+)", read_text(root / "proc/self/limits"))
     if limit is None or int(read_status("CapEff", root), 16) & _UNBOUND:
         return
     user = int(read_status("Uid", root).split()[0])
     statuses = [read_text(folder / "status") for folder in (root / "proc").glob("[0-9]*")]
     used = sum(
-        _number(r"^Threads:\s+(\d+)", status) or 0
+        find_number(r"^Threads:\s+(\d+)", status) or 0
         for status in statuses
-        if _number(r"^Uid:\s+(\d+)", status) == user
+        if find_number(r"^Uid:\s+(\d+)", status) == user
     )
     yield Room(max(0, limit - used), f"ulimit -u, {limit}")
-
-
-def _number(pattern: str, text: str | None) -> int | None:
-    """Return a number from the lines of a file; None where it does not have it."""
-    found = re.search(pattern, text or "", flags=re.MULTILINE)
-    return int(found[1]) if found else None
 
 
 # ---- what a member takes
@@ -164,22 +151,17 @@ class Footprint(NamedTuple):
 UNKNOWN = Footprint()
 
 
-def _free() -> Footprint:
+def read_free() -> Footprint:
+    """Return the memory that is free."""
     return Footprint(read_free_memory().free, read_free_shared().free)
 
 
-class Meter:
-    """Measures from now on how much less memory is free."""
-
-    def __init__(self) -> None:
-        self._before = _free()
-
-    def each(self, members: int) -> Footprint | None:
-        """Return what each of some members takes; None where there is none."""
-        if not members:
-            return None
-        less = (before - now for before, now in zip(self._before, _free(), strict=True))
-        return Footprint(*(max(0, one) // members for one in less))
+def footprint(before: Footprint, members: int) -> Footprint | None:
+    """Return what each of some members takes, by how much less memory is free than before."""
+    if not members:
+        return None
+    less = (then - now for then, now in zip(before, read_free(), strict=True))
+    return Footprint(*(max(0, one) // members for one in less))
 
 
 def why_bus_error(log: str, reason: str) -> str:

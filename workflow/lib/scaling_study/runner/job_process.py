@@ -12,7 +12,7 @@ from types import FrameType
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
-from scaling_study.host import allocation, named_machine
+from scaling_study.host import node
 from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"
@@ -76,8 +76,8 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
         file = logging.FileHandler(log, mode="w")
         file.setFormatter(_Line(title))
         logging.basicConfig(level=logging.INFO, handlers=[file, terminal, _Told()])
-        allocation.require_whole_node()
-        named_machine.require_probed(probed)
+        node.require_whole_node()
+        node.require_probed(probed)
         try:
             yield
         except member_processes.ScriptEndedError:

@@ -73,21 +73,20 @@ class Journal(Generic[R]):
         Args:
             head: the record that a new run would begin with.
         """
-        file = self._opened()
-        records, first = read_part(self._part), codec.plain(head)
-        if self._identities(records) == self._identities([first]):
-            # Whole lines are not written again: a crash here could lose them.
-            file.truncate(self._part.read_bytes().rfind(b"\n") + 1)
-            return self.read()
-        self._set_aside(records, first)
-        other = self._other([first])
-        if not other.exists():
-            self._opened().truncate(0)
-            return []
-        log.info("windows that were set aside come back: %s", other)
-        other.replace(self._part)
-        self._close()
-        return self.resume(head)
+        self._opened()
+        kept, asked = read_part(self._part), [codec.plain(head)]
+        if self._identity(kept) != self._identity(asked):
+            self._set_aside(kept, asked)
+            other = self._other(asked)
+            if other.exists():
+                log.info("windows that were set aside come back: %s", other)
+                other.replace(self._part)
+                self._close()
+            else:
+                self._opened().truncate(0)
+        # Whole lines are not written again: a crash here could lose them.
+        self._opened().truncate(self._part.read_bytes().rfind(b"\n") + 1)
+        return self.read()
 
     def read(self) -> list[R]:
         """Return all records so far.
@@ -95,10 +94,7 @@ class Journal(Generic[R]):
         Raises:
             RecordError: a line is no record.
         """
-        return [
-            codec.decode(line, self._decoder, f"{self._part}:{number}")
-            for number, line in enumerate(_lines(self._part), start=1)
-        ]
+        return [record for _, record in codec.read(self._part, self._decoder)]
 
     def keep(self, records: list[R]) -> list[R]:
         """Keep these records alone, in place of all; the part is the old or the new one."""
@@ -152,29 +148,23 @@ class Journal(Generic[R]):
                 beside.replace(self._path)
         self._close()
 
-    def _identities(self, records: Iterable[Json]) -> list[list[object]]:
-        """Return what records were measured of, each once, in the order of their cohorts."""
-        found = [
-            [one.get(key) for key in self._same] for one in records if one["kind"] == self._kind
-        ]
-        return [each for at, each in enumerate(found) if each not in found[:at]]
+    def _identity(self, records: Iterable[Json]) -> list[object]:
+        """Return what the records of a part are of; all of them are of the same."""
+        head = next((one for one in records if one["kind"] == self._kind), {})
+        return [head.get(key) for key in self._same]
 
     def _other(self, records: Iterable[Json]) -> Path:
-        """Return where records are set aside: what they are of has one place, and nobody else's."""
-        text = json.dumps(self._identities(records), sort_keys=True)
+        """Return where records are set aside: one file for whatever they are of."""
+        text = json.dumps([self._identity(records)], sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self._path.with_name(f"{self._path.name}.{name}.other")
 
-    def _set_aside(self, records: Sequence[Json], head: Json | None = None) -> None:
-        """Keep windows of something else beside, so that nobody loses them by surprise."""
+    def _set_aside(self, records: Sequence[Json], asked: Sequence[Json] = ()) -> None:
+        """Move windows of something else to a file of their own: they may be wanted again."""
         if not any(record["kind"] == "window" for record in records):
             return
-        before = [record for record in records if record["kind"] == self._kind]
-        changed = [
-            key
-            for key in self._same
-            if head is not None and any(one.get(key) != head.get(key) for one in before)
-        ]
+        pairs = zip(self._same, self._identity(records), self._identity(asked), strict=True)
+        changed = [key for key, before, now in pairs if asked and before != now]
         other = self._other(records)
         self._part.replace(other)
         log.info("windows of another %s are set aside: %s", " and ".join(changed) or "run", other)

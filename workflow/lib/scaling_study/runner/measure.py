@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -36,7 +37,6 @@ from scaling_study.records.window import (
     Cohort,
     End,
     Record,
-    Settled,
     Status,
     Stopped,
     Window,
@@ -46,15 +46,13 @@ from scaling_study.runner import (
     foreign,
     headroom,
     member_processes,
-    non_step,
-    pool,
     resolve,
-    settling,
     windows,
 )
-from scaling_study.runner.cohort_windows import CohortLog, CohortWindows
+from scaling_study.runner.cohort_windows import CohortRun, CohortWindows
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal
+from scaling_study.runner.pool import PoolWindows
 
 # A change of any of these modules invalidates old windows.
 HARNESS = (
@@ -238,9 +236,7 @@ class Measurement:
 
     def run(self) -> None:
         """Measure, and leave a whole record file."""
-        with private.folder() as folder:
-            for _ in self.pausing(folder):
-                pass
+        in_turns([self])
 
     def pausing(self, folder: Path) -> Generator[None]:
         """Measure, and leave a whole record file; pause between windows, all members asleep.
@@ -350,42 +346,46 @@ class Measurement:
         before: Sequence[Record],
         private_folder: Path,
     ) -> Iterator[None]:
-        """Measure one cohort's windows, without those that an interrupted run has taken."""
+        """Measure one cohort's windows, without those that an interrupted run has taken.
+
+        A run that was killed after the last of them leaves them as they are, settled or not.
+        """
         todo = self._todo(counts, before)
-        interrupted = _interrupted(counts, before)
-        unsettled = None if todo or interrupted is None else _unsettled(interrupted, before)
-        if not todo and unsettled is None:
-            if interrupted is not None:  # the last window was taken, the end not yet written
+        if not todo:
+            interrupted = _interrupted(counts, before)
+            if interrupted is not None:
                 self._journal.write(_end(interrupted, "complete"))
             return
         first_decides = is_first(self._job.launch, self._job.replicate) and not any(
             isinstance(record, Window) for record in before
         )
-        kept = CohortLog(self._job, self._cohort, self._journal, self._lookout, first_decides)
+        began_s = time.perf_counter()
+        own = self._job, self._cohort, self._journal, self._lookout, counts, first_decides, began_s
         self._journal.write(structs.replace(head, cohort=self._cohort))
         workload, host = self._job.plan.workload, resolve.host(self._machine)
         ended: member_processes.ScriptEndedError | None = None
         with private.part(private_folder, f"cohort-{self._cohort}") as folder:
-            own = self._compiling_anew(folder)
-            running = replace(resolved.launch, folder=folder, env={**resolved.launch.env, **own})
-            try:
+            compiled = self._compiling_anew(folder)
+            env = {**resolved.launch.env, **compiled}
+            launch = replace(resolved.launch, folder=folder, env=env)
+            with contextlib.ExitStack() as stack:
                 if workload.pool:
                     bare = Program(work.program(workload), marks=work.marks(workload))
-                    pooled = pool.PoolWindows(running, resolved.members[0], bare, kept, host)
-                    status, reason = yield from pooled.take(todo)
+                    run: CohortRun = PoolWindows(*own, launch, resolved.members[0], bare, host)
                 else:
                     specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
-                    with cohort.Cohort(running, specs, host, hang_s=hang_s) as one:
-                        gated = CohortWindows(one, kept, counts, before)
-                        status, reason = yield from gated.take(resolved.slots, todo, unsettled)
-            except member_processes.ScriptEndedError as error:
-                status, reason, ended = "failed", str(error), error
-            for name, place in own.items():
+                    one = stack.enter_context(cohort.Cohort(launch, specs, host, hang_s=hang_s))
+                    run = CohortWindows(*own, one, resolved.slots, before)
+                try:
+                    status, reason = yield from run.take(todo)
+                except member_processes.ScriptEndedError as error:
+                    status, reason, ended = "failed", str(error), error
+            for name, place in compiled.items():
                 _keep(Path(place), Path(resolved.launch.env[name]))
         remedy = None
         if status == "complete" and resolved.missing is not None:
             status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
-        self._journal.write(_end(self._cohort, status, reason, remedy, kept))
+        self._journal.write(run.end(status, reason, remedy))
         level = logging.WARNING if reason else logging.INFO
         log.log(level, "%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
@@ -405,25 +405,16 @@ class Measurement:
         return [window for window in schedule if (window.window, window.n) not in done]
 
 
-def _end(
-    cohort: int,
-    status: Status,
-    reason: str | None = None,
-    remedy: str | None = None,
-    kept: CohortLog | None = None,
-) -> End:
-    """Return a cohort's last record; without its log it took no time here."""
-    member = kept.member if kept else None
+def _end(cohort: int, status: Status, reason: str | None = None, remedy: str | None = None) -> End:
+    """Return the last record of a cohort that took no time here."""
     return End(
         cohort=cohort,
         status=status,
         reason=reason,
         remedy=remedy,
-        wall_s=kept.now_s() if kept else 0.0,
-        start_s=kept.started_s if kept and status in {"complete", "partial"} else None,
-        in_windows_s=kept.in_windows_s if kept else 0.0,
-        member_bytes=member.memory if member else None,
-        member_shared_bytes=member.shared if member else None,
+        wall_s=0.0,
+        start_s=None,
+        in_windows_s=0.0,
     )
 
 
@@ -483,16 +474,3 @@ def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:
     ]
     ended = {record.cohort for record in before if isinstance(record, End)}
     return windows_of[-1] if windows_of and windows_of[-1] not in ended else None
-
-
-def _unsettled(number: int, before: Sequence[Record]) -> float | None:
-    """Return how a cohort's windows still changed when an interrupted run left it."""
-    own = [record for record in before if record.cohort == number]
-    block = max((record.block for record in own if isinstance(record, Settled)), default=0)
-    taken = [
-        non_step.window_steps(record)
-        for record in own
-        if isinstance(record, Window) and record.valid and record.block >= block
-    ]
-    steps = non_step.Steps.concat(taken)
-    return settling.change(taken, non_step.find(steps))

@@ -11,14 +11,13 @@ n still trained closes the window.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import select
 import time
 from bisect import bisect_right
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from msgspec import convert, structs
@@ -28,17 +27,17 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Readbacks, Slot
+from scaling_study.records.window import Slot
 from scaling_study.runner import counter_snapshots, windows
+from scaling_study.runner.cohort_windows import CohortRun, LostError
 from scaling_study.runner.free_run import FreeRun
 from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Status, Taken
-    from scaling_study.runner.cohort_windows import CohortLog
+    from scaling_study.records.window import Taken
     from scaling_study.runner.counter_snapshots import CounterSnapshot
     from scaling_study.runner.free_run import Program
     from scaling_study.runner.member_processes import Host
@@ -48,20 +47,6 @@ LOOK_S = 0.25
 LAST_STEP_S = 5.0
 """After it, its processes have this long to end the step that the window's end has met."""
 
-log = logging.getLogger("measure")
-
-
-class PoolError(Exception):
-    """A window that cannot be taken; the text says why.
-
-    Args:
-        output: the end of what a program has printed that ended without a step; else empty.
-    """
-
-    def __init__(self, reason: str, output: str = "") -> None:
-        super().__init__(reason)
-        self.output = output
-
 
 def whole(member: Member, n: int) -> Member:
     """Return a program with the number of its processes in place of ``{n}``."""
@@ -69,86 +54,50 @@ def whole(member: Member, n: int) -> Member:
     return replace(member, command=words)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolWindows:
-    """The windows of a pool at all its process counts; takes the place of ``CohortWindows``.
+@dataclass(slots=True)
+class PoolWindows(CohortRun):
+    """The windows of a pool at all its process counts.
 
     Attributes:
         launch: its folder is private.
         whole: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
-        kept: of the cohort.
         host: of the machine.
+        proven: whether processes have shown that they got what the launch asks for.
     """
 
     launch: Launch
     whole: Member
     program: Program
-    kept: CohortLog
     host: Host
+    proven: bool = field(init=False, default=False)
 
-    def take(
-        self, todo: Sequence[windows.Window]
-    ) -> Generator[None, None, tuple[Status, str | None]]:
-        """Take windows; return the status and the reason. Pauses before each but the first."""
-        wanted, lost, reason = {window.n for window in todo}, set[int](), ""
-        proven = False
-        for at, window in enumerate(todo):
-            if window.n in lost:
-                continue
-            log.info("window %d of %d: n = %d", at + 1, len(todo), window.n)
-            if at:
-                yield from self.kept.pause()
-            try:
-                wrong = self._take(window, read_back=not proven)
-            except PoolError as error:
-                log.warning("n = %d: %s", window.n, error)
-                if self.kept.first_decides and error.output and not proven:
-                    end = MemberEnd(0, "died", str(error), error.output)
-                    raise ScriptEndedError(end) from error
-                lost.add(window.n)
-                reason = reason or f"n = {window.n}: {error}"
-                continue
-            if wrong:
-                return "failed", wrong
-            proven = True
-        if not lost:
-            return "complete", None
-        return "partial" if lost < wanted else "failed", reason
+    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
+        return self._take_each(todo)
 
-    def _take(self, window: windows.Window, *, read_back: bool) -> str:
-        """Take a window until it is valid or has been taken often enough.
-
-        Returns:
-            What of the launch did not take effect; empty if all did.
-        """
-        for attempt in range(self.kept.job.plan.measure.retries + 1):
-            with (
-                private.part(self.launch.folder, f"run-{window.window}-{attempt}") as folder,
-                _Run(
-                    replace(self.launch, folder=folder), self.whole, self.program, window.n
-                ) as run,
-            ):
-                run.start(0, run.pages, read_back=read_back)
-                self._all_train(run, read_back=read_back)
-                if read_back and (wrong := self._readbacks(run)):
-                    return wrong
-                read_back = False
-                if self.kept.started_s is None:
-                    self.kept.starts()
-                record = self._window(run, window)
-            self.kept.keep(record, attempt)
-            if record.valid:
-                break
-        return ""
+    def _attempt(self, window: windows.Window) -> Taken:
+        """Start the program, take a window of it, and end it."""
+        read_back = not self.proven
+        with (
+            private.part(self.launch.folder, f"run-{window.window}") as folder,
+            _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n) as run,
+        ):
+            run.start(0, run.pages, read_back=read_back)
+            self._all_train(run, read_back=read_back)
+            if read_back:
+                self._readbacks(run)
+                self.proven = True
+                self._starts()
+            return self._window(run, window)
 
     def _all_train(self, run: _Run, *, read_back: bool) -> None:
         """Wait until n processes train and have warmed up.
 
         Raises:
-            PoolError: the program has ended before, or is too slow; other numbers train.
+            LostError: the program has ended before, or is too slow; other numbers train.
+            ScriptEndedError: it ended without a step, and that decides.
         """
-        settings = self.kept.job.plan.measure
+        settings = self.job.plan.measure
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
         deadline = time.monotonic() + settings.start_timeout_s
         most = 0
@@ -160,48 +109,47 @@ class PoolWindows:
                 run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
                 return
             if len(pages) > run.n:
-                raise PoolError(
+                raise LostError(
                     f"{len(pages)} processes train at once: the number that {{n}} stands for in"
                     " workload.args is not that of the processes that train"
                 )
             if run.slots.wait(LOOK_S):
                 if not most:
                     reason = f"the program ended without a step: {run.why()}"
-                    raise PoolError(reason, run.output())
-                raise PoolError(
+                    if self.first_decides and not self.proven:
+                        raise ScriptEndedError(MemberEnd(0, "died", reason, run.output()))
+                    raise LostError(reason)
+                raise LostError(
                     f"the program ended before {run.n} of its processes trained at once"
                     f" (at most {most} did); give it work for so many"
                 )
-        raise PoolError(
+        raise LostError(
             f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
             f" did): {run.why()}"
         )
 
-    def _readbacks(self, run: _Run) -> str:
+    def _readbacks(self, run: _Run) -> None:
         found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
-        axes = self.kept.job.launch.axes
+        axes = self.job.launch.axes
         # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
             structs.replace(row, ok=row.ok or row.axis in own)
             for row in axis_table.checks(axes, slots, reports)
         ]
-        self.kept.journal.write(
-            Readbacks(cohort=self.kept.number, when="before", checks=checks, members=reports)
-        )
-        return axis_table.failed(checks)
+        self._write_readbacks("before", checks, reports)
 
     def _window(self, run: _Run, window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
-            PoolError: a process ended at once.
+            LostError: a process ended at once.
         """
-        settings, cpus = self.kept.job.plan.measure, self.host.cpus
+        settings, cpus = self.job.plan.measure, self.host.cpus
         before, after = run.snapshot(cpus), None
         span_s = settings.shortest_s
         while span_s <= settings.longest_s:
@@ -214,7 +162,7 @@ class PoolWindows:
             last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
         if after is None:
-            raise PoolError(
+            raise LostError(
                 f"{run.n} processes train together for less than {settings.shortest_s:g} s"
                 " (measure.shortest_s): give the program more models, or longer ones"
             )

@@ -135,6 +135,20 @@ class Stretch:
         ]
         return max(ends, default=self.closed_ns)
 
+    @property
+    def start_skew_s(self) -> float:
+        """The time between the first and the last member's start."""
+        released = [one.released_ns for one in self.activities]
+        return (max(released) - min(released)) / 1e9
+
+    @property
+    def overlap(self) -> float:
+        """The share of the time that counts in which all members were active."""
+        opened_ns, counted_ns = self.opened_ns, self.counted_ns
+        first = max(opened_ns, *(one.released_ns for one in self.activities))
+        last = min(counted_ns, *(one.parked_ns for one in self.activities))
+        return max(0, last - first) / max(1, counted_ns - opened_ns)
+
 
 def schedule(process_counts: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
     """Return ``blocks`` randomised blocks, each with one window for every process count."""
@@ -268,55 +282,34 @@ def restart_share(activity: Activity) -> float:
     return fresh / max(1, activity.parked_ns - activity.released_ns)
 
 
-def start_skew_s(activities: Sequence[Activity]) -> float:
-    """Return the time between the first and the last member's start."""
-    released = [activity.released_ns for activity in activities]
-    return (max(released) - min(released)) / 1e9
-
-
-def overlap(activities: Sequence[Activity], opened_ns: int, closed_ns: int) -> float:
-    """Return the share of a time in which all members were active.
-
-    Args:
-        activities: what they did.
-        opened_ns: its start: when a window's settle time was over.
-        closed_ns: its end: that of the last step that the window counts.
-    """
-    first = max(opened_ns, *(activity.released_ns for activity in activities))
-    last = min(closed_ns, *(activity.parked_ns for activity in activities))
-    return max(0, last - first) / max(1, closed_ns - opened_ns)
-
-
 def foreign_limit_cpus(usable_cpus: int) -> float:
     """Return how many CPUs others may keep busy before a window is invalid."""
     return max(FOREIGN_CPUS, FOREIGN_SHARE * usable_cpus)
 
 
 def flags(
-    activities: Sequence[Activity],
+    stretches: Sequence[Stretch],
     records: Sequence[Steps],
+    machine: WindowMachine,
     *,
-    overlap_share: float,
+    overlap: float,
     edges_s: float,
     usable_cpus: int,
-    machine: WindowMachine,
     asked_steps: int,
-    bursts: bool,
-    saved: bool,
 ) -> list[str]:
     """Return what is to be said against a window; it is invalid if any flag is in INVALID.
 
     Args:
-        activities: the active members.
-        records: their records, in the same order.
-        overlap_share: as from ``overlap``.
-        edges_s: wall time between the two readings of the counters.
+        stretches: of the window; several are bursts, which no quota may hold back.
+        records: of the active members, in the same order.
+        machine: what happened on the machine between the readings of the counters.
+        overlap: the share of the window in which all members were active.
+        edges_s: wall time between the two readings.
         usable_cpus: CPUs that the study may use.
-        machine: what happened on the machine between the readings.
         asked_steps: the steps that the config asks of each member.
-        bursts: whether the window consists of bursts that no quota may hold back.
-        saved: whether batches saved up before the window may have shortened counted steps.
     """
+    activities = [activity for one in stretches for activity in one.activities]
+    bursts = len(stretches) > 1
     limit_s = edges_s * foreign_limit_cpus(usable_cpus)
     throttled_s = machine.throttled_s or 0.0
     error_s = edges_s * THROTTLED_ERROR * usable_cpus if throttled_s else 0.0
@@ -326,11 +319,11 @@ def flags(
         "stolen_cpu": (machine.steal_s or 0.0) > limit_s,
         "sleeping_member_ran": machine.sleeping_cpu_s
         > edges_s * max(SLEEPING_FLOOR_CPUS, SLEEPING_SHARE * usable_cpus),
-        "short_overlap": overlap_share < (SHORTEST_BURST_OVERLAP if bursts else SHORTEST_OVERLAP),
+        "short_overlap": overlap < (SHORTEST_BURST_OVERLAP if bursts else SHORTEST_OVERLAP),
         "throttled_burst": bursts and throttled_s > 0,
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
-        "saved_batches": saved,
+        "saved_batches": any(one.saved for one in stretches),
         "ranks_apart": any(activity.apart for activity in activities),
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
         "short_steps": any(

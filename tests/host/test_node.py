@@ -1,11 +1,16 @@
+"""Whether this node is the machine that a study means: the whole of it, and no other."""
+
 import re
 import subprocess
 
 import pytest
 import yaml
+from msgspec import structs
 
 from jobs import ROOT, STAGE
-from scaling_study.host import allocation
+from scaling_study.common.file_errors import UnusableError
+from scaling_study.host import node, probe
+from scaling_study.records import codec
 
 NODE = (
     "NodeName=node-a Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=126 CPUTot=128 CPULoad=4.09"
@@ -18,14 +23,14 @@ def step(**more):
 
 
 def test_a_site_may_keep_cpus_for_itself():
-    assert allocation.parse_effective_cpus(NODE) == 126
-    assert allocation.parse_effective_cpus("NodeName=node-a CPUAlloc=0 CPUTot=128") is None
+    assert node.parse_effective_cpus(NODE) == 126
+    assert node.parse_effective_cpus("NodeName=node-a CPUAlloc=0 CPUTot=128") is None
     env = step(SLURM_JOB_CPUS_PER_NODE="126")
-    assert allocation.missing_cpus(env, tuple(range(1, 127)), 126) is None
+    assert node.missing_cpus(env, tuple(range(1, 127)), 126) is None
 
 
 def test_a_part_of_the_node_names_the_option_of_the_allocation():
-    said = allocation.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE="2"), (0, 64), 128)
+    said = node.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE="2"), (0, 64), 128)
     assert "job 17 may run on 2 of the 128 CPUs of node-a (0,64)" in said
     assert "--exclusive" in said
     assert "cpus_per_task" not in said
@@ -33,7 +38,7 @@ def test_a_part_of_the_node_names_the_option_of_the_allocation():
 
 @pytest.mark.parametrize("allocated", ["128", "128(x2),64"])
 def test_a_whole_node_with_a_bound_step_names_the_cpus_of_the_task(allocated):
-    said = allocation.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE=allocated), (0,), 128)
+    said = node.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE=allocated), (0,), 128)
     assert "may run on 1 of the 128 CPUs" in said
     assert "cpus_per_task" in said
     assert "--exclusive" not in said
@@ -53,7 +58,7 @@ def bound_probe(folder, **env):
 
 @pytest.mark.slow
 def test_only_a_job_of_slurm_is_asked(tmp_path, monkeypatch):
-    if len(allocation.limits.read_allowed_cpus()) == 1:
+    if len(node.limits.read_allowed_cpus()) == 1:
         pytest.skip("this machine has one CPU: every mask is the whole of it")
     done = bound_probe(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -75,3 +80,47 @@ def test_the_clusters_profile_gives_every_rule_that_measures_a_whole_node():
     profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
     for section in ("set-resources", "set-threads"):
         assert set(profile[section]) == {"probe", *measuring}
+
+
+# ---- nodes that share a name must be one machine
+
+
+@pytest.fixture(scope="module")
+def here():
+    return probe.read_machine()
+
+
+@pytest.fixture
+def probed(tmp_path, here):
+    def write(**changes):
+        path = tmp_path / "machines/epyc/machine.json"
+        codec.write_file(path, structs.replace(here, **changes))
+        return path
+
+    return write
+
+
+def test_the_machine_that_was_probed_may_measure(probed):
+    node.require_probed(probed())
+    node.require_probed(probed(hostname="another node of the same kind"))
+    node.require_probed(None)
+
+
+def test_another_machine_is_told_with_all_that_differs(probed, here):
+    changes = {"kernel": "5.4.0", "memory_bytes": 2**49, "hostname": "node7"}
+    with pytest.raises(UnusableError) as caught:
+        node.require_probed(probed(**changes))
+    text = str(caught.value)
+    assert text.startswith(f"{here.hostname} is not the machine that was probed as epyc")
+    assert "node7" in text
+    assert f"kernel: {here.kernel} here, 5.4.0 there" in text
+    assert "memory_gib" in text
+    assert "narrow machines.epyc (constraint, partition)" in text
+
+
+def test_a_node_has_as_many_cpus_as_the_config_says(here):
+    cpus = len(here.cpus)
+    node.require_cores(here, None)
+    node.require_cores(here, cpus)
+    with pytest.raises(UnusableError, match=f"has {cpus} CPUs"):
+        node.require_cores(here, cpus + 1)

@@ -1,8 +1,12 @@
-"""Whether a job of SLURM may use its whole node: what is measured is a machine, not a part of one.
+"""Whether this node is the machine that a study means to measure: the whole of it, and no other.
 
-Outside SLURM a mask that is smaller than the machine is the user's choice (a cpuset, taskset): the
-study is then one of that part. Inside, it is what a missing option of the allocation leaves, and
-nobody has chosen it.
+A job of SLURM may use its whole node. Outside SLURM a mask that is smaller than the machine is the
+user's choice (a cpuset, taskset): the study is then one of that part. Inside, it is what a missing
+option of the allocation leaves, and nobody has chosen it.
+
+Several nodes of one kind may share a name, since their records are pooled only where they are the
+same machine to the last fact that matters to speed (``probe.speed_facts``). What the first node of
+the kind was is in machine.json; another one is refused before it measures.
 """
 
 import os
@@ -10,10 +14,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
-from scaling_study.common import file_errors
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.topology import format_cpu_list
-from scaling_study.host import limits, system
+from scaling_study.host import limits, probe, system
+from scaling_study.records.codec import read_file
+from scaling_study.records.machine import Machine
 
 # The controller answers in milliseconds; one that does not leaves the machine's own count.
 SCONTROL_LONGEST_S = 20.0
@@ -21,20 +28,16 @@ SCONTROL_LONGEST_S = 20.0
 IN_PROFILE = "in profiles/slurm/config.yaml, under set-resources and this rule's name"
 
 
-class PartOfNodeError(file_errors.UnusableError):
-    """SLURM has given a measurement less than its node; the text names the setting to change."""
-
-
 def require_whole_node() -> None:
     """Do nothing outside SLURM, and in a job that may use all CPUs of its node.
 
     Raises:
-        PartOfNodeError: the job may use fewer.
+        UnusableError: the job may use fewer; the text names the setting to change.
     """
     if "SLURM_JOB_ID" in os.environ:
         problem = missing_cpus(os.environ, limits.read_allowed_cpus(), read_node_cpus(os.environ))
         if problem:
-            raise PartOfNodeError(problem)
+            raise UnusableError(problem)
 
 
 def missing_cpus(
@@ -95,3 +98,43 @@ def _allocated_cpus(env: Mapping[str, str]) -> int:
     """CPUs of the allocation on its one node; SLURM writes several nodes as ``8(x2),4``."""
     match = re.match(r"\d+", env.get("SLURM_JOB_CPUS_PER_NODE", ""))
     return int(match[0]) if match else 0
+
+
+def require_cores(machine: Machine, cores: int | None) -> None:
+    """Do nothing if a machine has as many CPUs as the config says, or the config does not say.
+
+    Args:
+        machine: this one.
+        cores: of the config.
+
+    Raises:
+        UnusableError: it has another number.
+    """
+    found = len(machine.cpus)
+    if cores is not None and found != cores:
+        raise UnusableError(
+            f"{machine.hostname} has {found} CPUs for this job, and the config says cores:"
+            f" {cores}. Correct that, or what chooses the node (partition, constraint)"
+        )
+
+
+def require_probed(path: Path | None) -> None:
+    """Do nothing if this machine is the one that was probed under its name.
+
+    Args:
+        path: machines/<name>/machine.json; None in a study of this machine alone.
+
+    Raises:
+        UnusableError: it is another.
+    """
+    if path is None:
+        return
+    there, here = read_file(path, Machine), probe.read_machine()
+    if differences := probe.differences(here, there):
+        name = path.parent.name
+        raise UnusableError(
+            f"{here.hostname} is not the machine that was probed as {name}, which was"
+            f" {there.hostname}: {'; '.join(map(str, differences))}. Nodes that differ have names"
+            f" of their own: narrow machines.{name} (constraint, partition). If all nodes of this"
+            f" name were changed, delete {path.parent}: it is measured anew"
+        )
