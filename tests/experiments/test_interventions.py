@@ -4,7 +4,6 @@ import pytest
 
 import machines
 import made_records
-from scaling_study.experiments import interventions
 from scaling_study.experiments.interventions import INTERVENTIONS, Reference, choose
 from scaling_study.host import probe
 from scaling_study.host.limits import Quota
@@ -47,7 +46,7 @@ def test_every_intervention_is_a_launch_that_a_config_could_name():
         for name, value in intervention.axes.items():
             assert read_value(name, value, files=False) == value
             assert name in AXES
-        what = [intervention.axes, intervention.change, intervention.bursts, intervention.derived]
+        what = [intervention.axes, intervention.change, intervention.derived]
         assert sum(map(bool, what)) == 1
         assert intervention.change is None or intervention.change in CHANGES
     assert len({intervention.name for intervention in INTERVENTIONS}) == len(INTERVENTIONS)
@@ -180,11 +179,13 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
         member={"active_s": active_s, "cpu_user_s": wanted * active_s - 1.0},
         quota=quota and Quota(*quota),
     )
-    timing = interventions.quota_bursts(found)
-    assert ("quota_bursts" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
+    chosen, left = choose(found, "quick")
+    timings = [one.timing for one in chosen if one.bursts]
+    assert bool(timings) is bool(steps)
     if steps is None:
-        assert "quota" in timing
+        assert "quota" in left[0].reason
         return
+    (timing,) = timings
     crowd = max(1, n * wanted / 4)
     assert timing.shortest_s == pytest.approx((steps - 0.5) * crowd * step_ms / 1e3)
     assert timing.shortest_s == timing.longest_s
@@ -193,5 +194,5 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
 
 @pytest.mark.parametrize("throttled_s", [0.0, None])
 def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
-    found = reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s)
-    assert "held nobody back" in interventions.quota_bursts(found)
+    _, left = choose(reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s), "quick")
+    assert "held nobody back" in left[0].reason
