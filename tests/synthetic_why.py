@@ -238,7 +238,7 @@ def named(target, scope=None):
 def microbenchmarks(world, rng, noise=0.03):
     """Make microbenchmarks.json of the world's machine."""
     rows = []
-    for kernel in (*KERNELS, "multiply", "wake"):
+    for kernel in KERNELS:
         for n in sorted({1, world.n}):
             for block in range(4):
                 slow = world.inflation(kernel) if n > 1 else 1.0

@@ -172,7 +172,7 @@ def fewer_processes(query: Query) -> Measured | Untested:
     """
     case = query.case
     fit = len(case.machine.cpus) // max(1, case.demand)
-    if (REFERENCE, fit) not in case.measurements or fit in {1, case.n}:
+    if (REFERENCE, fit) not in case.measurements.columns or fit in {1, case.n}:
         return Untested("no windows with as many members as CPUs, between one and all")
     if query.named:
         return Untested("other causes have a part in what fewer members recover")
