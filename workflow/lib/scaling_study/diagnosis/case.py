@@ -7,7 +7,7 @@ the machine meets both sides.
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -83,10 +83,10 @@ def arrange(
         blocks = blocks_of(rows)
     numbers = rows.set_index(["replicate", "block"]).select_dtypes("number")
     conditions = numbers.groupby([rows["name"].to_numpy(), rows[by].to_numpy()], sort=False)
-    found = {}
+    found: dict[tuple[str, float], dict[str, Floats]] = {}
     for key, own in conditions:
         values = own.reindex(blocks).to_numpy(dtype=np.float64)
-        found[key] = dict(zip(numbers.columns, values.T, strict=True))
+        found[cast("tuple[str, float]", key)] = dict(zip(numbers.columns, values.T, strict=True))
     replicates = blocks.get_level_values("replicate").to_numpy(dtype=np.int64)
     return Measurements(found, replicates, units)
 
