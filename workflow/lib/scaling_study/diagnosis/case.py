@@ -32,10 +32,10 @@ from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE
 DERIVED = 1024
-"""Of so many values that were derived from cases, the latest are kept."""
+"""The number of derived values that are cached: the most recent ones."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
 NO_DOSE = -1.0
-"""Of windows beside nothing."""
+"""The dose of windows without stressors."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +99,7 @@ def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """All that is known of one target. What is derived from it is kept by its identity.
+    """All that is known of one target. Derived values are cached by its identity.
 
     Attributes:
         head: First record of its first run.
@@ -108,7 +108,7 @@ class Case:
             was found waiting for; NaN where that was not counted or sampled.
         stressed: By (kernel, dose) the same of windows beside stressors.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
-        alone: By name, how many of its members took turns in the windows of one process.
+        alone: By cohort, how many members took turns in the windows of one process.
         read_back: First report of each cohort's first member.
         failed: Reason by intervention without a result.
         left_out: Reason by intervention that does not apply.
@@ -149,7 +149,7 @@ class Case:
         return list(dict.fromkeys(name for name, _ in self.measurements.columns))
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
-        """Return what a cohort's first member reports of itself; None where it does not."""
+        """Return a field of the report of a cohort's first member; None if it has none."""
         return getattr(self.read_back.get(name), key, None)
 
     @property
@@ -193,7 +193,7 @@ class Case:
         return all((name, n) in self.measurements.columns for n in counts)
 
     def under(self, scope: Scope) -> Floats:
-        """Return what shares are parts of, over T(1): the added time, or one process's step."""
+        """Return the denominator of shares, over T(1): the added time, or one process's step."""
         one = self.step(1)
         return self.step(self.n) / one - 1 if scope == "scaling_loss" else one / one
 

@@ -111,7 +111,7 @@ class Intervention:
         asked: What its members are asked for (see ``asked``); None where they are asked nothing.
         of: The intervention whose members these are, asked for something else; empty for its own.
         restless: Whether its members do something while they rest, so that they are stopped.
-        derived: Returns it as it is tried, where that depends on the reference, or why it is not.
+        derived: Returns the intervention as it is tried on a reference, or why it is not tried.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Intervention:
         return LeftOut(intervention=self.name, title=self.title, reason=reason)
 
     def fitted(self, reference: Reference, effort: str) -> "Intervention | str":
-        """Return it as it is tried on a reference, or why it is not."""
+        """Return the intervention as it is tried on a reference, or why it is not tried."""
         if self.axes and self.axes.items() <= dict(reference.axes).items():
             return " and ".join(f"{axis} is {value} already" for axis, value in self.axes.items())
         reasons = (excluded(reference) for excluded in self.excluded)
@@ -176,7 +176,7 @@ def recorded(change: Change) -> Intervention:
 
 
 def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
-    """Return it with the timing of a window of bursts, or why there cannot be one."""
+    """Return it with windows of bursts that the quota leaves alone, or why there can be none."""
     quota = reference.quota
     if quota is None:
         return "no quota is set"
@@ -217,12 +217,12 @@ def _runnable(member: Member) -> float:
 
 
 def _where(test: Callable[[Reference], bool], reason: str) -> Callable[[Reference], Reason]:
-    """Exclude where a test holds."""
+    """Exclude if a test holds."""
     return lambda reference: reason if test(reference) else None
 
 
 def _without(reason: str, test: Callable[[Loader], object]) -> Callable[[Reference], Reason]:
-    """Exclude where a test holds for no loader."""
+    """Exclude if a test holds for no loader."""
     return _where(lambda reference: not any(map(test, reference.loaders)), reason)
 
 
@@ -250,12 +250,12 @@ def _faults(reference: Reference) -> Reason:
 
 
 def _spent_s(member: Member, name: str) -> float:
-    """Return what its counted steps spent in a part that a hook may time."""
+    """Return the time that counted steps spent in a part that a hook may time."""
     return getattr(member, name) or 0.0
 
 
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
-    """Exclude what a part of a step takes hardly any time for."""
+    """Exclude if a part of a step takes hardly any time."""
 
     def part(member: Member) -> float:
         counted_s = sum(member.step_us) / 1e6

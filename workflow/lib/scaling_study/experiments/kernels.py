@@ -27,7 +27,7 @@ import scaling_study
 Work = Callable[[], object]
 
 DUTIES = 100
-"""The share of time in which a kernel works is asked for in so many parts."""
+"""The resolution of the share of time in which a kernel works."""
 
 # Fixed work of one batch: 1 to 5 ms on a CPU of 2020 to 2025.
 HASH_ROUNDS = 6_000

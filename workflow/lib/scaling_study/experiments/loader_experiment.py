@@ -45,9 +45,9 @@ from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.measure import Job
 
 MOSTLY = 0.5
-"""Files of which this part was in memory are put back there."""
+"""Files are loaded again after a window without them if this part was in memory before."""
 MOST_FILES = 100_000
-"""At most so many files are looked at one by one."""
+"""At most this many files are examined."""
 COLD_PART = 0.5
 """A window without files in memory lasts this part of a pass: later reads may find them there."""
 FEWEST_COLD = 8
@@ -139,7 +139,7 @@ class LoaderExperiment(Experiment):
         self._blocks.run(conditions, blocks, shuffle)
 
     def _unfit(self, name: str, paths: Sequence[Path], cold: WindowSettings | None) -> str | None:
-        """Say why a variant cannot be; None where it can."""
+        """Say why a variant cannot be measured; None if it can."""
         if name in OF_FILES and not paths:
             return "no file of the loader is known: name them as workload.inputs"
         if name == "cold" and cold is None:
@@ -228,7 +228,7 @@ class LoaderExperiment(Experiment):
         return sorted(file for file in found if file.is_file())[:MOST_FILES]
 
     def _watch(self, one: cohort.Cohort) -> None:
-        """Look at what the machine is used for while the script trains as it is."""
+        """Sample the use of the machine while the script trains as it is."""
         cpus = frozenset(self._topology.cpu_ids)
         looks: list[records.Look] = []
 
@@ -335,7 +335,7 @@ class LoaderExperiment(Experiment):
 
 
 def _asked(way: records.Way, gives: int) -> Ask:
-    """Return what to ask members for, so that they load in a way."""
+    """Return the request that makes members load in this way."""
     return loader_model.asked(way)._replace(gives=gives)
 
 

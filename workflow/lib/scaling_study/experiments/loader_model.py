@@ -26,14 +26,14 @@ TITLES = {
 """The variants by name, in the order in which they are shown."""
 
 WORKERS = (0, 1, 2, 4)
-"""Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
+"""Numbers of loader workers to try, up to one more than a process has CPUs."""
 WHOLE = "whole_batches"
 FURTHER_AHEAD = 4
-"""So many times the batches that a worker prepares ahead."""
+"""Factor by which a worker prepares more batches ahead."""
 
 
 def asked(way: Way) -> Ask:
-    """Return what to ask members for, so that they load in a way."""
+    """Return the request that makes members load in this way."""
     return Ask(
         workers=way.axes.get("loader_workers"),
         ahead=way.axes.get("prefetch"),

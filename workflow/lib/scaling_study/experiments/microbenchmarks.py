@@ -23,7 +23,7 @@ from scaling_study.runner import cohort, resolve
 
 SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 
-# Short windows, often: a drift of the machine meets all kernels and counts alike.
+# Short and frequent windows: machine drift affects all kernels and counts equally.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
 BLOCKS = 5
 FURTHER = 2  # attempts, of a window that was disturbed
