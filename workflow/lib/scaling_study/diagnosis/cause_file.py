@@ -133,12 +133,7 @@ def judge(
         runs: Its replicates, at least one.
         microbenchmarks: Of the machine, if there are any.
         knee: Where its throughput bends, with the boundary of the machine there; None without one.
-
-    Raises:
-        ValueError: There is no run.
     """
-    if not runs:
-        raise ValueError("no run to judge")
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
     head = runs[0].head
