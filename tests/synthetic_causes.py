@@ -3,11 +3,11 @@
 import copy
 
 KERNELS = {
-    "register": "a loop in registers", "multiply": "a multiply that stays in L1",
-    "l2": "a stream in L2", "llc": "a stream in the last-level cache",
-    "memory": "a stream in memory", "pages": "mapping and touching pages",
-    "gather": "random gather", "wake": "two threads that wake one another",
-}  # fmt: skip
+    "register": "a loop in registers",
+    "llc": "a stream in the last-level cache",
+    "memory": "a stream in memory",
+    "pages": "mapping and touching pages",
+}
 
 
 def estimate(value, spread=0.03):
@@ -97,7 +97,7 @@ TARGET = {
         for title, back, growth, alone in INTERVENTIONS
     ],
     "sensitivities": [
-        {"kernel": kernel, "title": title, "verified": kernel != "gather", "doses": [
+        {"kernel": kernel, "title": title, "verified": kernel != "pages", "doses": [
             {"dose": dose, "ratio": estimate(1 + 0.04 * at * dose, 0.02 * bool(dose))}
             for dose in (0.0, 0.3333, 0.6667, 1.0)
         ]}

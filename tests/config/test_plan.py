@@ -204,10 +204,10 @@ def test_description_says_what_will_be_done():
             " minutes of all; more for models longer than a round"
         ),
         (
-            "  why (full): experiments on 2 launches, 0.6 to 2.2 hours of all;"
+            "  why (full): experiments on 2 launches, 27.4 to 103.5 minutes of all;"
             " more where a step takes over 0.2 s"
         ),
-        "  0.8 to 2.7 hours",
+        "  0.7 to 2.3 hours",
     ]
 
 

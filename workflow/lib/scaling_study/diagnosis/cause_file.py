@@ -12,10 +12,9 @@ from scaling_study.analysis.boundary import coinciding, read_knee
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.tables import read_table
 from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
-from scaling_study.diagnosis.remedies import remedy
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import reactions
-from scaling_study.diagnosis.verdict import STATUSES, Outcome, Status, judge_scope
+from scaling_study.diagnosis.verdict import judge_scope
 from scaling_study.host.perf_events import EVENTS
 from scaling_study.records import verdict
 from scaling_study.records.analysis import Machines
@@ -134,12 +133,7 @@ def judge(
         runs: Its replicates, at least one.
         microbenchmarks: Of the machine, if there are any.
         knee: Where its throughput bends, with the boundary of the machine there; None without one.
-
-    Raises:
-        ValueError: There is no run.
     """
-    if not runs:
-        raise ValueError("no run to judge")
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
     head = runs[0].head
@@ -176,12 +170,12 @@ def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
 
 def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdict.Target:
     """Return the verdict on a target with windows."""
-    pairs = case.pair(case.step(case.n), case.step(1))
+    pairs = case.measurements.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
     slower = case.n > 1 and ratio is not None and grows(ratio.value, ratio.low)
-    scaling_loss = judge_scope(case, "scaling_loss") if slower else []
+    scaling_loss = judge_scope(case, "scaling_loss") if slower else verdict.Judged()
     single_process_loss = judge_scope(case, "single_process_loss")
-    if any(one.status == "named" for one in (*scaling_loss, *single_process_loss)):
+    if scaling_loss.named or single_process_loss.named:
         status = "explained"
     elif slower or (case.n > 1 and (ratio is None or ratio.low is None)):
         status = "inconclusive"
@@ -191,14 +185,14 @@ def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdi
         target,
         status=status,
         reason=_incomplete(runs),
-        units=case.units,
+        units=case.measurements.units,
         unit_count=len(pairs),
-        start_sd=case.start_sd if case.units == "blocks" else None,
+        start_sd=case.start_sd if case.measurements.units == "blocks" else None,
         step_1_s=_mean_step(case, 1),
         step_n_s=_mean_step(case, case.n),
         growth_ratio=ratio,
-        scaling_loss=_side(case, scaling_loss, nothing_named=Interval(0.0, 0.0, 0.0)),
-        single_process_loss=_side(case, single_process_loss),
+        scaling_loss=scaling_loss,
+        single_process_loss=single_process_loss,
         accounts=tuple(_accounts(case)),
         counts=tuple(_counts(case)),
         interventions=tuple(_intervention(case, name, slower=slower) for name in case.titles),
@@ -219,47 +213,7 @@ def _mean_step(case: Case, n: int) -> Interval | None:
     """Return a mean step over blocks that have both counts: the ratio of two is the growth."""
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
-    return ratios.geometric_ratio(case.pair(step, step / step))
-
-
-def _side(
-    case: Case, outcomes: Sequence[Outcome], nothing_named: Interval | None = None
-) -> verdict.Judged:
-    """Return one scope's causes by status, largest first, and the share that they explain."""
-    causes: dict[Status, list[verdict.Cause]] = {status: [] for status in STATUSES}
-    for outcome in sorted(outcomes, key=lambda one: -one.share):
-        causes[outcome.status].append(_cause(case, outcome))
-    shares = [one.share for one in causes["named"] if one.share]
-    explained = ratios.together(shares) or (nothing_named if outcomes else None)
-    return verdict.Judged(
-        named=tuple(causes["named"]),
-        ruled_out=tuple(causes["ruled_out"]),
-        inconclusive=tuple(causes["inconclusive"]),
-        not_tested=tuple(causes["not_tested"]),
-        explained_share=explained,
-        unexplained_share=explained.times(-1.0, 1.0) if explained else None,
-    )
-
-
-def _cause(case: Case, outcome: Outcome) -> verdict.Cause:
-    """Return a cause with what speaks for and against it, or why it was not tested."""
-    cause, measured = outcome.cause, outcome.measured
-    if measured is None:
-        return verdict.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
-    evidence: dict[bool | None, list[verdict.Evidence]] = {True: [], False: [], None: []}
-    for one in outcome.all_evidence:
-        evidence[one.agrees].append(verdict.Evidence(kind=one.kind, text=one.text))
-    return verdict.Cause(
-        cause=cause.id,
-        title=cause.title,
-        share=measured.estimate,
-        confidence=outcome.confidence,
-        speaks_for=tuple(evidence[True]),
-        against=tuple(evidence[False]),
-        open=tuple(evidence[None]),
-        source=cause.source,
-        remedy=remedy(case, cause, measured.intervention),
-    )
+    return ratios.geometric_ratio(case.measurements.pair(step, step / step))
 
 
 def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
@@ -309,7 +263,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
     added = together and slower
     return structs.replace(
         known,
-        units=len(case.pair(case.step(1, name), case.step(1))),
+        units=len(case.measurements.pair(case.step(1, name), case.step(1))),
         single_process_loss=recovered_share(case, "single_process_loss", name) if alone else None,
         comes_back=saved_share(case, name) if added and alone else None,
         scaling_loss=recovered_share(case, "scaling_loss", name) if added else None,

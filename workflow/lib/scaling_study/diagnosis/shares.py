@@ -102,7 +102,7 @@ class Counted:
 
 
 def quieter_cohort(query: Query) -> str:
-    """Return the cohort without the named causes that threads make; the reference if none is."""
+    """Return the cohort without the named causes that threads make, or else the reference."""
     for cause in ("too_many_threads", "spinning"):
         found = query.named.get(cause)
         if found and found.intervention and query.case.measured(found.intervention, query.scope):

@@ -12,6 +12,10 @@ from scaling_study.diagnosis.case import REFERENCE, Case, Scope
 from scaling_study.diagnosis.cause import Cause, Way
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
+from scaling_study.diagnosis.remedies import remedy
+from scaling_study.records import verdict as records
+from scaling_study.stats import ratios
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST
 
 SURELY = 0.5
@@ -24,9 +28,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result for one cause in one scope."""
+    """The result of one way to show a cause."""
 
-    cause: Cause
     status: Status
     measured: Measured | None = None
     evidence: tuple[Evidence, ...] = ()
@@ -37,52 +40,45 @@ class Outcome:
         """The share; 0 where none was measured."""
         return self.measured.estimate.value if self.measured else 0.0
 
-    @property
-    def all_evidence(self) -> tuple[Evidence, ...]:
-        """The share itself, what it rests on, and the checks."""
-        own = (self.measured.evidence, *self.measured.also) if self.measured else ()
-        return own + self.evidence
 
-    @property
-    def confidence(self) -> Literal["high", "medium", "low"]:
-        """Confidence, by how many kinds of evidence agree and how well the share is known."""
-        if self.status == "ruled_out":
-            return "high"
-        if self.status != "named" or not self.measured:
-            return "low"
-        share = self.measured.estimate
-        kinds = {one.kind for one in self.all_evidence if one.agrees}
-        against = any(one.agrees is False for one in self.all_evidence)
-        known_well = share.low is not None and share.low >= SURELY * share.value
-        sure = known_well and not against
-        if sure and (len(kinds) > 1 or self.measured.exact):
-            return "high"
-        return "medium" if sure or len(kinds) > 1 else "low"
+def judge_scope(case: Case, scope: Scope) -> records.Judged:
+    """Judge all causes in their order; a named one is known to those after it.
 
-
-def judge_scope(case: Case, scope: Scope) -> list[Outcome]:
-    """Judge all causes in their order; a named one is known to those after it."""
+    Returns:
+        Causes by status, largest first, and the share that the named ones explain.
+    """
     known: dict[str, Measured] = {}
-    outcomes = []
+    found: dict[Status, list[records.Cause]] = {status: [] for status in STATUSES}
     for cause in CAUSES:
         if not (ways := cause.ways(scope)):
             continue
-        outcome = _best([_follow(Query(case, scope, known), cause, way) for way in ways])
+        outcome = _best([_follow(Query(case, scope, known), way) for way in ways])
         if outcome.status == "named" and outcome.measured:
             known[cause.id] = outcome.measured
-        outcomes.append(outcome)
-    return outcomes
+        found[outcome.status].append(_record(case, cause, outcome))
+    for causes in found.values():
+        causes.sort(key=lambda one: -(one.value or 0.0))
+    nothing = Interval(0.0, 0.0, 0.0) if scope == "scaling_loss" else None
+    explained = ratios.together([one.share for one in found["named"] if one.share]) or nothing
+    return records.Judged(
+        named=tuple(found["named"]),
+        ruled_out=tuple(found["ruled_out"]),
+        inconclusive=tuple(found["inconclusive"]),
+        not_tested=tuple(found["not_tested"]),
+        explained_share=explained,
+        unexplained_share=explained.times(-1.0, 1.0) if explained else None,
+    )
 
 
-def _follow(query: Query, cause: Cause, way: Way) -> Outcome:
+def _follow(query: Query, way: Way) -> Outcome:
     """Follow one way to show a cause."""
     needed = tuple(check(query) for check in way.needs)
     missing = next((one for one in needed if not one.agrees), None)
     if missing is not None:
-        return Outcome(cause, "not_tested", reason=missing.text)
+        return Outcome("not_tested", reason=missing.text)
     measured = way.share(query)
     if isinstance(measured, Untested):
-        return Outcome(cause, "not_tested", reason=measured.reason)
+        return Outcome("not_tested", reason=measured.reason)
     query = dataclasses.replace(
         query,
         intervention=measured.intervention or REFERENCE,
@@ -91,11 +87,12 @@ def _follow(query: Query, cause: Cause, way: Way) -> Outcome:
     evidence = (*needed, *(check(query) for check in way.requires))
     status = _decide(measured, evidence)
     if status == "ruled_out" and measured.unknown:
-        return Outcome(cause, "not_tested", reason=measured.unknown)
+        return Outcome("not_tested", reason=measured.unknown)
     if status == "inconclusive" and measured.uncounted:
         evidence = (*evidence, Evidence(None, "account", measured.uncounted))
     notes = (one for note in way.notes if (one := note(query)).agrees is not None)
-    return Outcome(cause, status, measured, (*evidence, *notes))
+    own = (measured.evidence, *measured.also)
+    return Outcome(status, measured, (*own, *evidence, *notes))
 
 
 def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
@@ -117,3 +114,40 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the most telling outcome: one way that shows the cause is enough."""
     return min(outcomes, key=lambda one: (STATUSES.index(one.status), -one.share))
+
+
+def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
+    """Return a cause with what speaks for and against it, or why it was not tested."""
+    measured = outcome.measured
+    if measured is None:
+        return records.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
+    evidence: dict[bool | None, list[records.Evidence]] = {True: [], False: [], None: []}
+    for one in outcome.evidence:
+        evidence[one.agrees].append(records.Evidence(kind=one.kind, text=one.text))
+    return records.Cause(
+        cause=cause.id,
+        title=cause.title,
+        share=measured.estimate,
+        confidence=_confidence(outcome.status, measured, outcome.evidence),
+        speaks_for=tuple(evidence[True]),
+        against=tuple(evidence[False]),
+        open=tuple(evidence[None]),
+        source=cause.source,
+        remedy=remedy(case, cause, measured.intervention),
+    )
+
+
+def _confidence(
+    status: Status, measured: Measured, evidence: Sequence[Evidence]
+) -> Literal["high", "medium", "low"]:
+    """Say how sure a verdict is, by how many kinds of evidence agree and how known the share is."""
+    if status != "named":
+        return "high" if status == "ruled_out" else "low"
+    share = measured.estimate
+    kinds = {one.kind for one in evidence if one.agrees}
+    against = any(one.agrees is False for one in evidence)
+    known_well = share.low is not None and share.low >= SURELY * share.value
+    sure = known_well and not against
+    if sure and (len(kinds) > 1 or measured.exact):
+        return "high"
+    return "medium" if sure or len(kinds) > 1 else "low"

@@ -91,8 +91,8 @@ class Blocks:
     Attributes:
         write: gets the record of each attempt.
         timing: of a window.
-        attempts: further ones that are left.
-        further: attempts of one window, at most, after the first.
+        attempts: retries that are left.
+        further: retries of one window, at most.
         block: number of the next block.
         done: windows of an interrupted run, as ``key`` names them.
     """

@@ -32,7 +32,7 @@ from scaling_study.runner.measure import Job, harness_digest, measured_digest
 MODULES = ("experiments/why", "experiments/loader_experiment")
 """Modules that decide, with their imports and the harness, what experiments measure."""
 
-# What must be equal for windows of an interrupted run to stand beside new ones.
+# Fields that must be equal for an interrupted run to be resumed.
 SAME = (
     *("schema_version", "launch", "replicate", "axes", "effort", "n", "seed", "measured_hash"),
     *("harness_hash", "machine_hash"),
@@ -102,7 +102,7 @@ class Experiment:
     Args:
         kind: of its first record; also the name of its log.
         job: what it experiments on.
-        target: what is called so in its seed.
+        target: name that is part of its seed.
         path: its record file.
         builds: folder of the environments that were made from requirements.
         effort: how much is tried and how long, after its name.
@@ -188,7 +188,7 @@ class Experiment:
         self._close("skipped", reason, remedy)
 
     def _attempts(self, resolved: resolve.Resolved) -> Outcome | None:
-        """Do all of it, anew from where a member has ended; None where it was done before."""
+        """Measure everything, again from where a member ended; None if it was done before."""
         for _ in range(MEMBER_RESTARTS + 1):
             try:
                 with private.folder() as self._folder, ExitStack() as stack:

@@ -18,8 +18,6 @@ from scaling_study.records.readback import Loader
 TITLES = {
     "as_is": "as it is",
     "cached": "batches from memory, no loader",
-    "still": "the same, its loader beside standing still",
-    "beside": "batches from memory, the loader goes on beside",
     "swapped": "as it is, each batch swapped for one from memory",
     "only": "the loader alone, nobody trains",
     "warm": "as it is, its files in memory",
@@ -27,23 +25,15 @@ TITLES = {
 }
 """The variants by name, in the order in which they are shown."""
 
-NEIGHBOURS = {
-    "neighbour_threads": "threads in the process",
-    "neighbour_elsewhere": "threads in a process beside",
-    "neighbour_processes": "processes beside",
-    "neighbour_foreign": "programs that only compute",
-}
-"""Variants of training from memory beside work that does what loaders do, and foreign load."""
-
 WORKERS = (0, 1, 2, 4)
-"""Numbers of loader workers that are looked at, up to one more than a process has CPUs."""
+"""Numbers of loader workers to try, up to one more than a process has CPUs."""
 WHOLE = "whole_batches"
 FURTHER_AHEAD = 4
-"""So many times the batches that a worker prepares ahead."""
+"""Factor by which a worker prepares more batches ahead."""
 
 
 def asked(way: Way) -> Ask:
-    """Return what to ask members for, so that they load in a way."""
+    """Return the request that makes members load in this way."""
     return Ask(
         workers=way.axes.get("loader_workers"),
         ahead=way.axes.get("prefetch"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
-from scaling_study.experiments import ceilings, kernel_cohort, kernels
+from scaling_study.experiments import disk, kernel_cohort, kernels
 from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
@@ -23,7 +23,7 @@ from scaling_study.runner import cohort, resolve
 
 SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 
-# Short windows, often: a drift of the machine meets all kernels and counts alike.
+# Short and frequent windows: machine drift affects all kernels and counts equally.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
 BLOCKS = 5
 FURTHER = 2  # attempts, of a window that was disturbed
@@ -72,7 +72,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         kernels=[Kernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()],
         rows=rows,
-        ceilings=ceilings.measure(folder),
+        disk=disk.measure(folder),
     )
 
 

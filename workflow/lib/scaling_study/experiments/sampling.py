@@ -19,7 +19,7 @@ from scaling_study.runner import headroom
 
 PROC = Path("/proc")
 
-# The machine is looked at so often.
+# How often the use of the machine is sampled.
 USE_LOOKS, USE_EVERY_S = 24, 0.125
 
 ASLEEP = frozenset({"S", "D"})
@@ -44,14 +44,14 @@ SYSCALLS: Mapping[str, Mapping[int, str]] = {
 }
 # fmt: on
 
-# Those whose first argument is a file descriptor.
+# System calls whose first argument is a file descriptor.
 ON_FILE = frozenset(
     {"read", "write", "pread64", "pwrite64", "fcntl", "flock", "fsync", "fdatasync", "recvfrom",
      "recvmsg", "sendto", "sendmsg", "accept", "connect"}
 )  # fmt: skip
 
 
-# Those in which a thread passes the time until it tries again.
+# System calls in which a thread pauses before it tries again.
 PAUSES = frozenset({"nanosleep", "clock_nanosleep"})
 
 FUTEX_PRIVATE = 128
