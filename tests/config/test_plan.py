@@ -175,8 +175,7 @@ def test_estimate_counts_cohorts_windows_and_minutes():
     made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
     forecast = estimate(made, (1, 2), start_s=10.0)
     assert (forecast.cohorts, forecast.windows, forecast.profiles) == (6, 36, 0)
-    assert forecast.minutes == pytest.approx((60 / 60 + 72 / 60, 60 / 60 + 144 / 60))
-    assert forecast.why_minutes == (0, 0)
+    assert forecast.whole_s == forecast.stages_s["measure"] == (60 + 72, 60 + 144)
     alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
     assert estimate(alone, (1, 2), start_s=10.0).cohorts == 12
     assert estimate(alone, (1, 2), start_s=10.0).windows == 36

@@ -1,5 +1,8 @@
 # reads:  the launch's entry of the plan; the workload's files; the code that measures
 # writes: measure/<launch>/<replicate>.jsonl
+ALONE = {**STUDY.node_resources, "quiet": 100}  # of all rules, each of which takes 1 at least
+
+
 rule measure:
     """Measure one launch and replicate, alone on the machine (resource quiet)."""
     input:
@@ -13,9 +16,8 @@ rule measure:
     group:
         RUN.group("replicate-{replicate}")
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("measure"),
     shell:
-        f"{MEASURING} measure {JOB} --replicate {{wildcards.replicate}} --plan {RESULTS}/plan.json"
+        f"{MEASURING} measure {JOB} --replicate {{wildcards.replicate}}"
