@@ -40,17 +40,8 @@ def test_a_race_has_none_and_begins_with_a_round():
     assert made.planned == "results/raced/searched.json"
     assert "results/raced/rounds/0.json" in made.targets
     assert made.measured(3) == ["results/raced/rounds/3-0.done", "results/raced/rounds/3-1.done"]
-    assert made.round_before({"round": "0"}) == made.answered_before({"round": "1"}) == []
+    assert made.round_before({"round": "0"}) == []
     assert made.round_before({"round": "2"}) == made.measured(1)
-    assert made.answered_before({"round": "2"}) == ["results/raced/rounds/0.answered"]
-    last = made.rounds[-1]
-    assert made.round_after({"round": "0"}) == [made.round_file(1)]
-    assert made.round_after({"round": str(last)}) == []
-
-
-def test_a_short_race_has_no_report_before_its_last():
-    made = study(search={"budget_minutes": 4.9})
-    assert made.answered([0, 1]) == made.answered_before({"round": "2"}) == []
 
 
 def test_named_machines_have_folders_of_their_own():

@@ -23,10 +23,9 @@ def played(plan, machine, window_s):
 
 @pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
 @pytest.mark.parametrize("machine", LARGE)
-def test_the_full_size_studies_answer_within_ten_minutes_and_end_within_the_hour(name, machine):
+def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, machine):
     plan = shipped(name)
     found = played(plan, machine, plan.measure.longest_s)
-    assert found.first_s <= 600
     assert found.all_s + plan.confirm.seconds <= 3600
     assert found.screened == found.others
     assert found.screened_s < found.all_s
@@ -45,7 +44,6 @@ def test_a_short_time_is_not_enough_for_all_launches():
 def test_where_the_time_is_enough_it_says_when_each_launch_has_been_met():
     plan = shipped("quick", search={"budget_minutes": 10})
     _, second = forecast.describe(plan, machines.usable("vm-hybrid"), None)
-    assert "a first answer after " in second
     assert "each launch is met after " in second
 
 

@@ -240,9 +240,6 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
     assert [one.stage for one in searched.rounds][:2] == ["first", "screen"]
     assert searched.choice == choice
     assert rounds.searched(grown, history).searched.reason == history[-1].reason
-    interim = rounds.searched(grown, history[:2], history[2]).searched
-    assert (interim.reason, interim.next.stage) == ("", history[2].stage)
-    assert interim.choice == history[2].choice
     assert rounds.searched(grown, history[:2]).searched.reason == "it had no further round"
     assert "best so far" in rounds.describe(history[-1], grown)
 

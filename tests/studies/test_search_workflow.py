@@ -85,16 +85,6 @@ def test_what_the_race_chose_is_what_is_recommended(project, raced):
     assert chosen["probability_best"] == choice["probability"]
 
 
-def test_after_a_round_there_is_a_report_of_what_is_known(project, raced):
-    interim = project.folder / "results/raced/interim"
-    plan = json.loads((interim / "plan.json").read_text())
-    # The last one knows that no further round came: it was decided before.
-    last = next(one for one in rounds(project) if not one["batches"])
-    assert (plan["searched"]["reason"], plan["searched"]["next"]) == (last["reason"], None)
-    assert (interim / "analysis/recommendation.json").exists()
-    assert (project.folder / "results/raced/rounds/0.answered").exists()
-
-
 def test_the_same_again_measures_nothing(project, raced):
     before = project.records("raced")
     done = project.snakemake()

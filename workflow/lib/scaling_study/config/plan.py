@@ -47,13 +47,6 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Following(Stage):
-    """The round that is measured next."""
-
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The best point so far in a race.
 
@@ -70,16 +63,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The state of a race.
+    """A race that is over.
 
     Attributes:
-        reason: Why it ended; empty while it goes on.
+        reason: Why it ended.
         not_screened: Launches that it did not come to.
     """
 
     rounds: tuple[Stage, ...]
     reason: str
-    next: Following | None
     spent_s: float
     budget_s: float
     choice: Choice | None

@@ -4,7 +4,8 @@ first
     The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
     counts from the lowest to the highest, each boundary of the machine among them.
 screen
-    Every other launch once, at the baseline's best count and those around it.
+    Every other launch once, at the baseline's best count and those around it. What changes training
+    itself is neither chosen nor raced.
 combine
     Changes of different axes that were better, together, best first: those of the best launch and
     one more. A combination enters the race like any other launch, and the next one builds on it
@@ -13,9 +14,6 @@ race
     Fresh starts of the best launch, and of those from which most is expected (expected improvement:
     Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be
     their best ones and those beside.
-aside
-    Launches that change training itself are screened, and neither chosen nor raced. At the end the
-    choice starts once more with each axis's best such change.
 
 A race ends when the best point is surely within the tolerance of the best one, or when no round
 fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
@@ -23,7 +21,7 @@ look may spend only its part of what may go wrong (Lan and DeMets, Biometrika 70
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -51,7 +49,7 @@ MOST_TRIES = 4
 MOST_BATCHES = 3
 """Fresh starts of the same launches in a round, before the race chooses anew."""
 ROUND_S = 420.0
-"""Length of a round, roughly: the report is made anew after it."""
+"""Length of a round, roughly: what is known decides anew after it."""
 MOST_STARTS = 10
 """Starts of one launch: more of them cost more than they show."""
 WORTH = 0.05
@@ -294,7 +292,7 @@ class Race:
             elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
                 reason = "the choice is sure enough"
             if reason is not None:
-                return self._aside(choice) or Round("done", reason=reason)
+                return Round("done", reason=reason)
         rivals = [
             *(Task(one.launch, self._asked(choice.launch)) for one in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
@@ -304,33 +302,11 @@ class Race:
             beside = max(others, key=lambda one: gains[one])
             rivals = [Task(beside, self._asked(beside))]
         batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
-        # Few seconds of measuring are not worth a report. New launches are started once first.
+        # Few seconds of measuring are not worth a decision. New launches are started once first.
         often = 1 if combined else self._settings.round_s / self.expected_s(batch)
         often = max(1, min(MOST_BATCHES, int(often)))
         batches = [batch] * (often if combined else often * self._settings.nodes)
         return self._round("combine" if combined else "race", batches, combined)
-
-    def _aside(self, choice: Choice) -> Round | None:
-        """The choice with each axis's best change of training beside, once; None without any."""
-        best = self._entrants[choice.launch]
-        if best is self._field.default or not best.changes:
-            return None
-        gains = {
-            one: float(self._effect(one.launch).mean()) for one in self._singles() if one.aside
-        }
-        by_axis: dict[str, Entrant] = {}
-        for single in sorted(gains, key=lambda one: -gains[one]):
-            if gains[single] > 0:
-                ((axis, _),) = single.changes
-                by_axis.setdefault(axis, single)
-        new = [self._together(best, single) for single in by_axis.values()]
-        beside = tuple(one for one in new if one is not None)
-        if not beside:
-            return None
-        asked = self._asked(choice.launch)
-        batch = [Task(one.launch, asked) for one in (best, *beside)]
-        found = self._round("aside", [batch], beside)
-        return found if found.batches else None
 
     # Counts
 
@@ -505,12 +481,8 @@ class Race:
 
     @property
     def spent_s(self) -> float:
-        """Time of all rounds: each is over when its last node has finished."""
-        rounds_s: dict[str, dict[str, float]] = {}
-        for one in self._starts:
-            nodes_s = rounds_s.setdefault(one.round, {})
-            nodes_s[one.node] = nodes_s.get(one.node, 0.0) + one.wall_s
-        return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
+        """Time of all rounds."""
+        return spent_s(self._starts)
 
     def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
         """Return what a round is expected to take."""
@@ -574,6 +546,14 @@ class Race:
         names = {task.launch for batch in fitting for task in batch}
         new = tuple(one for one in combined if one.launch in names)
         return Round(stage, tuple(fitting), new)
+
+
+def spent_s(starts: Iterable[Start]) -> float:
+    """Return the time of all rounds: each is over when its last node has finished."""
+    rounds_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for one in starts:
+        rounds_s[one.round][one.node] += one.wall_s
+    return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
 
 
 def _beside(alone: Floats, ours: Floats) -> Floats:
