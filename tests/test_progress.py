@@ -32,12 +32,12 @@ def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
     log = tmp_path / "0.log"
     run = progress(clock, {"measure": 3}, {"measure": 60.0})
     run.start(1, "measure", str(log))
-    assert run.line(100) == "measure · about 3 min left"
-    log.write_text("cohort 1 of 3 (default): window 1 of 4\ncohort 1 of 3 (default): \x1b[2J\n")
-    assert run.line(100) == "cohort 1 of 3 (default): \\x1b[2J · about 3 min left"
+    assert run.line(100) == "1 of 3, measure · about 3 min left"
+    log.write_text("measure (default): window 1 of 4\nmeasure (default): \x1b[2J\n")
+    assert run.line(100) == "1 of 3, measure (default): \\x1b[2J · about 3 min left"
     long_ago = time.time() - 100
     os.utime(log, (long_ago, long_ago))  # of an earlier run
-    assert run.line(100) == "measure · about 3 min left"
+    assert run.line(100) == "1 of 3, measure · about 3 min left"
 
 
 def test_time_left_follows_what_jobs_took(clock):
@@ -68,12 +68,6 @@ def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     run.start(3, "searched", None)
     run.end(3)
     assert run.left_s() == 0
-
-
-def test_several_targets_are_counted(clock):
-    run = progress(clock, {"why": 3}, {"why": 60.0})
-    run.start(1, "why", None)
-    assert run.line(100) == "1 of 3, why · about 3 min left"
 
 
 def test_what_is_expected_adds_up_to_the_estimate():

@@ -217,6 +217,7 @@ class Race:
         self._entrants = field.entrants
         self._starts = starts
         self._made = Counter(one.launch for one in starts)
+        self.spent_s = spent_s(starts)
         measured = [one for one in starts if one.rates]
         self._counts: dict[str, list[int]] = {}
         for launch in self._entrants:
@@ -420,10 +421,13 @@ class Race:
         far = float(ours.mean()) > FAR
         share = ADDITIVE if far else self._additive()
         chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
+        known = {one.changes for one in self._entrants.values()}
+        rules = self._field.exclusions
         found = []
         for one in self._singles():
-            new = self._together(best, one) if self._eligible(one.launch) else None
-            if new is None:
+            new = combination(best, one)
+            twice = len(dict(new.changes)) < len(new.changes)  # two values of an axis
+            if twice or new.changes in known or any(rule.holds(new.changes) for rule in rules):
                 continue
             alone = self._effect(one.launch)
             effect = _beside(alone, ours) if far else alone
@@ -439,21 +443,13 @@ class Race:
             kinds.setdefault(kind, new)
         return tuple(kinds.values())[: BATCH - 2]
 
-    def _together(self, best: Entrant, single: Entrant) -> Entrant | None:
-        """A launch with one change more; None where it is there, excluded, or changes that axis."""
-        new = combination(best, single)
-        there = any(new.changes == one.changes for one in self._entrants.values())
-        taken = {axis for axis, _ in best.changes} & {axis for axis, _ in single.changes}
-        excluded = any(rule.holds(new.changes) for rule in self._field.exclusions)
-        return None if there or taken or excluded else new
-
     def _singles(self) -> list[Entrant]:
-        """Launches that change one thing of the baseline, and were measured."""
+        """Launches that change one thing of the baseline, were measured and may be chosen."""
         default = self._field.default.launch
         return [
             one
             for one in map(self._entrants.__getitem__, self._counts)
-            if len(one.changes) == 1 and one.launch != default
+            if len(one.changes) == 1 and one.launch != default and self._eligible(one.launch)
         ]
 
     def _additive(self) -> float:
@@ -464,7 +460,6 @@ class Race:
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
             for one in self._singles()
-            if self._eligible(one.launch)
         }
         over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
         for launch in self._counts:
@@ -478,11 +473,6 @@ class Race:
         return max(0.0, min(1.0, over / under))
 
     # Time
-
-    @property
-    def spent_s(self) -> float:
-        """Time of all rounds."""
-        return spent_s(self._starts)
 
     def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
         """Return what a round is expected to take."""
