@@ -2,6 +2,7 @@
 
 import os
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,17 +12,12 @@ from scaling_study.config.plan import make_plan
 from scaling_study.progress import Progress, expected_s
 
 
-class Clock:
-    def __init__(self):
-        self.s = 0.0
-
-    def __call__(self):
-        return self.s
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    """A clock that the test sets."""
+    clock = Mock(s=0.0)
+    clock.side_effect = lambda: clock.s
+    return clock
 
 
 def progress(clock, planned, expected, best=""):

@@ -10,7 +10,6 @@ from configs import ROOT, short
 from scaling_study import study_files
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
-from scaling_study.runner import journal
 from scaling_study.study_files import Study
 from scaling_study.study_run import StudyError
 
@@ -56,16 +55,13 @@ def test_named_machines_have_folders_of_their_own():
 
 def test_a_cluster_is_asked_for_what_a_machine_sets():
     resources = study(machines=MACHINES).node_resources
-    assert set(resources) == {"slurm_partition", "slurm_account", "constraint", "cpus_per_task"}
-    asked = {
-        name: {key: find({"machine": name}) for key, find in resources.items()} for name in MACHINES
+    asked = {word: [find({"machine": one}) for one in MACHINES] for word, find in resources.items()}
+    assert asked == {
+        "slurm_partition": ["cpu", "old"],
+        "slurm_account": ["lab", None],
+        "constraint": ["genoa&ib", None],
+        "cpus_per_task": [-1, 64],
     }
-    assert asked["epyc"] == {
-        "slurm_partition": "cpu", "slurm_account": "lab", "constraint": "genoa&ib",
-        "cpus_per_task": -1,
-    }  # fmt: skip
-    assert asked["xeon"]["cpus_per_task"] == 64
-    assert asked["xeon"]["slurm_account"] is None
     assert study().node_resources == {}
 
 
@@ -81,28 +77,12 @@ def test_a_job_depends_on_its_launch_its_section_and_its_code():
     assert {kind for kind, text in texts.items() if "confirm" in text} == {"confirm"}
 
 
-def test_what_is_recommended_is_known_after_the_analysis():
-    made = study(study="grid")
-    assert made.known_before({"launch": made.plan.default}) == []
-    assert made.known_before({"launch": "recommended"}) == [
-        "results/grid/plan.json", "results/grid/analysis/recommendation.json",
-    ]  # fmt: skip
-
-
 def test_only_requirements_are_built():
     assert study().any_builds == []
     made = study(launches={"baseline": {"intra_op": 1}, "one_change": {"build": ENVS}})
     assert made.any_builds == made.builds
     assert made.builds({"launch": made.plan.default}) == []
     assert made.builds({}) == [f"results/.builds/{Path(ENVS[0]).stem}.txt"]
-
-
-def test_a_record_file_that_lacks_results_has_a_mark(tmp_path):
-    path = tmp_path / "0.jsonl"
-    made = study()
-    assert made.lacking([str(path)]) == {}
-    journal.mark_of(path).write_text("failed")
-    assert made.lacking([str(path)]) == {path: "failed"}
 
 
 def test_an_error_passes_through_a_context_and_keeps_no_traceback():
