@@ -23,10 +23,6 @@ MISTAKES = (FULL.parent / "mistakes.txt").read_text(encoding="utf-8").strip().sp
 OPS = ("intra_op", "inter_op")
 REST = {"study": "study: s\n", "workload": "workload: {script: path/to/train.py}\n"}
 INJECTED = "sk-planted-0123456789"
-CODE = (
-    "config.yaml, line 8: __use_yte__ = True: makes Snakemake run the Python expressions in the"
-    " file; allowed: a config without this key"
-)
 UPDATE = "run python -m scaling_study.config.config_table config/README.md"
 
 pytestmark = pytest.mark.usefixtures("config_folder")
@@ -111,22 +107,6 @@ def test_the_last_of_several_files_has_the_line_and_the_command_line_none():
 def test_unreadable_files(name, what):
     with pytest.raises(ConfigError, match=what):
         read_config(Path(name))
-
-
-def test_keys_given_twice_and_code():
-    assert told(
-        "study: a\nlaunches:\n  grid: {isa: [avx2], isa: [avx512]}\n"
-        "  include:\n    - {isa: avx2}\n    - {isa: avx2, isa: avx512}\nstudy: b\n"
-        "__use_yte__: true\n"
-    ) == [
-        f"config.yaml, line {at}: {key}: the key stands in line {first} and again in line {at};"
-        " allowed: each key once"
-        for at, key, first in [
-            (3, "launches.grid.isa", 3),
-            (6, "launches.include[1].isa", 6),
-            (7, "study", 1),
-        ]
-    ] + [CODE]
 
 
 # ---- what is read

@@ -1,6 +1,8 @@
 # reads:  the launch's entry of the plan; the workload's files; the code that measures
 # writes: measure/<launch>/<replicate>.jsonl
-ALONE = {**STUDY.node_resources, "quiet": 100}  # of all rules, each of which takes 1 at least
+
+# All of the resource quiet, of which every other rule takes 1.
+ALONE = {**STUDY.node_resources, "quiet": 100}
 
 
 rule measure:
