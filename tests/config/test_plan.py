@@ -33,13 +33,14 @@ def test_nothing_asked_for_is_the_default_and_its_repeat():
     assert [dict(launch.axes) for launch in made.launches] == [dict(DEFAULTS)] * 2
 
 
-def test_launches_that_meet_merge_under_the_first_arm():
+def test_launches_that_meet_merge_under_the_first_arm_and_exclude_drops_from_every_arm():
     made = plan(
         launches={
             "baseline": {"intra_op": 1},
             "one_change": {"intra_op": ["default", 1, 2], "isa": ["avx2"]},
             "grid": {"intra_op": [1, 2], "isa": ["default", "avx2"]},
-            "include": [{"isa": "avx512"}],
+            "include": [{"isa": "avx512"}, {"isa": "avx2", "inter_op": 2}],
+            "exclude": [{"isa": "avx2", "intra_op": 1}],
         }
     )
     assert arms(made) == [
@@ -47,34 +48,15 @@ def test_launches_that_meet_merge_under_the_first_arm():
         ("intra_op 1", "baseline"),
         ("intra_op 1 (repeat)", "repeat"),
         ("intra_op 2", "one_change"),
-        ("intra_op 1, isa avx2", "one_change"),
         ("intra_op 2, isa avx2", "grid"),
         ("intra_op 1, isa avx512", "grid"),
     ]
     assert [made.default, made.baseline, made.repeat] == [one.id for one in made.launches[:3]]
     assert made.launches[1].axes == made.launches[2].axes == {**DEFAULTS, "intra_op": 1}
-
-
-def test_exclude_drops_from_every_arm_and_says_so():
-    made = plan(
-        launches={
-            "baseline": {"intra_op": 1},
-            "one_change": {"isa": ["avx2", "avx512"]},
-            "grid": {"isa": ["avx2"], "intra_op": [1, 2]},
-            "include": [{"isa": "avx2", "inter_op": 2}],
-            "exclude": [{"isa": "avx2", "intra_op": 1}, {"inter_op": 2}],
-        }
-    )
-    assert arms(made)[3:] == [
-        ("intra_op 1, isa avx512", "one_change"),
-        ("intra_op 2, isa avx2", "grid"),
-    ]
+    reason = "excluded by launches.exclude[0] (isa avx2, intra_op 1)"
     assert [(dropped.label, dropped.reason) for dropped in made.dropped] == [
-        ("intra_op 1, isa avx2", "excluded by launches.exclude[0] (isa avx2, intra_op 1)"),
-        (
-            "intra_op 1, inter_op 2, isa avx2",
-            "excluded by launches.exclude[0] (isa avx2, intra_op 1)",
-        ),
+        ("intra_op 1, isa avx2", reason),
+        ("intra_op 1, inter_op 2, isa avx2", reason),
     ]
 
 
