@@ -49,7 +49,7 @@ MOST_TRIES = 4
 MOST_BATCHES = 3
 """Fresh starts of the same launches in a round, before the race chooses anew."""
 ROUND_S = 420.0
-"""Length of a round, roughly: what is known decides anew after it."""
+"""Rough length of a round (s). The race chooses anew after each."""
 MOST_STARTS = 10
 """Starts of one launch: more of them cost more than they show."""
 WORTH = 0.05
@@ -303,7 +303,7 @@ class Race:
             beside = max(others, key=lambda one: gains[one])
             rivals = [Task(beside, self._asked(beside))]
         batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
-        # Few seconds of measuring are not worth a decision. New launches are started once first.
+        # A round of few seconds is not worth a decision. New launches start once first.
         often = 1 if combined else self._settings.round_s / self.expected_s(batch)
         often = max(1, min(MOST_BATCHES, int(often)))
         batches = [batch] * (often if combined else often * self._settings.nodes)

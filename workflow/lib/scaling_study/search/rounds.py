@@ -58,7 +58,7 @@ FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 """Bounds on the rounds of a race: one per shortest round in its budget. Even an idle round takes
 some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
-"""Why a race ends that cannot find out more."""
+"""The reason of a race that ends because no start would tell more."""
 ROUND_S = 8.0
 """Time of a round beside measuring: its jobs start, and the next round is decided."""
 
@@ -305,7 +305,7 @@ def beside_window_s(plan: Plan) -> float:
 
 
 def settings(plan: Plan, done: int) -> Settings:
-    """Return what a plan asks of its race, without the time of the confirmation and the decisions.
+    """Return the settings of a plan's race; the budget excludes confirmation and decisions.
 
     Args:
         plan: plan.json.
