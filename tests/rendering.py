@@ -46,7 +46,6 @@ def make_study(
     change(plan)
     write_file(folder / "plan.json", plan)
     plan = synthetic.typed(plan)
-    stages.collect(folder, plan)
     stages.analyse(folder, plan)
     return folder
 
@@ -68,7 +67,6 @@ def remake_recorded(base: Path) -> tuple[Path, Path]:
     for made in ("tables", "analysis"):
         shutil.rmtree(now / made)
     plan = read_plan(now / "searched.json")
-    stages.collect(now, plan)
     stages.analyse(now, plan)
     stages.judge(now, plan)
     return before, now

@@ -14,25 +14,21 @@ STAGES = (
 )
 
 
-def modules_known(path):
-    """Modules of the package that a module imports, at any place of its text."""
+def imported(path):
+    """Modules that a module imports, at any place of its text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
-            if (PACKAGE.parent / f"{(node.module or '').replace('.', '/')}.py").exists():
-                names = [node.module]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            package, _, rest = name.partition(".")
-            if package == "scaling_study" and rest:
-                yield rest
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            file = PACKAGE.parent / f"{module.replace('.', '/')}.py"
+            yield from [module] if file.exists() else [f"{module}.{one.name}" for one in node.names]
 
 
-def stages_known(path):
-    """Stages that a module imports from."""
-    return (name.partition(".")[0] for name in modules_known(path))
+def known(path):
+    """Modules of the package that a module imports."""
+    prefix = "scaling_study."
+    return {name.removeprefix(prefix) for name in imported(path) if name.startswith(prefix)}
 
 
 def test_every_stage_is_in_the_order():
@@ -43,12 +39,8 @@ def test_every_stage_is_in_the_order():
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_knows_only_what_is_before_it(stage):
     before = {*STAGES[: STAGES.index(stage) + 1]}
-    known = {
-        path.name: known - before
-        for path in (PACKAGE / stage).rglob("*.py")
-        if not (known := set(stages_known(path))) <= before
-    }
-    assert known == {}
+    for path in (PACKAGE / stage).rglob("*.py"):
+        assert {name.partition(".")[0] for name in known(path)} <= before, path
 
 
 def test_the_package_does_without_the_repository_s_other_folders():
@@ -56,21 +48,11 @@ def test_the_package_does_without_the_repository_s_other_folders():
         path.stem for name in ("benchmarks", "tests", "scripts") for path in (ROOT / name).iterdir()
     }
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {
-            name.partition(".")[0]
-            for node in ast.walk(tree)
-            for name in (
-                [node.module or ""] if isinstance(node, ast.ImportFrom)
-                else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            )
-        }  # fmt: skip
-        assert not imported & others, path
-        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-        assert not any(str(text).startswith("benchmarks/") for text in texts), path
+        assert not {name.partition(".")[0] for name in imported(path)} & others, path
+        assert '"benchmarks/' not in path.read_text(encoding="utf-8"), path
 
 
 def test_a_member_brings_nothing_but_torch_its_own_stage_and_counters():
     for path in (PACKAGE / "member").glob("*.py"):
-        own = {name for name in modules_known(path) if not name.startswith("member")}
+        own = {name for name in known(path) if not name.startswith("member")}
         assert own <= {"common.counter"}, path

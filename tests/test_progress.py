@@ -2,6 +2,7 @@
 
 import os
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,17 +12,12 @@ from scaling_study.config.plan import make_plan
 from scaling_study.progress import Progress, expected_s
 
 
-class Clock:
-    def __init__(self):
-        self.s = 0.0
-
-    def __call__(self):
-        return self.s
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    """A clock that the test sets."""
+    clock = Mock(s=0.0)
+    clock.side_effect = lambda: clock.s
+    return clock
 
 
 def progress(clock, planned, expected, best=""):
@@ -32,12 +28,12 @@ def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
     log = tmp_path / "0.log"
     run = progress(clock, {"measure": 3}, {"measure": 60.0})
     run.start(1, "measure", str(log))
-    assert run.line(100) == "measure · about 3 min left"
-    log.write_text("cohort 1 of 3 (default): window 1 of 4\ncohort 1 of 3 (default): \x1b[2J\n")
-    assert run.line(100) == "cohort 1 of 3 (default): \\x1b[2J · about 3 min left"
+    assert run.line(100) == "1 of 3, measure · about 3 min left"
+    log.write_text("measure (default): window 1 of 4\nmeasure (default): \x1b[2J\n")
+    assert run.line(100) == "1 of 3, measure (default): \\x1b[2J · about 3 min left"
     long_ago = time.time() - 100
     os.utime(log, (long_ago, long_ago))  # of an earlier run
-    assert run.line(100) == "measure · about 3 min left"
+    assert run.line(100) == "1 of 3, measure · about 3 min left"
 
 
 def test_time_left_follows_what_jobs_took(clock):
@@ -68,12 +64,6 @@ def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     run.start(3, "searched", None)
     run.end(3)
     assert run.left_s() == 0
-
-
-def test_several_targets_are_counted(clock):
-    run = progress(clock, {"why": 3}, {"why": 60.0})
-    run.start(1, "why", None)
-    assert run.line(100) == "1 of 3, why · about 3 min left"
 
 
 def test_what_is_expected_adds_up_to_the_estimate():

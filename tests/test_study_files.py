@@ -10,7 +10,6 @@ from configs import ROOT, short
 from scaling_study import study_files
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
-from scaling_study.runner import journal
 from scaling_study.study_files import Study
 from scaling_study.study_run import StudyError
 
@@ -25,32 +24,19 @@ def study(choice=None, **sections):
     return Study(load_config(short(**sections)), (), choice)
 
 
-def test_a_grid_has_a_record_file_for_each_launch_and_replicate():
-    made = study(study="grid", measure={"replicates": 2})
-    assert len(made.records) == 2 * len(made.launches)
-    assert made.planned == "results/grid/plan.json"
-    assert f"results/grid/measure/{made.plan.default}/1.jsonl" in made.records
-    assert set(made.records) < set(made.targets)
-    assert {made.report, "results/grid/launch/recommended.sh"} < set(made.targets)
-
-
-def test_a_race_has_none_and_begins_with_a_round():
-    made = study(study="raced", search={"budget_minutes": 5, "nodes": 2})
-    assert not made.records
-    assert made.planned == "results/raced/searched.json"
-    assert "results/raced/rounds/0.json" in made.targets
-    assert made.measured(3) == ["results/raced/rounds/3-0.done", "results/raced/rounds/3-1.done"]
-    assert made.round_before({"round": "0"}) == made.answered_before({"round": "1"}) == []
-    assert made.round_before({"round": "2"}) == made.measured(1)
-    assert made.answered_before({"round": "2"}) == ["results/raced/rounds/0.answered"]
-    last = made.rounds[-1]
-    assert made.round_after({"round": "0"}) == [made.round_file(1)]
-    assert made.round_after({"round": str(last)}) == []
-
-
-def test_a_short_race_has_no_report_before_its_last():
-    made = study(search={"budget_minutes": 4.9})
-    assert made.answered([0, 1]) == made.answered_before({"round": "2"}) == []
+def test_a_grid_has_a_record_file_for_each_launch_and_replicate_and_a_race_begins_with_a_round():
+    grid = study(study="grid", measure={"replicates": 2})
+    assert grid.planned == "results/grid/plan.json"
+    assert f"results/grid/measure/{grid.plan.default}/1.jsonl" in grid.records
+    assert len(grid.records) == 2 * len(grid.launches)
+    assert {grid.report, "results/grid/launch/recommended.sh", *grid.records} < set(grid.targets)
+    race = study(study="raced", search={"budget_minutes": 5, "nodes": 2})
+    assert (race.planned, race.records) == ("results/raced/searched.json", [])
+    assert "results/raced/rounds/0.json" in race.targets
+    assert race.round_before({"round": "0"}) == []
+    assert race.round_before({"round": "2"}) == [
+        "results/raced/rounds/1-0.done", "results/raced/rounds/1-1.done",
+    ]  # fmt: skip
 
 
 def test_named_machines_have_folders_of_their_own():
@@ -65,16 +51,13 @@ def test_named_machines_have_folders_of_their_own():
 
 def test_a_cluster_is_asked_for_what_a_machine_sets():
     resources = study(machines=MACHINES).node_resources
-    assert set(resources) == {"slurm_partition", "slurm_account", "constraint", "cpus_per_task"}
-    asked = {
-        name: {key: find({"machine": name}) for key, find in resources.items()} for name in MACHINES
+    asked = {word: [find({"machine": one}) for one in MACHINES] for word, find in resources.items()}
+    assert asked == {
+        "slurm_partition": ["cpu", "old"],
+        "slurm_account": ["lab", None],
+        "constraint": ["genoa&ib", None],
+        "cpus_per_task": [-1, 64],
     }
-    assert asked["epyc"] == {
-        "slurm_partition": "cpu", "slurm_account": "lab", "constraint": "genoa&ib",
-        "cpus_per_task": -1,
-    }  # fmt: skip
-    assert asked["xeon"]["cpus_per_task"] == 64
-    assert asked["xeon"]["slurm_account"] is None
     assert study().node_resources == {}
 
 
@@ -90,28 +73,12 @@ def test_a_job_depends_on_its_launch_its_section_and_its_code():
     assert {kind for kind, text in texts.items() if "confirm" in text} == {"confirm"}
 
 
-def test_what_is_recommended_is_known_after_the_analysis():
-    made = study(study="grid")
-    assert made.known_before({"launch": made.plan.default}) == []
-    assert made.known_before({"launch": "recommended"}) == [
-        "results/grid/plan.json", "results/grid/analysis/recommendation.json",
-    ]  # fmt: skip
-
-
 def test_only_requirements_are_built():
     assert study().any_builds == []
     made = study(launches={"baseline": {"intra_op": 1}, "one_change": {"build": ENVS}})
     assert made.any_builds == made.builds
     assert made.builds({"launch": made.plan.default}) == []
     assert made.builds({}) == [f"results/.builds/{Path(ENVS[0]).stem}.txt"]
-
-
-def test_a_record_file_that_lacks_results_has_a_mark(tmp_path):
-    path = tmp_path / "0.jsonl"
-    made = study()
-    assert made.lacking([str(path)]) == {}
-    journal.mark_of(path).write_text("failed")
-    assert made.lacking([str(path)]) == {path: "failed"}
 
 
 def test_an_error_passes_through_a_context_and_keeps_no_traceback():

@@ -160,7 +160,6 @@ def test_a_study_without_a_valid_window_has_its_windows_and_no_points(tmp_path):
     assert len(collected.windows)
     assert not collected.windows["valid"].any()
     assert not collected.points["steps"].sum()
-    stages.collect(tmp_path, typed(plan))
     stages.analyse(tmp_path, typed(plan))
 
 

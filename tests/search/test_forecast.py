@@ -23,30 +23,26 @@ def played(plan, machine, window_s):
 
 @pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
 @pytest.mark.parametrize("machine", LARGE)
-def test_the_full_size_studies_answer_within_ten_minutes_and_end_within_the_hour(name, machine):
+def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, machine):
     plan = shipped(name)
     found = played(plan, machine, plan.measure.longest_s)
-    assert found.first_s <= 600
     assert found.all_s + plan.confirm.seconds <= 3600
     assert found.screened == found.others
     assert found.screened_s < found.all_s
 
 
-def test_a_short_time_is_not_enough_for_all_launches():
-    plan = shipped("tsmixerx", search={"budget_minutes": 20})
-    found = played(plan, "epyc-9654-2s-nps4", 3.0)
-    assert found.screened_s is None
-    assert 0 < found.screened < found.others
-    text = "\n".join(forecast.describe(plan, machines.usable("epyc-9654-2s-nps4"), None))
-    assert "a race of 20 minutes, the confirmation included" in text
-    assert "further launches; the report names the rest" in text
-
-
-def test_where_the_time_is_enough_it_says_when_each_launch_has_been_met():
-    plan = shipped("quick", search={"budget_minutes": 10})
-    _, second = forecast.describe(plan, machines.usable("vm-hybrid"), None)
-    assert "a first answer after " in second
-    assert "each launch is met after " in second
+@pytest.mark.parametrize(
+    ("name", "minutes", "machine", "said"),
+    [
+        ("tsmixerx", 20, "epyc-9654-2s-nps4", "further launches; the report names the rest"),
+        ("quick", 10, "vm-hybrid", "each launch is met after "),
+    ],
+)
+def test_it_says_whether_the_time_is_enough_for_all_launches(name, minutes, machine, said):
+    plan = shipped(name, search={"budget_minutes": minutes})
+    first, second = forecast.describe(plan, machines.usable(machine), None)
+    assert f"a race of {minutes} minutes, the confirmation included" in first
+    assert said in second
 
 
 def test_several_nodes_meet_all_launches_sooner():

@@ -1,12 +1,13 @@
 """A race in a study's words: from plan, machine and records to a round's file, and back."""
 
+import itertools
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import msgspec
 import pandas as pd
 import pytest
-from msgspec import structs
 
 import jobs
 import machines
@@ -23,6 +24,7 @@ from scaling_study.records.window import End
 from scaling_study.runner import journal, measure
 from scaling_study.search import rounds
 from scaling_study.search.race import Exclusion
+from scaling_study.stats.throughputs import Start
 
 NOW = "2026-01-01T00:00:00+00:00"
 MACHINE = "epyc-9654-2s-nps4"
@@ -48,10 +50,6 @@ def machine():
     return probe.read_machine(machines.root(MACHINE))
 
 
-def with_files(plan, made):
-    return plan.model_copy(update={"made": dict(made)})
-
-
 def single(plan, axis):
     """The launch that changes one axis only."""
     base = plan.by_id[plan.baseline].axes
@@ -63,19 +61,15 @@ def single(plan, axis):
     )
 
 
-def cohort(launch, replicate, process_counts, *, batch="a", started=NOW):
-    return summary(
-        launch=launch, replicate=replicate, process_counts=tuple(process_counts), batch=batch,
-        started=started, windows_valid=2 * len(process_counts), end=ending(),
+def cohort(launch, process_counts, *, batch="a", started=NOW):
+    end = End(
+        cohort=0, status="complete", reason=None, remedy=None, start_s=20.0, wall_s=50.0,
+        in_windows_s=30.0,
     )  # fmt: skip
-
-
-def ending(**changed):
-    usual = {
-        "cohort": 0, "status": "complete", "reason": None, "remedy": None, "start_s": 20.0,
-        "wall_s": 50.0, "in_windows_s": 30.0,
-    }  # fmt: skip
-    return End(**usual | changed)
+    return summary(
+        launch=launch, process_counts=tuple(process_counts), batch=batch, started=started,
+        windows_valid=1, end=end,
+    )  # fmt: skip
 
 
 def rates(*rows):
@@ -99,35 +93,26 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     assert passive.changes == {("wait_policy", "passive")}
 
 
-def test_what_the_config_excludes_no_combination_has(machine):
-    exclude = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
-    plan = planned().model_copy(update={"exclude": exclude})
-    changed = frozenset({("allocator", "jemalloc"), ("blas", "mkl")})
-    field = rounds.competing(plan, machine.usable, machine.quota_cpus)
-    one, other = field.exclusions
-    assert one == Exclusion(changed)
-    assert other == Exclusion(frozenset({("allocator", "tcmalloc")}), frozenset({"intra_op"}))
-
-
-def test_beside_one_thread_no_combination_changes_whose_threads_they_are(machine):
+def test_what_the_config_excludes_or_one_thread_leaves_idle_no_combination_has(machine):
     others = {"openmp": ["intel", "llvm"], "intra_op": [1, 4]}
 
-    def exclusions(base):
+    def exclusions(base, *exclude):
         plan = planned(launches={"baseline": base, "one_change": others})
-        field = rounds.competing(plan, machine.usable, machine.quota_cpus)
-        return set(field.exclusions)
+        plan = plan.model_copy(update={"exclude": exclude})
+        return {*rounds.competing(plan, machine.usable, machine.quota_cpus).exclusions}
 
-    intel, llvm = ({("openmp", value)} for value in ("intel", "llvm"))
-    one_thread = {("intra_op", 1)}
-    alone = frozenset({"intra_op"})
-    assert exclusions({"intra_op": 1}) == {
-        Exclusion(frozenset(intel), alone), Exclusion(frozenset(llvm), alone)
-    }  # fmt: skip
-    assert exclusions({}) == {
-        Exclusion(frozenset(one_thread | intel)), Exclusion(frozenset(one_thread | llvm))
-    }  # fmt: skip
+    def rule(*unchanged, **changes):
+        return Exclusion(frozenset(changes.items()), frozenset(unchanged))
+
+    asked = [{"allocator": "jemalloc", "blas": "mkl"}, {"allocator": "tcmalloc", "intra_op": 1}]
+    assert exclusions({"intra_op": 1}, *asked) == {
+        rule(allocator="jemalloc", blas="mkl"),
+        rule("intra_op", allocator="tcmalloc"),
+        rule("intra_op", openmp="intel"),
+        rule("intra_op", openmp="llvm"),
+    }
     # What is the baseline's stays: one thread is worth a try beside it.
-    assert exclusions({"openmp": "intel"}) == {Exclusion(frozenset(one_thread | llvm))}
+    assert exclusions({"openmp": "intel"}) == {rule(intra_op=1, openmp="llvm")}
 
 
 def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
@@ -135,8 +120,8 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     later = "2026-01-01T00:01:00+00:00"
     found = rounds.starts(
         [
-            cohort(plan.default, 0, [1, 8], batch="b", started=later),
-            cohort(plan.repeat, 0, [1, 8]),
+            cohort(plan.default, [1, 8], batch="b", started=later),
+            cohort(plan.repeat, [1, 8]),
         ],
         rates((plan.repeat, 0, 1, 8.0, 1.25), (plan.repeat, 0, 8, 56.0, 1.25),
               (plan.default, 0, 1, 5.0, 1.0)),
@@ -153,58 +138,47 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
 def test_a_race_ends_where_no_start_would_tell_more(machine, tests, over):
     plan = planned()
     first = rounds.next_round(plan, machine, [], 0, NOW)
-    cohorts, rows = measured_by(plan, first, better_together)
-    grown = with_files(plan, {plan.baseline: 1, plan.repeat: 1, plan.default: 2})
-    starts = rounds.starts(cohorts, rates(*rows), grown)
+    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
     unequal = [SimpleNamespace(test=test) for test in tests]
+    starts = measured(plan, first, better_together)
     found = rounds.next_round(grown, machine, starts, 1, NOW, unequal=unequal)
-    assert (found.stage == "done") is over
-    assert (found.choice is None) is over
+    assert (found.stage == "done", found.choice is None) == (over, over)
     if over:
         assert found.batches == []
         said = "the race is over: steps differ too much in work to compare launches"
         assert rounds.describe(found, grown) == said
 
 
-def measured_by(plan, found, rate):
-    """Cohorts and rates of all that a round asks for."""
-    cohorts, rows = [], []
-    for number, batch in enumerate(found.batches):
-        for task in batch:
-            name = f"{found.decided} {number}"
-            cohorts.append(
-                cohort(task.launch, task.replicate, task.counts, batch=name,
-                       started=found.decided)
-            )  # fmt: skip
-            rows += [
-                (task.launch, task.replicate, n, rate(plan, task.launch, n), 1.0)
-                for n in task.counts
-            ]
-    return cohorts, rows
+def measured(plan, found, rate, done=0):
+    """Starts of all that a round asks for."""
+    return [
+        Start(
+            plan.baseline if task.launch == plan.repeat else task.launch,
+            100 * done + number,
+            {n: rate(plan, task.launch, n) for n in task.counts},
+            max(task.counts), 20.0, 30.0, round=str(done),
+        )
+        for number, batch in enumerate(found.batches)
+        for task in batch
+    ]  # fmt: skip
 
 
 def race(plan, machine, rate):
     """All rounds of a race in which each launch has one rate, and the plan at its end."""
-    cohorts, rows, history, made = [], [], [], {}
+    starts, history, made = [], [], Counter()
     while True:
-        grown = with_files(plan, made)
-        starts = rounds.starts(cohorts, rates(*rows), grown)
-        assert rounds.done(cohorts) == len(history)
+        grown = plan.model_copy(update={"made": dict(made)})
         now = f"2026-01-01T00:00:{len(history):02}"
         found = rounds.next_round(grown, machine, starts, len(history), now)
         history.append(found)
         if not found.batches:
             return history, grown
-        known = {launch.id for launch in plan.launches}
-        new = [launch for launch in found.launches if launch.id not in known]
+        new = [launch for launch in found.launches if launch.id not in plan.by_id]
         plan = plan.model_copy(update={"launches": (*plan.launches, *new)})
-        for batch in found.batches:
-            for task in batch:
-                assert task.replicate == made.get(task.launch, 0)
-                made[task.launch] = task.replicate + 1
-        more = measured_by(plan, found, rate)
-        cohorts += more[0]
-        rows += more[1]
+        starts += measured(plan, found, rate, len(history))
+        for task in itertools.chain(*found.batches):
+            assert task.replicate == made[task.launch]
+            made[task.launch] += 1
 
 
 def better_together(plan, launch, n):
@@ -219,32 +193,23 @@ def better_together(plan, launch, n):
 def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(machine):
     plan = planned()
     history, grown = race(plan, machine, better_together)
-    first = [(task.launch, task.replicate) for task in history[0].batches[0]]
-    assert sorted(first) == sorted(
-        [(plan.baseline, 0), (plan.repeat, 0), (plan.default, 0), (plan.default, 1)]
-    )
+    (first,) = history[0].batches
+    starts = {(plan.baseline, 0), (plan.repeat, 0), (plan.default, 0), (plan.default, 1)}
+    assert {(task.launch, task.replicate) for task in first} == starts
     assert rounds.describe(history[0], plan).startswith("first: 4 starts")
     for one in history:
         assert msgspec.json.decode(msgspec.json.encode(one), type=rounds.Decided) == one
-    assert history[-1].reason
-    choice = history[-1].choice
-    chosen = grown.by_id[choice.launch]
+    last = history[-1]
+    chosen = grown.by_id[last.choice.launch]
     assert chosen.role == "combined"
-    assert (chosen.axes["wait_policy"], chosen.axes["allocator"]) == (
-        "passive", "glibc-large-thresholds",
-    )  # fmt: skip
     assert chosen.label == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
-    assert history[-1].not_screened == []
+    assert last.not_screened == []
     assert all(grown.replicates_of(launch.id) for launch in grown.launches)
     searched = rounds.searched(grown, history).searched
     assert [one.stage for one in searched.rounds][:2] == ["first", "screen"]
-    assert searched.choice == choice
-    assert rounds.searched(grown, history).searched.reason == history[-1].reason
-    interim = rounds.searched(grown, history[:2], history[2]).searched
-    assert (interim.reason, interim.next.stage) == ("", history[2].stage)
-    assert interim.choice == history[2].choice
+    assert (searched.choice, searched.reason) == (last.choice, last.reason)
     assert rounds.searched(grown, history[:2]).searched.reason == "it had no further round"
-    assert "best so far" in rounds.describe(history[-1], grown)
+    assert "best so far" in rounds.describe(last, grown)
 
 
 def write(folder, launch, replicate, **head):
@@ -271,44 +236,32 @@ def test_what_experiments_showed_to_help_becomes_a_launch_unless_it_is_one_or_is
     assert first.label == "intra_op 1, wait_policy passive, allocator glibc-large-thresholds"
     assert second.label == "intra_op 1, wait_policy passive, placement cores"
     assert first.role == "combined"
-    assert rounds.helpful(
-        plan.model_copy(update={"launches": (*plan.launches, first)}), targets
-    ) == [second]
-    excluded = plan.model_copy(
-        update={"exclude": [{"placement": "cores", "wait_policy": "passive"}]}
-    )
-    assert rounds.helpful(excluded, targets) == [first]
+    grown = plan.model_copy(update={"launches": (*plan.launches, first)})
+    assert rounds.helpful(grown, targets) == [second]
+    exclude = [{"placement": "cores", "wait_policy": "passive"}]
+    assert rounds.helpful(plan.model_copy(update={"exclude": exclude}), targets) == [first]
     assert rounds.helpful(plan, [target(plan.baseline, {"wait_policy": "passive"})]) == []
-
-
-def race_of_all(plan, machine, again=(), *, without=(), spent_s=10_000.0):
-    """The next round of a race whose budget is spent, in which each launch started once."""
-    cohorts = [
-        cohort(launch.id, 0, [96, 192], batch=f"{NOW} 0 0")
-        for launch in plan.launches
-        if launch.id not in without
-    ]
-    cohorts.append(cohort(plan.default, 1, [96, 192], batch=f"{NOW} 0 0"))
-    cohorts = [structs.replace(one, end=ending(wall_s=spent_s)) for one in cohorts]
-    rows = [(one.launch, one.replicate, n, 100.0, 1.0) for one in cohorts for n in (96, 192)]
-    starts = rounds.starts(cohorts, rates(*rows), plan)
-    made = dict.fromkeys((one.launch for one in cohorts), 1) | {plan.default: 2}
-    return rounds.next_round(with_files(plan, made), machine, starts, 1, NOW, again=again)
 
 
 def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spent(machine):
     plan = planned()
     passive = single(plan, "wait_policy")
-    spent = race_of_all(plan, machine, without=[passive])
+
+    def following(without, again=()):
+        """The next round of a race whose budget is spent, in which each other launch started."""
+        rates = {96: 100.0, 192: 100.0}
+        others = {*plan.by_id} - {plan.repeat, *without}
+        names = [*others, plan.baseline, plan.default]
+        starts = [Start(name, 0, rates, 192, 1e4, round="0") for name in names]
+        grown = plan.model_copy(update={"made": Counter([*others, plan.repeat, plan.default])})
+        return rounds.next_round(grown, machine, starts, 1, NOW, again=again)
+
+    spent = following([passive])
     assert (spent.batches, spent.reason) == ([], "the budget is spent")
-    again = race_of_all(plan, machine, [passive], without=[passive])
-    (batch,) = again.batches
-    assert {task.launch: task.replicate for task in batch} == {
-        passive: 0,
-        plan.baseline: 1,
-    }
+    (batch,) = following([passive], [passive]).batches
+    assert {task.launch: task.replicate for task in batch} == {passive: 0, plan.baseline: 1}
     # Once it has failed again, the race does not go on with it.
-    assert race_of_all(plan, machine, [passive]).batches == []
+    assert following([], [passive]).batches == []
 
 
 def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
@@ -348,23 +301,17 @@ def test_records_stay_while_what_is_measured_does(tmp_path):
     assert not (tmp_path / "measure").exists()
 
 
-def alone_or_together(plan, launch, n):
+@pytest.mark.parametrize(("processes", "smallest"), [("auto", 1), ([2, 8], 2)])
+def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes, smallest):
     """Four threads alone are three times as fast; one thread each gives most from 4 on."""
-    axes = plan.by_id[launch].axes
-    if axes["intra_op"] == 4:
-        return min(30.0 * n, 60.0)
-    return min(10.0 * n, 960.0) if axes["intra_op"] == 1 else 5.0
 
+    def rate(plan, launch, n):
+        threads = plan.by_id[launch].axes["intra_op"]
+        return {1: min(10.0 * n, 960.0), 4: min(30.0 * n, 60.0)}.get(threads, 5.0)
 
-@pytest.mark.parametrize("processes", ["auto", [2, 8]])
-def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes):
-    plan = planned(processes, objective="one_model")
-    history, grown = race(plan, machine, alone_or_together)
-    smallest = 1 if processes == "auto" else 2
-    asked = {n for one in history for batch in one.batches for task in batch
-             for n in task.counts}  # fmt: skip
-    assert asked == {smallest}
+    history, grown = race(planned(processes, objective="one_model"), machine, rate)
+    tasks = [task for one in history for batch in one.batches for task in batch]
+    assert {n for task in tasks for n in task.counts} == {smallest}
     choice = history[-1].choice
-    chosen = grown.by_id[choice.launch]
-    assert (chosen.axes["intra_op"], choice.n) == (4, smallest)
+    assert (grown.by_id[choice.launch].axes["intra_op"], choice.n) == (4, smallest)
     assert history[-1].not_screened == []

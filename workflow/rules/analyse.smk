@@ -34,10 +34,8 @@ rule analyse:
         f"{HERE}/logs/analyse.log",
     resources:
         quiet=1,
-    params:
-        study=lambda _, output: Path(output[0]).parents[1],
     shell:
-        f"{STAGE} analyse --study-folder {{params.study:q}} --plan {{input.plan:q}} --log {{log:q}}"
+        f"{STAGE} analyse --study-folder {FOLDER} --plan {{input.plan:q}} --log {{log:q}}"
 
 
 rule judge:
@@ -62,11 +60,10 @@ rule judge:
     resources:
         quiet=1,
     params:
-        study=lambda _, output: Path(output[0]).parents[1],
         # A cause of a user's own that has changed judges anew.
         own=[file.read_text() for file in entries.files_outside("causes")],
     shell:
-        f"{STAGE} judge --study-folder {{params.study:q}} --plan {{input.plan:q}} --log {{log:q}}"
+        f"{STAGE} judge --study-folder {FOLDER} --plan {{input.plan:q}} --log {{log:q}}"
 
 
 if STUDY.machines:

@@ -39,6 +39,7 @@ if not workflow.overwrite_configfiles:
 
 STUDY = RUN.load(config)
 RESULTS, REPORT, HERE = STUDY.results, STUDY.report, STUDY.here
+FOLDER = HERE.replace("{machine}", "{wildcards.machine}")  # in a job's command
 
 # Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
 ROOT = Path(os.path.relpath(study_files.PROJECT))

@@ -1,7 +1,7 @@
 # reads:  the launch's entry of the plan; the analysis; the workload's files; the code that measures
 # writes: confirm/rounds.jsonl, profile/<launch>/, why/<launch>/<replicate>.jsonl, microbenchmarks.json,
 #         data_loader/<replicate>.jsonl
-STUDIED = f"{JOB} --study-folder {{params.study:q}} --plan {STUDY.planned}"
+STUDIED = f"{JOB} --study-folder {FOLDER} --plan {STUDY.planned}"
 
 
 rule confirm:
@@ -19,11 +19,9 @@ rule confirm:
     # Before profiles and experiments: it is what a person waits for first.
     priority: 1
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("confirm"),
-        study=lambda _, output: Path(output[0]).parents[1],
     shell:
         f"{MEASURING} confirm {STUDIED}"
 
@@ -41,11 +39,9 @@ rule profile:
     group:
         RUN.group("profiles")
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("profile"),
-        study=lambda _, output: Path(output[0]).parents[1],
     shell:
         f"{MEASURING} profile {STUDIED} --target {{wildcards.launch:q}}"
 
@@ -63,11 +59,9 @@ rule why:
     log:
         f"{HERE}/logs/why/{{launch}}-{{replicate}}.log",
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("why"),
-        study=lambda _, output: Path(output[0]).parents[2],
     shell:
         f"{MEASURING} why {STUDIED} --target {{wildcards.launch:q}}"
         " --replicate {wildcards.replicate}"
@@ -84,8 +78,7 @@ rule microbenchmarks:
     log:
         f"{HERE}/logs/microbenchmarks.log",
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         code=study_files.microbenchmarks_digest(),
     shell:
@@ -106,10 +99,8 @@ rule loader_experiment:
     log:
         f"{HERE}/logs/data_loader-{{replicate}}.log",
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("loader_experiment"),
-        study=lambda _, output: Path(output[0]).parents[1],
     shell:
         f"{MEASURING} loader_experiment {STUDIED} --replicate {{wildcards.replicate}}"

@@ -1,5 +1,10 @@
 # reads:  the launch's entry of the plan; the workload's files; the code that measures
 # writes: measure/<launch>/<replicate>.jsonl
+
+# All of the resource quiet, of which every other rule takes 1.
+ALONE = {**STUDY.node_resources, "quiet": 100}
+
+
 rule measure:
     """Measure one launch and replicate, alone on the machine (resource quiet)."""
     input:
@@ -13,9 +18,8 @@ rule measure:
     group:
         RUN.group("replicate-{replicate}")
     resources:
-        **STUDY.node_resources,
-        quiet=100,
+        **ALONE,
     params:
         job=STUDY.job("measure"),
     shell:
-        f"{MEASURING} measure {JOB} --replicate {{wildcards.replicate}} --plan {RESULTS}/plan.json"
+        f"{MEASURING} measure {JOB} --replicate {{wildcards.replicate}}"

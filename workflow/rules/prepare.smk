@@ -11,7 +11,7 @@ rule plan:
         f"{RESULTS}/plan.json",
     log:
         f"{RESULTS}/logs/plan.log",
-    # Before all measuring, which tells by the plan how far it is.
+    # First: a study that stops early has its plan.
     priority: 2**40
     resources:
         quiet=1,

@@ -1,9 +1,8 @@
 # reads:  plan.json, machine.json, all records; the workload's files; the code that measures
 # writes: rounds/<round>.json, measure/<launch>/<replicate>.jsonl, rounds/<round>-<node>.done,
-#         searched.json; after each round of a longer race the report
+#         searched.json
 localrules:
     decide,
-    answer,
     searched,
 
 
@@ -16,15 +15,10 @@ def rounds_needed(_):
     return expand(f"{RESULTS}/rounds/{{round}}.json", round=range(number + 1))
 
 
-def rounds_measured(wildcards):
-    """What is there once each round of the race is measured and reported."""
-    measured = [
-        number
-        for number in range(len(rounds_needed(wildcards)))
-        if not STUDY.is_over(number)
-    ]
-    last = STUDY.measured(measured[-1]) if measured else []
-    return [*STUDY.answered(measured), *last]
+def last_measured(wildcards):
+    """What is there once the last round is measured, if it measures anything."""
+    last = len(rounds_needed(wildcards)) - 1
+    return [] if STUDY.is_over(last) else STUDY.measured(last)
 
 
 checkpoint decide:
@@ -35,8 +29,6 @@ checkpoint decide:
         plan=f"{RESULTS}/plan.json",
         machine=f"{RESULTS}/machine.json",
         before=STUDY.round_before,
-        # So that a report does not wait for the whole race; nothing is read from it.
-        answered=ancient(STUDY.answered_before),
     output:
         f"{RESULTS}/rounds/{{round}}.json",
     log:
@@ -69,28 +61,10 @@ rule race:
         f" --nodes {len(STUDY.nodes)}"
 
 
-rule answer:
-    """The report as far as a round has come, and what the next one is about."""
-    input:
-        lambda wildcards: STUDY.measured(wildcards.round),
-        following=STUDY.round_after,
-    output:
-        touch(f"{RESULTS}/rounds/{{round}}.answered"),
-    log:
-        f"{RESULTS}/logs/answer/{{round}}.log",
-    # Before the next round: it is what a person waits for.
-    priority: 1
-    resources:
-        quiet=1,
-    shell:
-        f"{STAGE} answer --study-folder {RESULTS} --round {RESULTS}/rounds/{{wildcards.round}}.json"
-        f" --following {{input.following:q}} --report {REPORT} --log {{log:q}}"
-
-
 rule searched:
     """The plan with the combinations that the race has made, and what became of the race."""
     input:
-        rounds_measured,
+        last_measured,
         plan=f"{RESULTS}/plan.json",
         rounds=rounds_needed,
     output:

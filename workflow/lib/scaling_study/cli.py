@@ -8,7 +8,6 @@ import io
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import traceback
@@ -55,7 +54,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argpar
     "--code": {"required": True, "help": "digest of what measures"},
     "--kept": {"type": Path, "required": True, "help": "folder of all machines' microbenchmarks"},
     "--round": {"type": Path, "required": True, "help": "rounds/<number>.json"},
-    "--following": {"type": Path, "nargs": "*", "default": [], "help": "the next round, if any"},
     "--rounds": {"type": Path, "nargs": "+", "required": True, "help": "in their order"},
     "--node": {"type": int, "default": 0, "help": "which of the nodes that measure the round"},
     "--nodes": {"type": int, "default": 1},
@@ -230,28 +228,16 @@ def build(options: argparse.Namespace) -> int:
     return 0
 
 
-@_stage(*MEASURING, "--plan", "--replicate")
+@_stage(*MEASURING, "--replicate")
 def measure(options: argparse.Namespace) -> None:
     """Measure one launch and replicate of a study."""
     from scaling_study.runner import job_process, measure
 
-    study = options.output.parent.parent
-    if (study / measure.STOPPED).exists():  # a cluster queues many at once
+    if (options.output.parents[1] / measure.STOPPED).exists():  # a cluster queues many at once
         sys.exit("the default launch's script ended before its first step, so nothing is measured")
     job = measure.read_job(options.job, options.replicate)
-    title = f"{_place(study, options.plan)} ({job.launch.label})"
-    with job_process.prepared(title, options.log, options.probed):
+    with job_process.prepared(f"measure ({job.launch.label})", options.log, options.probed):
         measure.Measurement(job, options.output, options.builds).run()
-
-
-def _place(measured: Path, plan: Path | None) -> str:
-    """Say which of the study's cohorts comes next, as far as its folder tells."""
-    number = f"cohort {len(list(measured.glob('*/*.jsonl'))) + 1}"
-    try:
-        planned = json.loads(plan.read_text()) if plan else {}
-        return f"{number} of {len(planned['launches']) * planned['replicates']}"
-    except (OSError, ValueError, KeyError, TypeError):  # who needs the plan says what is wrong
-        return number
 
 
 @_stage(*MEASURING, "--round", "--node", "--nodes")
@@ -285,40 +271,6 @@ def decide(options: argparse.Namespace) -> None:
     print(printable_lines(rounds.describe(found, plan)))
 
 
-@_stage("--study-folder", "--round", "--following", "--report", reads="plan.json and the rounds")
-def answer(options: argparse.Namespace) -> None:
-    """Report what is known after a round of a race.
-
-    It goes the way of the whole study, without what comes after the race: confirmation, profiles
-    and experiments. Its files are in interim/, which each round writes anew.
-    """
-    from scaling_study import stages
-    from scaling_study.config.plan import read_plan
-    from scaling_study.report.render import render_study
-    from scaling_study.search import rounds
-
-    folder, last = options.study_folder, int(options.round.stem)
-    plan = read_plan(folder / "plan.json")
-    files = [folder / f"rounds/{number}.json" for number in range(last + 1)]
-    interim = folder / "interim"
-    shutil.rmtree(interim, ignore_errors=True)
-    interim.mkdir()
-    for name in ("measure", "machine.json"):
-        (interim / name).symlink_to(Path(os.path.relpath(folder / name, interim)))
-    plan = rounds.grown(plan, folder)
-    following = next(map(rounds.read, options.following), None)
-    plan = rounds.searched(plan, [rounds.read(one) for one in files], following)
-    plan = rounds.without_the_rest(plan)
-    write_file(interim / "plan.json", plan.to_dict())
-    stages.collect(interim, plan)
-    stages.analyse(interim, plan)
-    stages.compare_profiles(interim, [])
-    render_study(
-        interim, options.report, plan=interim / "plan.json", builds=folder.parent / ".builds",
-        compared=None,
-    )  # fmt: skip
-
-
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
 def searched(options: argparse.Namespace) -> None:
     """Write the plan with what a race has made of it."""
@@ -335,9 +287,7 @@ def analyse(options: argparse.Namespace) -> None:
     """Collect the records into tables/, and analyse these into analysis/*.json."""
     from scaling_study import stages
 
-    plan = _plan(options)
-    stages.collect(options.study_folder, plan)
-    stages.analyse(options.study_folder, plan)
+    stages.analyse(options.study_folder, _plan(options))
 
 
 @_stage(*MEASURING, "--study-folder", "--plan")

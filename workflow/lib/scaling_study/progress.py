@@ -28,16 +28,15 @@ MEASURING = (
 )
 """Rules whose jobs write into their logs how far they are."""
 
-NUMBERED = ("profile", "why", "loader_experiment")
+NUMBERED = ("measure", "profile", "why", "loader_experiment")
 """Rules with several jobs whose logs do not say which of them it is."""
 
-SHORT = ("plan", "all", "searched", "answer", "race")
+SHORT = ("plan", "all", "searched", "race")
 """Rules whose end is not worth a line: they take no time, or each round has one."""
 
 TITLES = {
     "probe": "describe this machine",
     "decide": "choose the next round",
-    "answer": "report so far",
     "loader_experiment": "data loader experiment",
     "judge": "diagnose",
     "render": "write the report",
@@ -171,23 +170,10 @@ def expected_s(
         jobs: how many jobs these rules have in the whole study.
         spent_s: what a race has taken in earlier runs.
     """
-
-    def whole_s(without: Mapping[str, object]) -> float:
-        found = estimate.estimate(plan.model_copy(update=without), counts)
-        return MINUTE_S * sum(found.minutes) / len(found.minutes)
-
-    all_s = whole_s({})
-    off: dict[str, dict[str, object]] = {
-        "profile": {"profiled": {}},
-        "why": {"explained": {}},
-        "loader_experiment": {"data_loader": "off"},
-    }
-    found = {rule: all_s - whole_s(without) for rule, without in off.items()}
-    found["confirm"] = plan.confirm.seconds or 0.0
-    found["measure"] = max(0.0, all_s - sum(found.values()))
-    found = {rule: seconds / max(1, jobs.get(rule, 0)) for rule, seconds in found.items()}
-    if plan.search.budget_minutes is not None:
-        found["race"] = max(0.0, found.pop("measure") - spent_s)
+    times_s = estimate.estimate(plan, counts).stages_s
+    found = {rule: sum(span) / 2 / max(1, jobs.get(rule, 0)) for rule, span in times_s.items()}
+    if "race" in found:
+        found["race"] = max(0.0, found["race"] - spent_s)
     return found
 
 

@@ -8,11 +8,7 @@ from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import effective, imported, imported_causes, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.common.tables import (
-    read_columns,
-    read_table,
-    write_table,
-)
+from scaling_study.common.tables import read_columns, write_table
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.plan import Plan, read_plan
@@ -30,42 +26,30 @@ from scaling_study.runner import journal
 from scaling_study.search import rounds
 
 
-def collect(folder: Path, plan: Plan) -> None:
-    """Collect the records of all launches into tables.
+def analyse(folder: Path, plan: Plan) -> None:
+    """Collect the records of all launches into tables, and analyse these.
 
     Args:
-        folder: results/<study>, or a machine's; ``tables`` in it is written.
+        folder: results/<study>, or a machine's; ``tables`` and ``analysis`` in it are written.
         plan: plan.json, with what a race has made of it.
 
     Raises:
         RecordError: a record cannot be used.
     """
     collected = collecting.collect(folder, plan)
-    tables = folder / "tables"
+    tables, study = folder / "tables", collected.cohorts
     write_table(tables, columns.WINDOWS, collected.windows)
     write_table(tables, columns.REPLICATES, collected.replicates)
     write_table(tables, columns.BETWEEN, collected.between)
     write_table(tables, columns.POINTS, collected.points)
-    write_file(tables / "cohorts.json", collected.cohorts)
-    cohorts = collected.cohorts.cohorts
-    journal.settle(folder / file for file in {cohort.file for cohort in cohorts})
+    write_file(tables / "cohorts.json", study)
+    journal.settle(folder / file for file in {cohort.file for cohort in study.cohorts})
     print(
-        f"collected {len(cohorts)} cohorts, {len(collected.windows)} rows of windows, "
+        f"collected {len(study.cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
     )
-
-
-def analyse(folder: Path, plan: Plan) -> None:
-    """Analyse the tables of a folder into ``analysis``: laws, the recommendation, what failed."""
-    tables = folder / "tables"
-    of_windows = list({*effective.COLUMNS, *unequal_work.COLUMNS})
-    found = analysis.analyse(
-        read_table(tables, columns.POINTS),
-        read_table(tables, columns.REPLICATES),
-        read_table(tables, columns.WINDOWS)[of_windows],
-        read_file(tables / "cohorts.json", Cohorts),
-        plan,
-    )
+    windows = collected.windows[list({*effective.COLUMNS, *unequal_work.COLUMNS})]
+    found = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
     analysis.write(folder / "analysis", found, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 

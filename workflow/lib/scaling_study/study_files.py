@@ -315,21 +315,6 @@ class Study(StudyFiles):
         number = int(wildcards["round"])
         return self.measured(number - 1) if number else []
 
-    def answered(self, rounds: Iterable[int]) -> list[str]:
-        """Return one file for each round: they are there once it is reported, if it is."""
-        reported = rounds if self.plan.search.reports_rounds else ()
-        return [f"{self.results}/rounds/{number}.answered" for number in reported]
-
-    def answered_before(self, wildcards: Wildcards) -> list[str]:
-        """Return the last report that was due before a round is decided."""
-        number = int(wildcards["round"]) - 2
-        return self.answered([number]) if number >= 0 else []
-
-    def round_after(self, wildcards: Wildcards) -> list[str]:
-        """Return the round that is decided after one was measured."""
-        number = int(wildcards["round"]) + 1
-        return [self.round_file(number)] if number in self.rounds else []
-
 
 def microbenchmarks_digest() -> str:
     """Return a digest of the code that measures a machine's parts."""

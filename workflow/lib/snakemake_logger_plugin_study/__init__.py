@@ -5,8 +5,8 @@ stage that ends. Warnings and errors stand above it. Snakemake's own output come
 ``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``; its log in
 .snakemake/log is the same in any case.
 
-Snakemake finds this package by its name. Which checkout's package a study uses the Snakefile
-says, so nothing is imported from it here.
+Snakemake finds this package by its name. The Snakefile decides which checkout's package a study
+uses, so nothing is imported from it here when it runs.
 """
 
 import logging
@@ -17,12 +17,15 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+if TYPE_CHECKING:
+    from scaling_study.progress import Progress
 
 __all__ = ["LogHandler", "LogHandlerSettings"]
 
@@ -51,19 +54,6 @@ STOPPING = "Will exit after"
 
 
 Fields = Mapping[str, Any]  # what Snakemake says with an event
-
-
-class Watched(Protocol):
-    """How far a run is (``scaling_study.progress.Progress``)."""
-
-    def start(self, job: int, rule: str, log: str | None) -> None:
-        """Note that a job starts."""
-
-    def end(self, job: int) -> str:
-        """Note that a job has ended; return a line where that is worth one."""
-
-    def line(self, width: int) -> str:
-        """Return the progress line, of this many characters at most."""
 
 
 @dataclass
@@ -103,12 +93,12 @@ class LogHandler(LogHandlerBase):
                     common.printshellcmds,
                 )
             )
-        self._watched: Watched | None = None
+        self._watched: Progress | None = None
         self._failed: set[int] = set()
         self._stopping = False
         self._over = threading.Event()
 
-    def watch(self, progress: Watched) -> str:
+    def watch(self, progress: "Progress") -> str:
         """Show how far a run is from now on.
 
         Returns:
@@ -167,10 +157,9 @@ class LogHandler(LogHandlerBase):
         text = record.getMessage()
         if text.startswith(STOPPING):
             self._stopping = True
-        if record.levelno >= logging.INFO and text and text != "None" and not NOISE.match(text):
-            hidden = getattr(record, "quietness", None) is not None
-            if not hidden:
-                self._write(text, sys.stderr)
+        hidden = getattr(record, "quietness", None) is not None or NOISE.match(text)
+        if record.levelno >= logging.INFO and text not in {"", "None"} and not hidden:
+            self._write(text, sys.stderr)
 
     def _emit_event(self, event: LogEvent, record: logging.LogRecord, found: Fields) -> None:
         """Follow the jobs; show those that fail, and errors without Snakemake's own frame."""

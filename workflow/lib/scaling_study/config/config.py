@@ -33,7 +33,6 @@ from scaling_study.member.iterations import MARK
 
 LEAST_RACE_S = 60  # of a budget, beside its confirmation
 CONFIRMED_SHARE = 1 / 3  # of a budget, unless `confirm` says another time
-SHORT_MINUTES = 5.0  # a race of less time has one report: making one takes as long as a start
 CHOICE = "machine"
 """The key on the command line that says which of `machines` a run measures."""
 
@@ -67,11 +66,6 @@ class Search(Section):
 
     nodes: Annotated[int, Field(ge=1, le=64)] = 1
     """Nodes of a cluster, of one kind, that measure launches side by side in each round."""
-
-    @property
-    def reports_rounds(self) -> bool:
-        """Whether a report follows each round of the race, and not the last one alone."""
-        return self.budget_minutes is not None and self.budget_minutes >= SHORT_MINUTES
 
 
 class Measure(Section):

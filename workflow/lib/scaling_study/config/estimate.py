@@ -1,7 +1,7 @@
 """The estimate of a study's time, shown before it starts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scaling_study.common.printable import printable
@@ -27,6 +27,8 @@ POOL = (
 # So many members are sampled in turn, for stacks: one member's would be one start's.
 SAMPLED_MEMBERS = 4
 
+MINUTE_S, HOUR_S = 60, 3600
+
 Span = tuple[float, float]
 """The shortest and the longest time."""
 
@@ -42,17 +44,20 @@ class Estimate:
         cohorts: Cohorts that are started.
         windows: Windows over all points and replicates, without retries.
         profiles: Points that are profiled.
-        why_minutes: Shortest and longest time of the experiments that explain launches.
-        loader_minutes: The same of what is tried on the data loader.
-        minutes: The same of all.
+        stages_s: Shortest and longest time of all jobs of a rule, by its name. A race takes what
+            its budget leaves beside the confirmation.
     """
 
     cohorts: int
     windows: int
     profiles: int
-    why_minutes: Span
-    loader_minutes: Span
-    minutes: Span
+    stages_s: Mapping[str, Span]
+
+    @property
+    def whole_s(self) -> Span:
+        """Shortest and longest time of all."""
+        shortest, longest = zip(*self.stages_s.values(), strict=True)
+        return sum(shortest), sum(longest)
 
 
 def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S) -> Estimate:
@@ -70,29 +75,35 @@ def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S
     runs = len(plan.launches) * measure.replicates
     cohorts = runs * (len(process_counts) if measure.isolated else 1)
     windows = runs * len(process_counts) * measure.windows
-    starts_s = start_s * (windows if plan.workload.pool else cohorts)
     profiled = chosen_counts(plan.profile.processes, process_counts)
     profiling_s = start_s + sum(_profile_s(plan.profile, n) for n in profiled)
     confirm_s = plan.confirm.seconds or 0.0
-
-    def all_s(window_s: float) -> float:
-        measuring_s = starts_s + windows * window_s + confirm_s
-        if plan.search.budget_minutes is not None:  # the confirmation is part of a race's time
-            measuring_s = max(60 * plan.search.budget_minutes, confirm_s)
-        return measuring_s + len(plan.profiled) * profiling_s
-
-    why = efforts.seconds(plan.why.effort, len(plan.explained), start_s)
-    loader = efforts.loader_seconds(plan.data_loader, start_s)
-    measuring = (all_s(measure.shortest_s), all_s(measure.longest_s))
-    shortest_s, longest_s = map(sum, zip(measuring, why, loader, strict=True))
+    if plan.search.budget_minutes is None:
+        starts_s = start_s * (windows if plan.workload.pool else cohorts)
+        measuring = {
+            "measure": (
+                starts_s + windows * measure.shortest_s,
+                starts_s + windows * measure.longest_s,
+            )
+        }
+    else:
+        measuring = {"race": _exactly(max(0.0, 60 * plan.search.budget_minutes - confirm_s))}
     return Estimate(
         cohorts=cohorts,
         windows=windows,
         profiles=len(plan.profiled) * len(profiled),
-        why_minutes=(why[0] / 60, why[1] / 60),
-        loader_minutes=(loader[0] / 60, loader[1] / 60),
-        minutes=(shortest_s / 60, longest_s / 60),
+        stages_s={
+            **measuring,
+            "confirm": _exactly(confirm_s),
+            "profile": _exactly(len(plan.profiled) * profiling_s),
+            "why": efforts.seconds(plan.why.effort, len(plan.explained), start_s),
+            "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
+        },
     )
+
+
+def _exactly(seconds: float) -> Span:
+    return seconds, seconds
 
 
 def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
@@ -155,20 +166,19 @@ def describe(
         lines.append(
             f"  why ({plan.why.effort}): experiments on"
             f" {format_count(len(plan.explained), 'launch', 'launches')},"
-            f" {_duration(forecast.why_minutes)} of all;"
+            f" {_duration(forecast.stages_s['why'])} of all;"
             f" more where a step takes over {efforts.SLOW_STEP_S:g} s"
         )
     if plan.data_loader != "off":
         lines.append(
             f"  data_loader ({plan.data_loader}): the recommended launch's data loader,"
-            f" {_duration(forecast.loader_minutes)} of all"
+            f" {_duration(forecast.stages_s['loader_experiment'])} of all"
         )
-    return "\n".join([*lines, f"  {_duration(forecast.minutes)}"])
+    return "\n".join([*lines, f"  {_duration(forecast.whole_s)}"])
 
 
-def _duration(minutes: Span) -> str:
-    """Write a span of minutes, in hours where that is easier to grasp."""
-    hour = 60
-    in_hours = minutes[1] >= 2 * hour
-    low, high = (f"{value / hour if in_hours else value:.1f}" for value in minutes)
-    return f"{low} to {high} {'hours' if in_hours else 'minutes'}"
+def _duration(seconds: Span) -> str:
+    """Write a span of time in minutes, or in hours where that is easier to grasp."""
+    unit, unit_s = ("hours", HOUR_S) if seconds[1] >= 2 * HOUR_S else ("minutes", MINUTE_S)
+    low, high = (f"{each / unit_s:.1f}" for each in seconds)
+    return f"{low} to {high} {unit}"

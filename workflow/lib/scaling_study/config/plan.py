@@ -47,13 +47,6 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Following(Stage):
-    """The round that is measured next."""
-
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The best point so far in a race.
 
@@ -70,16 +63,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The state of a race.
+    """A race that is over.
 
     Attributes:
-        reason: Why it ended; empty while it goes on.
+        reason: Why it ended.
         not_screened: Launches that it did not come to.
     """
 
     rounds: tuple[Stage, ...]
     reason: str
-    next: Following | None
     spent_s: float
     budget_s: float
     choice: Choice | None
@@ -218,36 +210,28 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
     pool = config.workload.pool
     explained = () if pool or config.why.effort == "off" else config.why.launches
     profiled = () if pool else config.profile.launches
-    return Plan(
-        study=config.study,
-        description=config.description,
-        seed=config.seed,
-        objective=config.objective,
-        default=launches[0].id,
-        baseline=baseline.id,
-        repeat=repeat.id,
-        today=next((item.id for item in launches if item.role == "today"), None),
-        launches=tuple(launches),
-        dropped=tuple(
-            Dropped(
-                label=label(item.axes, defaults, builds),
-                axes=item.axes,
-                reason=config.launches.exclusion_text(index),
-            )
-            for item, index in expansion.dropped
-        ),
-        processes=config.processes,
-        replicates=config.measure.replicates,
-        exclude=config.launches.exclude,
-        search=config.search,
-        measure=config.measure,
-        confirm=config.confirm,
-        profile=config.profile,
-        profiled=_targets("profile", profiled, launches, baseline),
-        why=config.why,
-        explained=_targets("why", explained, launches, baseline),
-        data_loader="off" if pool else config.data_loader,
-        workload=workload,
+    return Plan.model_validate(
+        {
+            **dict(config),  # sections that both have
+            "default": launches[0].id,
+            "baseline": baseline.id,
+            "repeat": repeat.id,
+            "today": next((item.id for item in launches if item.role == "today"), None),
+            "launches": launches,
+            "dropped": [
+                Dropped(
+                    label=label(item.axes, defaults, builds),
+                    axes=item.axes,
+                    reason=config.launches.exclusion_text(index),
+                )
+                for item, index in expansion.dropped
+            ],
+            "replicates": config.measure.replicates,
+            "exclude": config.launches.exclude,
+            "profiled": _targets("profile", profiled, launches, baseline),
+            "explained": _targets("why", explained, launches, baseline),
+            "data_loader": "off" if pool else config.data_loader,
+        }
     )
 
 

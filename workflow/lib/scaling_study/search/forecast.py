@@ -10,7 +10,7 @@ from scaling_study.common.quantities import format_count
 from scaling_study.common.topology import Topology
 from scaling_study.config.plan import Plan
 from scaling_study.search import rounds
-from scaling_study.search.race import MEMBER_S, START_S, Race, Task, dealt
+from scaling_study.search.race import MEMBER_S, START_S, Race, Task, dealt, spent_s
 from scaling_study.stats.throughputs import Start
 
 SPREAD = 0.05
@@ -23,14 +23,12 @@ class Forecast:
     """How a race is expected to go.
 
     Attributes:
-        first_s: until the first answer.
         screened: launches that were measured, beside the default one and the baseline.
         others: how many there are.
-        screened_s: until the answer after the last of these; None where the time is not enough.
+        screened_s: until the last of these was measured; None where the time is not enough.
         all_s: until the end.
     """
 
-    first_s: float
     screened: int
     others: int
     screened_s: float | None
@@ -57,7 +55,7 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
     starts: list[Start] = []
     others = {one.launch for one in field.others}
     seen: set[str] = set()
-    clock_s, first_s, screened_s, batches = 0.0, 0.0, None, 0
+    clock_s, screened_s, batches = 0.0, None, 0
 
     def start(task: Task) -> Start:
         gain = gains.setdefault(task.launch, float(rng.normal(0, SPREAD)))
@@ -74,20 +72,15 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
         if not found.batches:
             break
         field = replace(field, others=(*field.others, *found.combined))
-        nodes_s = []
         for node, own in enumerate(dealt(found.batches, plan.search.nodes)):
-            made = []
             for batch in own:
-                made += [replace(start(task), node=str(node)) for task in batch]
+                starts += [replace(start(task), node=str(node)) for task in batch]
                 batches += 1
-            starts += made
-            seen |= {one.launch for one in made}
-            nodes_s.append(sum(one.wall_s for one in made))
-        clock_s += max(nodes_s) + rounds.ROUND_S
-        first_s = first_s or clock_s
+        seen = {one.launch for one in starts}
+        clock_s = spent_s(starts) + (done + 1) * rounds.ROUND_S
         if screened_s is None and others <= seen:
             screened_s = clock_s
-    return Forecast(first_s, len(others & seen), len(others), screened_s, clock_s)
+    return Forecast(len(others & seen), len(others), screened_s, clock_s)
 
 
 def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequence[str]:
@@ -104,10 +97,9 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
         (n,) = rounds.competing(plan, topology, quota_cpus).process_counts
         budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
     again = f"those again that may be best by more than {search.tolerance:.0%}"
-    first = f"a first answer after {_minutes(short.first_s, long.first_s)}; "
     return [
         f"  {budget}: each launch once, then {again};",
-        f"  {first if search.reports_rounds else ''}{_screened(short, long)}",
+        f"  {_screened(short, long)}",
     ]
 
 

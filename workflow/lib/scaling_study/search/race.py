@@ -4,7 +4,8 @@ first
     The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
     counts from the lowest to the highest, each boundary of the machine among them.
 screen
-    Every other launch once, at the baseline's best count and those around it.
+    Every other launch once, at the baseline's best count and those around it. What changes training
+    itself is neither chosen nor raced.
 combine
     Changes of different axes that were better, together, best first: those of the best launch and
     one more. A combination enters the race like any other launch, and the next one builds on it
@@ -13,9 +14,6 @@ race
     Fresh starts of the best launch, and of those from which most is expected (expected improvement:
     Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be
     their best ones and those beside.
-aside
-    Launches that change training itself are screened, and neither chosen nor raced. At the end the
-    choice starts once more with each axis's best such change.
 
 A race ends when the best point is surely within the tolerance of the best one, or when no round
 fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
@@ -23,7 +21,7 @@ look may spend only its part of what may go wrong (Lan and DeMets, Biometrika 70
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -51,7 +49,7 @@ MOST_TRIES = 4
 MOST_BATCHES = 3
 """Fresh starts of the same launches in a round, before the race chooses anew."""
 ROUND_S = 420.0
-"""Length of a round, roughly: the report is made anew after it."""
+"""Rough length of a round (s). The race chooses anew after each."""
 MOST_STARTS = 10
 """Starts of one launch: more of them cost more than they show."""
 WORTH = 0.05
@@ -219,6 +217,7 @@ class Race:
         self._entrants = field.entrants
         self._starts = starts
         self._made = Counter(one.launch for one in starts)
+        self.spent_s = spent_s(starts)
         measured = [one for one in starts if one.rates]
         self._counts: dict[str, list[int]] = {}
         for launch in self._entrants:
@@ -294,7 +293,7 @@ class Race:
             elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
                 reason = "the choice is sure enough"
             if reason is not None:
-                return self._aside(choice) or Round("done", reason=reason)
+                return Round("done", reason=reason)
         rivals = [
             *(Task(one.launch, self._asked(choice.launch)) for one in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
@@ -304,33 +303,11 @@ class Race:
             beside = max(others, key=lambda one: gains[one])
             rivals = [Task(beside, self._asked(beside))]
         batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
-        # Few seconds of measuring are not worth a report. New launches are started once first.
+        # A round of few seconds is not worth a decision. New launches start once first.
         often = 1 if combined else self._settings.round_s / self.expected_s(batch)
         often = max(1, min(MOST_BATCHES, int(often)))
         batches = [batch] * (often if combined else often * self._settings.nodes)
         return self._round("combine" if combined else "race", batches, combined)
-
-    def _aside(self, choice: Choice) -> Round | None:
-        """The choice with each axis's best change of training beside, once; None without any."""
-        best = self._entrants[choice.launch]
-        if best is self._field.default or not best.changes:
-            return None
-        gains = {
-            one: float(self._effect(one.launch).mean()) for one in self._singles() if one.aside
-        }
-        by_axis: dict[str, Entrant] = {}
-        for single in sorted(gains, key=lambda one: -gains[one]):
-            if gains[single] > 0:
-                ((axis, _),) = single.changes
-                by_axis.setdefault(axis, single)
-        new = [self._together(best, single) for single in by_axis.values()]
-        beside = tuple(one for one in new if one is not None)
-        if not beside:
-            return None
-        asked = self._asked(choice.launch)
-        batch = [Task(one.launch, asked) for one in (best, *beside)]
-        found = self._round("aside", [batch], beside)
-        return found if found.batches else None
 
     # Counts
 
@@ -444,10 +421,13 @@ class Race:
         far = float(ours.mean()) > FAR
         share = ADDITIVE if far else self._additive()
         chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
+        known = {one.changes for one in self._entrants.values()}
+        rules = self._field.exclusions
         found = []
         for one in self._singles():
-            new = self._together(best, one) if self._eligible(one.launch) else None
-            if new is None:
+            new = combination(best, one)
+            twice = len(dict(new.changes)) < len(new.changes)  # two values of an axis
+            if twice or new.changes in known or any(rule.holds(new.changes) for rule in rules):
                 continue
             alone = self._effect(one.launch)
             effect = _beside(alone, ours) if far else alone
@@ -463,21 +443,13 @@ class Race:
             kinds.setdefault(kind, new)
         return tuple(kinds.values())[: BATCH - 2]
 
-    def _together(self, best: Entrant, single: Entrant) -> Entrant | None:
-        """A launch with one change more; None where it is there, excluded, or changes that axis."""
-        new = combination(best, single)
-        there = any(new.changes == one.changes for one in self._entrants.values())
-        taken = {axis for axis, _ in best.changes} & {axis for axis, _ in single.changes}
-        excluded = any(rule.holds(new.changes) for rule in self._field.exclusions)
-        return None if there or taken or excluded else new
-
     def _singles(self) -> list[Entrant]:
-        """Launches that change one thing of the baseline, and were measured."""
+        """Launches that change one thing of the baseline, were measured and may be chosen."""
         default = self._field.default.launch
         return [
             one
             for one in map(self._entrants.__getitem__, self._counts)
-            if len(one.changes) == 1 and one.launch != default
+            if len(one.changes) == 1 and one.launch != default and self._eligible(one.launch)
         ]
 
     def _additive(self) -> float:
@@ -488,7 +460,6 @@ class Race:
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
             for one in self._singles()
-            if self._eligible(one.launch)
         }
         over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
         for launch in self._counts:
@@ -502,15 +473,6 @@ class Race:
         return max(0.0, min(1.0, over / under))
 
     # Time
-
-    @property
-    def spent_s(self) -> float:
-        """Time of all rounds: each is over when its last node has finished."""
-        rounds_s: dict[str, dict[str, float]] = {}
-        for one in self._starts:
-            nodes_s = rounds_s.setdefault(one.round, {})
-            nodes_s[one.node] = nodes_s.get(one.node, 0.0) + one.wall_s
-        return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
 
     def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
         """Return what a round is expected to take."""
@@ -574,6 +536,14 @@ class Race:
         names = {task.launch for batch in fitting for task in batch}
         new = tuple(one for one in combined if one.launch in names)
         return Round(stage, tuple(fitting), new)
+
+
+def spent_s(starts: Iterable[Start]) -> float:
+    """Return the time of all rounds: each is over when its last node has finished."""
+    rounds_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for one in starts:
+        rounds_s[one.round][one.node] += one.wall_s
+    return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
 
 
 def _beside(alone: Floats, ours: Floats) -> Floats:

@@ -17,7 +17,7 @@ from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count
 from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
-from scaling_study.config.plan import Choice, Following, Plan, Searched, Stage
+from scaling_study.config.plan import Choice, Plan, Searched, Stage
 from scaling_study.config.work import changed_training
 from scaling_study.launch.axes import placement
 from scaling_study.launch.axes.axis_table import DEFAULTS
@@ -58,9 +58,9 @@ FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 """Bounds on the rounds of a race: one per shortest round in its budget. Even an idle round takes
 some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
-"""Why a race ends that cannot find out more."""
+"""The reason of a race that ends because no start would tell more."""
 ROUND_S = 8.0
-"""Time of a round beside measuring: to decide, and to make the report anew."""
+"""Time of a round beside measuring: its jobs start, and the next round is decided."""
 
 
 class Decided(Struct, frozen=True):
@@ -197,43 +197,24 @@ def measure_part(
         measure.in_turns(runs)
 
 
-def searched(plan: Plan, found: Sequence[Decided], following: Decided | None = None) -> Plan:
+def searched(plan: Plan, found: Sequence[Decided]) -> Plan:
     """Return a plan with what has become of its race.
 
     Args:
         plan: as `grown` makes it.
-        found: all rounds that were measured, in their order.
-        following: the next one, which was decided when the last one had been measured.
+        found: all rounds that were decided, in their order.
     """
-    done = [one for one in found if one.batches]
-    last = following or found[-1]
+    last = found[-1]
+    stages = (Stage(stage=one.stage, expected_s=one.expected_s) for one in found if one.batches)
     became = Searched(
-        rounds=tuple(Stage(stage=one.stage, expected_s=one.expected_s) for one in done),
-        reason=last.reason or ("" if following else "it had no further round"),
-        next=_outline(following) if following and following.batches else None,
+        rounds=tuple(stages),
+        reason=last.reason or "it had no further round",
         spent_s=last.spent_s,
         budget_s=last.budget_s,
         choice=last.choice,
         not_screened=tuple(last.not_screened),
     )
     return plan.model_copy(update={"searched": became})
-
-
-def _outline(found: Decided) -> Following:
-    """Return a round in short: its stage, its length, and its launches."""
-    labels = [launch.label for launch in found.launches if launch.role != "repeat"]
-    return Following(stage=found.stage, expected_s=found.expected_s, labels=tuple(labels))
-
-
-def without_the_rest(plan: Plan) -> Plan:
-    """Return a plan without what comes after a race: confirmation, profiles and experiments."""
-    rest = {
-        "confirm": plan.confirm.model_copy(update={"seconds": None}),
-        "profiled": {},
-        "why": plan.why.model_copy(update={"effort": "off"}),
-        "explained": {},
-    }
-    return plan.model_copy(update=rest)
 
 
 def describe(found: Decided, plan: Plan) -> str:
@@ -324,7 +305,7 @@ def beside_window_s(plan: Plan) -> float:
 
 
 def settings(plan: Plan, done: int) -> Settings:
-    """Return what a plan asks of its race, without the time of the confirmation and the reports.
+    """Return the settings of a plan's race; the budget excludes confirmation and decisions.
 
     Args:
         plan: plan.json.
