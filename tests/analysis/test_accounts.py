@@ -10,7 +10,7 @@ import pytest
 from jobs import WORKLOADS, baseline_job, command, config, environment
 from quotas import divided_group, set_quota
 from scaling_study.analysis import accounts
-from scaling_study.analysis.record_rows import read_rows, window_rows
+from scaling_study.analysis.record_rows import read_rows
 from scaling_study.records.columns import PER_STEP
 from scaling_study.records.window import Member, WindowMachine
 
@@ -20,7 +20,7 @@ FIELDS = [*WindowMachine.__struct_fields__, *Member.__struct_fields__]
 def rows(*members, **shared):
     """Rows of members whose step takes 10 ms, 100 of them in a second."""
     usual = {
-        **dict.fromkeys(FIELDS, 0.0), "window": 0, "steps": 96, "steps_active": 100,
+        **dict.fromkeys(FIELDS, 0.0), "at": 0, "steps": 96, "steps_active": 100,
         "active_s": 1.0, "step_mean_s": 0.010, "throttled_s": np.nan, "cycles": np.nan,
         "instructions": np.nan,
     }  # fmt: skip
@@ -28,14 +28,14 @@ def rows(*members, **shared):
 
 
 def add(frame):
-    accounts.add_per_step(frame, ["window"])
+    accounts.add_per_step(frame)
     return frame
 
 
 def shares(ran_s, waited_s, held_s, foreign_s=0.0):
     member = {"cpu_user_s": ran_s, "runqueue_s": waited_s}
     frame = rows(member, throttled_s=held_s, foreign_cpu_s=foreign_s)
-    return accounts.throttled_share(frame, ["window"])[0]
+    return accounts.throttled_share(frame)[0]
 
 
 # ---- throttling
@@ -151,7 +151,7 @@ def measured(folder, group, cpus):
         env=environment(folder), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)
-    return window_rows(read_rows(folder / "0.jsonl").rows.assign(replicate=0))
+    return read_rows(folder / "0.jsonl").rows
 
 
 @pytest.mark.long

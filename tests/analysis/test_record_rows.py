@@ -65,7 +65,7 @@ def test_an_invalid_window_without_members_is_still_counted(path):
         lambda record: record.update(valid=False, flags=["member_died"], members=[]),
     )
     cohort = read_rows(path).cohorts[0]
-    assert [flags for _, flags in cohort.windows_invalid] == [["member_died"]]
+    assert [one.flags for one in cohort.windows_invalid] == [("member_died",)]
     assert cohort.windows_valid == 1
 
 

@@ -46,21 +46,20 @@ TRAINER = ("user", "system", "runqueue", "throttled", "blocked", "residual")
 """The training thread's accounts: `trainer_<account>_s_per_step`. They add up to the step."""
 
 
-def add_per_step(rows: pd.DataFrame, window: Sequence[str]) -> None:
+def add_per_step(rows: pd.DataFrame) -> None:
     """Add to rows of members what is derived from their records.
 
     Args:
         rows: One per member and window: the fields of `window.Member` and
-            `WindowMachine` (null as NaN) and `step_mean_s`. Gets `cpu_use`, `runnable_threads`,
-            `clock_mhz` and the columns of `PER_STEP`.
-        window: Columns that tell one window from all others.
+            `WindowMachine` (null as NaN), `step_mean_s`, and `at`, the number of the window. Gets
+            `cpu_use`, `runnable_threads`, `clock_mhz` and the columns of `PER_STEP`.
     """
     cpu_s = rows["cpu_user_s"] + rows["cpu_system_s"]
     rows["cpu_use"] = cpu_s / rows["active_s"]
     rows["runnable_threads"] = (cpu_s + rows["runqueue_s"]) / rows["active_s"]
     user_s = rows["cpu_user_s"]
     rows["clock_mhz"] = rows["cycles"] / user_s.where(user_s > 0) / 1e6
-    rows["trainer_throttled_s"] = rows["trainer_runqueue_s"] * throttled_share(rows, window)
+    rows["trainer_throttled_s"] = rows["trainer_runqueue_s"] * throttled_share(rows)
     measured = rows.assign(
         trainer_runqueue_s=rows["trainer_runqueue_s"] - rows["trainer_throttled_s"].fillna(0.0)
     )
@@ -100,20 +99,17 @@ def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].mask(again & some_without) for name in OF_ALL_STEPS})
 
 
-def throttled_share(rows: pd.DataFrame, window: Sequence[str]) -> "pd.Series[float]":
+def throttled_share(rows: pd.DataFrame) -> "pd.Series[float]":
     """The part of each row's run_delay in which a quota held its threads back.
 
     Args:
         rows: As for `add_per_step`.
-        window: Columns that tell one window from all others.
 
     Returns:
         From 0 to 1, the same for all members of a window; NaN where throttling is not counted.
     """
-    ran_s = rows["cpu_user_s"] + rows["cpu_system_s"]
-    keys = [rows[name] for name in window]
-    ran_s = ran_s.groupby(keys, sort=False).transform("sum")
-    waited_s = rows["runqueue_s"].groupby(keys, sort=False).transform("sum")
+    sums_s = rows.groupby("at")[["cpu_user_s", "cpu_system_s", "runqueue_s"]].transform("sum")
+    ran_s, waited_s = sums_s["cpu_user_s"] + sums_s["cpu_system_s"], sums_s["runqueue_s"]
     held_s = rows["throttled_s"]
     in_demand_s = ran_s + rows["foreign_cpu_s"] + held_s
     threads = ((ran_s + waited_s) / in_demand_s.where(in_demand_s > 0)).clip(lower=1.0)
