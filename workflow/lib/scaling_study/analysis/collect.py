@@ -165,8 +165,8 @@ def _add_launch(
         file = _read(path, launch, replicate)
         if len(file.rows):
             frames.append(file.rows)
-        for hash_, machine in file.machines.items():
-            found.machines.setdefault(hash_, machine)
+        for hash_, described in file.machines.items():
+            found.machines.setdefault(hash_, described)
         place = str(path.relative_to(study_folder))
         found.cohorts.extend(replace(one, file=place, **_names(launch)) for one in file.cohorts)
         found.ended.setdefault(launch.id, []).extend(file.ended)

@@ -171,19 +171,20 @@ def _unhindered(rows: pd.DataFrame) -> pd.DataFrame:
     waits_s = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1)
     rows = rows.astype({"slot": np.int64}).assign(unhindered_s=1 / rows["steps_per_s"] - waits_s)
     counts = rows["valid"] & np.isfinite(rows["unhindered_s"])
-    return rows.loc[counts, MEMBERS].reset_index(drop=True)
+    return pd.DataFrame(rows.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of members, a row per window: their sums over the sums of their steps."""
     by_window = rows.groupby("at")
-    values = rows[[column.name for column in PER_STEP]]
-    steps = pd.DataFrame(
-        {
-            name: rows["steps" if name.removesuffix("_per_step") in PHASES else "steps_active"]
-            for name in values
-        }
-    ).where(values.notna(), 0.0)
+    bases = {
+        column.name: "steps" if column.name.removesuffix("_per_step") in PHASES else "steps_active"
+        for column in PER_STEP
+    }
+    values = rows[[*bases]]
+    steps = pd.DataFrame({name: rows[base] for name, base in bases.items()}).where(
+        values.notna(), 0
+    )
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
     found = per_step.join(by_window.agg(OVER_MEMBERS))
     found["step_s"] = by_window.size() / by_window["steps_per_s"].sum()

@@ -71,7 +71,7 @@ def _add_step_times(rows: pd.DataFrame) -> None:
     counted_s = np.bincount(row_of_step, weights=step_us, minlength=len(rows)) / US_PER_S
     with np.errstate(divide="ignore", invalid="ignore"):
         rows["step_mean_s"], rows["steps_per_s"] = counted_s / steps, steps / counted_s
-    levels = [*STEP_QUANTILES.values()]
+    levels = np.array([*STEP_QUANTILES.values()])
     quantiles = pd.Series(step_us).groupby(row_of_step).quantile(levels)
     by_row = quantiles.unstack().reindex(index=range(len(rows)), columns=levels)  # noqa: PD010 (pivot_table costs five times as much)
     rows[[*STEP_QUANTILES]] = by_row.to_numpy() / US_PER_S
