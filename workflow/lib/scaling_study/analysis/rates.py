@@ -7,6 +7,7 @@ back enter as their number per step times their duration (``non_step``).
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -43,14 +44,12 @@ def rates(rows: pd.DataFrame) -> Rates:
             alike.
     """
     valid = rows[rows["valid"]]
-    counted = _counted(valid)
-    labels = np.zeros(len(counted), dtype=np.int64)
     kinds: tuple[non_step.Kind, ...] = ()
-    known = pd.DataFrame(columns=["n", "replicate", "us", "label"])
-    if _looks_long(counted) and rows["life"].notna().all():
+    labels, known = [np.zeros_like(one) for one in valid["step_us"]], pd.DataFrame()
+    quantiles, looks_long = _distribution(valid)
+    if looks_long and rows["life"].notna().all():
         kinds, labels, known = _kinds(rows)
-    counted["label"] = labels
-    step_s = _ordinary(counted)
+    step_s, work = _ordinary(valid, labels)
     ordinary_s = step_s.mean(axis=1)
     excess = _excess(known, ordinary_s) if kinds else pd.DataFrame(index=ordinary_s.index)
     described = pd.DataFrame(
@@ -58,66 +57,70 @@ def rates(rows: pd.DataFrame) -> Rates:
         index=["every", "per_step", "seen"],
         columns=excess.columns,
     ).T
+    replicates = _replicates(step_s, work, excess.mul(described["per_step"]).sum(axis=1))
+    replicates["windows"] = valid[valid["slot"] == 0].groupby(KEY).size()
     return Rates(
-        _replicates(valid, step_s, excess.mul(described["per_step"]).sum(axis=1)),
+        replicates.reset_index()[REPLICATE_COLUMNS],
         _between(ordinary_s, excess, described),
-        _quantiles(valid),
+        quantiles,
     )
 
 
-def _quantiles(valid: pd.DataFrame) -> pd.DataFrame:
-    """Quantiles of all counted steps (s) by process count; work divides the time of a step."""
-    found = []
-    for n, own in valid.groupby("n"):
-        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
-        step_us = np.rint(np.concatenate(own["step_us"].to_list()) / works)
-        found.append((n, *np.quantile(step_us, [*STEP_QUANTILES.values()]) / US_PER_S))
-    quantiles = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
-    return quantiles.astype({"n": np.int64})
+def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """Return the quantiles of all counted steps, and whether some steps are long at all.
 
+    Most scripts have no long ones, and most files are large.
 
-def _work(valid: pd.DataFrame) -> pd.DataFrame:
-    """Work of the mean counted step, by `KEY`, a column for each slot."""
-    rows = valid.assign(whole=valid["work"] * valid["steps"])
-    sums = rows.groupby([*KEY, "slot"])[["whole", "steps"]].sum()
-    return (sums["whole"] / sums["steps"]).unstack("slot")  # noqa: PD010 (pivot_table is slow)
-
-
-def _counted(valid: pd.DataFrame) -> pd.DataFrame:
-    """Counted steps of valid rows, one after the other: `n`, `replicate`, `slot`, `us`."""
-    sizes = valid["step_us"].map(len)
-    counted = valid.loc[valid.index.repeat(sizes), ["n", "replicate", "slot"]].astype(np.int64)
-    step_us = np.concatenate([np.empty(0, np.int64), *valid["step_us"]])
-    return counted.assign(us=step_us).reset_index(drop=True)
-
-
-def _looks_long(counted: pd.DataFrame) -> bool:
-    """Whether there are long steps at all: most scripts have none, and most files are large."""
-    if counted.empty:
-        return False
-    usual = counted.groupby("n")["us"].transform("median")
-    long_us = counted["us"][counted["us"] >= non_step.LONG * usual].sum()
-    return bool(long_us >= non_step.WORTH_SHARE / 2 * counted["us"].sum())
-
-
-def _ordinary(counted: pd.DataFrame) -> pd.DataFrame:
-    """Mean ordinary step (s) by `KEY`, a column for each slot.
-
-    Where a slot has none, that of the other slots stands for it; where none has, all its steps do.
+    Returns:
+        `Rates.quantiles`, in which work divides the time of a step.
     """
-    by_slot = [*KEY, "slot"]
-    whole = counted.groupby(by_slot)["us"].mean()
-    found = counted[counted["label"] == 0].groupby(by_slot)["us"].mean().reindex(whole.index)
-    found = found.fillna(found.groupby(KEY).transform("mean")).fillna(whole)
-    return (found / US_PER_S).unstack("slot")  # noqa: PD010 (pivot_table is slow)
+    found, long_us, whole_us = [], 0.0, 0.0
+    for n, own in valid.groupby("n"):
+        step_us = np.concatenate(own["step_us"].to_list())
+        whole_us += step_us.sum()
+        long_us += step_us[step_us >= non_step.LONG * np.median(step_us)].sum()
+        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
+        quantiles = np.quantile(np.rint(step_us / works), [*STEP_QUANTILES.values()])
+        found.append((n, *quantiles / US_PER_S))
+    table = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
+    looks_long = whole_us > 0 and long_us >= non_step.WORTH_SHARE / 2 * whole_us
+    return table.astype({"n": np.int64}), looks_long
 
 
-def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], Integers, pd.DataFrame]:
+def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mean ordinary step (s) and work of the mean step, by `KEY`, a column for each slot.
+
+    Where a slot has no ordinary step, that of the other slots stands for it; where none has, all
+    its steps do.
+
+    Args:
+        valid: Rows that count.
+        labels: Of the counted steps of each: 0 for an ordinary one.
+    """
+    usual = [step_us[of == 0] for step_us, of in zip(valid["step_us"], labels, strict=True)]
+    rows = valid.assign(
+        whole_us=valid["step_us"].map(np.sum),
+        usual_us=[one.sum() for one in usual],
+        usual=[one.size for one in usual],
+        work=valid["work"] * valid["steps"],
+    )
+    columns = ["whole_us", "usual_us", "usual", "work", "steps"]
+    sums = rows.groupby([*KEY, "slot"])[columns].sum()
+    found = sums["usual_us"] / sums["usual"]
+    found = found.fillna(found.groupby(KEY).transform("mean"))
+    step_s = found.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S
+    work = sums["work"] / sums["steps"]
+    return step_s.unstack("slot"), work.unstack("slot")  # noqa: PD010 (pivot_table is slow)
+
+
+def _kinds(
+    rows: pd.DataFrame,
+) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
     """Find what comes back in all steps that are known, those of invalid windows too.
 
     Returns:
-        The kinds, the label of each counted step of valid rows in their order, and of every step
-        of valid rows `n`, `replicate`, `us`, `label`.
+        The kinds; the labels of the counted steps of each valid row; and of every step of valid
+        rows `n`, `replicate`, `us`, `label`.
     """
     members = rows.groupby(["replicate", "cohort", "slot"], sort=False).ngroup()
     parts, counted, usable = [], [], []
@@ -133,15 +136,16 @@ def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], Integers, pd.
         usable.append(anywhere)
     steps = non_step.Steps.concat(parts)
     found = non_step.find(steps)
-    replicate = np.repeat(rows["replicate"].to_numpy(), [len(one) for one in usable])
+    sizes = [len(one) for one in usable]
+    replicate = np.repeat(rows["replicate"].to_numpy(), sizes)
     known = pd.DataFrame(
         {"n": steps.n, "replicate": replicate, "us": steps.us, "label": found.labels}
     )
-    return (
-        found.kinds,
-        found.labels[np.concatenate(counted)],
-        known[np.concatenate(usable)],
+    of_rows = zip(
+        np.split(found.labels, np.cumsum(sizes)[:-1]), counted, rows["valid"], strict=True
     )
+    labels = [own[within] for own, within, valid in of_rows if valid]
+    return found.kinds, labels, known[np.concatenate(usable)]
 
 
 def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame:
@@ -165,30 +169,20 @@ def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame
 
 
 def _replicates(
-    valid: pd.DataFrame, step_s: pd.DataFrame, added_s: "pd.Series[float]"
+    step_s: pd.DataFrame, work: pd.DataFrame, added_s: "pd.Series[float]"
 ) -> pd.DataFrame:
     """Rates by `KEY`; a step is one of the launch's mean work.
 
     Args:
-        valid: Rows that count.
-        step_s: Of `_ordinary`.
+        step_s: Of `_ordinary`, as the next.
+        work: Of a step.
         added_s: By how much phases between steps make the mean step longer, by `KEY`.
     """
-    work, members = _work(valid), step_s.count(axis=1)
+    members = step_s.count(axis=1)
     steps_per_s = (work / step_s.add(added_s, axis=0)).sum(axis=1)
     usual = members / (work / step_s).sum(axis=1)
-    found = pd.DataFrame(
-        {
-            "windows": valid.groupby([*KEY, "cohort", "window", "attempt"])
-            .size()
-            .groupby(KEY)
-            .size(),
-            "steps_per_s": steps_per_s,
-            "step_s": usual,
-            "non_step_share": 1 - usual * steps_per_s / members,
-        }
-    )
-    return found.reset_index()[REPLICATE_COLUMNS]
+    share = 1 - usual * steps_per_s / members
+    return pd.DataFrame({"steps_per_s": steps_per_s, "step_s": usual, "non_step_share": share})
 
 
 def _between(
