@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jobs import WORKLOADS, baseline_job, command, config, environment
@@ -130,6 +131,14 @@ def test_counted_cycles_give_the_clock():
     assert frame["clock_mhz"][0] == pytest.approx(3200)
     assert frame["instructions_per_step"][0] == pytest.approx(4e7)
     assert frame["cycles_per_step"][0] == pytest.approx(1.6e7)
+
+
+def test_windows_with_new_starts_count_only_where_there_are_no_others():
+    columns = {name: [1.0, 3.0, 3.0] for name in (*accounts.OF_ALL_STEPS, "load_s_per_step")}
+    rows = pd.DataFrame({"n": [1, 1, 2], "restarts": [0, 1, 1], **columns})
+    found = accounts.without_restarts(rows, ["n"])
+    assert found["minor_faults_per_step"].fillna(0.0).tolist() == [1.0, 0.0, 3.0]
+    assert found["load_s_per_step"].tolist() == [1.0, 3.0, 3.0]  # no script starts in these
 
 
 # ---- a real job

@@ -1,12 +1,9 @@
 """Studies of saved tables: their config, what is found in the tables, and what is made of it."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
-import yaml
 
-from configs import IMPORTED as EXAMPLE
 from configs import ROOT
 from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
@@ -46,27 +43,6 @@ def problems(call, *args, **keys):
     with pytest.raises(ConfigError) as caught:
         call(*args, **keys)
     return [str(problem) for problem in caught.value.problems]
-
-
-@pytest.fixture(scope="module")
-def example():
-    with contextlib.chdir(ROOT):
-        study = imported.load_import(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")))
-        return imported.read_tables(study)
-
-
-def test_the_example_per_step_and_per_call(example):
-    saved = [one.saved for one in example]
-    assert [one.n for one in saved] == [4, 32, 64]
-    assert [one.steps for one in saved] == [550, 550, 1050]
-    assert [round(one.step_s * 1e3, 1) for one in saved] == [28.8, 50.4, 104.5]
-    assert {one.steps_from for one in saved} == {"calls of Optimizer.step#AdamW.step"}
-    frame = imported.operator_frame(example)
-    mm = frame[frame["operator"] == "aten::mm"]
-    assert [round(each * 1e6, 1) for each in mm["total_s_per_call"]] == [94.6, 139.9, 259.7]
-    assert list(mm["calls_per_step"]) == [18210 / 550, 18210 / 550, 34760 / 1050]
-    assert set(frame["machine"]) == {"imported"}
-    assert frame["overhead"].isna().all()
 
 
 @pytest.mark.usefixtures("elsewhere")
