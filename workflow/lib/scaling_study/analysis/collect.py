@@ -164,14 +164,14 @@ def _add_launch(
         unread.remove(path)
         file = _read(path, launch, replicate)
         if len(file.rows):
-            frames.append(file.rows)
+            frames.append(file.rows.assign(replicate=replicate))
         for hash_, described in file.machines.items():
             found.machines.setdefault(hash_, described)
         place = str(path.relative_to(study_folder))
         found.cohorts.extend(replace(one, file=place, **_names(launch)) for one in file.cohorts)
         found.ended.setdefault(launch.id, []).extend(file.ended)
     if frames:
-        rows = pd.concat(frames, ignore_index=True).assign(work=1.0)
+        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **_names(launch))
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
@@ -190,7 +190,7 @@ def _names(launch: Launch) -> dict[str, str]:
 
 
 def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
-    """Read a record file and name its rows as the plan does."""
+    """Read a record file of a replicate."""
     file = read_rows(path)
     for cohort in file.cohorts:
         held = cohort.launch, cohort.replicate
@@ -199,9 +199,6 @@ def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
                 "was it copied or renamed? Delete it and measure again",
             )
-    file.rows["replicate"] = replicate
-    for name, value in _names(launch).items():
-        file.rows[name] = value
     return file
 
 
