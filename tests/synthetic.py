@@ -8,11 +8,13 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import convert
+from msgspec.structs import replace
 
 import made_records
 from scaling_study.common.topology import (
@@ -25,8 +27,18 @@ from scaling_study.common.topology import (
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check
-from scaling_study.records.window import Member, Readbacks
+from scaling_study.records.window import (
+    Cohort,
+    End,
+    Event,
+    Member,
+    Readbacks,
+    Record,
+    Slot,
+    Window,
+)
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -117,14 +129,10 @@ class Noise:
     step: float = 0.05
 
 
-def machine(
-    *,
-    name: str = "host-a",
-    cpus: int = 8,
-    cpus_per_l3: int = 4,
-    cpus_per_node: int = 8,
-) -> dict[str, Any]:
-    """A machine.json of one socket without SMT."""
+def described(
+    *, name: str = "host-a", cpus: int = 8, cpus_per_l3: int = 4, cpus_per_node: int = 8
+) -> Machine:
+    """A machine of one socket without SMT."""
     nodes = range(-(-cpus // cpus_per_node))
     topology = Topology(
         tuple(
@@ -138,14 +146,18 @@ def machine(
     )
     digest = hashlib.sha256(f"{name} {json.dumps(codec.plain(topology))}".encode())
     libraries = ("openblas", "blis", "mkl", "jemalloc", "tcmalloc", "mimalloc")
-    made = made_records.hardware(
+    return made_records.hardware(
         hash=digest.hexdigest()[:12], hostname=name, cpu_model=f"Example CPU of {name}",
         isa=("avx2", "avx512f"), topology=topology, allowed_cpus=f"0-{cpus - 1}",
         allowed_nodes=format_cpu_list(nodes), governor="performance",
         libraries=dict.fromkeys(libraries), commit="0123abc",
         versions={"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.4.6"},
     )  # fmt: skip
-    return json.loads(codec.encode(made))
+
+
+def machine(**options: Any) -> dict[str, Any]:
+    """A machine.json; options are of `described`."""
+    return json.loads(codec.encode(described(**options)))
 
 
 def write_study(
@@ -196,21 +208,20 @@ def write_study(
         for replicate in range(replicates):
             path = folder / "measure" / launch.id / f"{replicate}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("w", encoding="utf-8") as file:
+            with path.open("wb") as file:
                 for cohort, where in enumerate(machines):
-                    head = {
-                        "kind": "cohort", "schema_version": 2, "study": study,
-                        "launch": launch.id, "role": launch.role, "label": launch.label,
-                        "axes": AXES | launch.values, "replicate": replicate, "cohort": cohort,
-                        "process_counts": list(ns), "seed": seed, "measured_hash": "measured0001",
-                        "harness_hash": "harness00001", "machine_hash": where["hash"],
-                        "machine": where, "started": "2025-01-01T00:00:00+00:00",
-                        "slots": _slots(launch, max(ns), where),
-                        "requested_env": _requested_env(launch),
-                    }  # fmt: skip
+                    head = made_records.head(
+                        study=study, launch=launch.id, role=launch.role, label=launch.label,
+                        axes=AXES | launch.values, replicate=replicate, cohort=cohort,
+                        process_counts=list(ns), seed=seed, measured_hash="measured0001",
+                        harness_hash="harness00001", machine_hash=where["hash"],
+                        machine=convert(where, Machine, str_keys=True),
+                        slots=_slots(launch, max(ns), where),
+                        requested_env=_requested_env(launch),
+                    )  # fmt: skip
                     spread = noise or Noise()
                     made = _cohort(head, launch, spread, rng, windows=windows, steps=steps)
-                    file.writelines(json.dumps(record) + "\n" for record in made)
+                    file.writelines(codec.encode(record) for record in made)
     return plan
 
 
@@ -247,104 +258,100 @@ def _requested_env(launch: Launch) -> dict[str, str]:
     return {} if count is None else {"OMP_NUM_THREADS": str(count)}
 
 
-def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[dict[str, Any]]:
+def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
     if launch.ending == "skipped":
         return []
     cpus = len(where["topology"]["cpus"])
     bound = launch.values.get("placement", "none") != "none"
     return [
-        {
-            "slot": slot,
-            "cpus": str(slot % cpus) if bound else None,
-            "policy": "default",
-            "oversubscribed": bound and slot >= cpus,
-        }
+        made_records.slot(
+            slot=slot,
+            cpus=str(slot % cpus) if bound else None,
+            oversubscribed=bound and slot >= cpus,
+        )
         for slot in range(count)
     ]
 
 
 def _cohort(
-    head: dict[str, Any],
+    head: Cohort,
     launch: Launch,
     noise: Noise,
     rng: np.random.Generator,
     *,
     windows: int,
     steps: int,
-) -> list[dict[str, Any]]:
+) -> Iterator[Record]:
     """All records of one cohort, in the order the harness writes them."""
-    cohort = head["cohort"]
-    end = {
-        "kind": "end", "cohort": cohort, "status": launch.ending, "reason": None, "remedy": None,
-        "wall_s": 30.0, "start_s": 6.0, "in_windows_s": 22.0,
-    }  # fmt: skip
+    end = End(
+        cohort=head.cohort, status=launch.ending, reason=None, remedy=None, wall_s=30.0,
+        start_s=6.0, in_windows_s=22.0,
+    )  # fmt: skip
+    ns = list(head.process_counts)
+    yield head
     if launch.ending == "skipped":
-        end |= dict.fromkeys(("wall_s", "start_s", "in_windows_s"), 0.0)
-        end |= {"reason": "the library was not found", "remedy": "pip install the-library"}
-        return [head, end]
-    records = [head, _readback(head, launch)]
+        no_time = {"wall_s": 0.0, "start_s": 0.0, "in_windows_s": 0.0}
+        reason = {"reason": "the library was not found", "remedy": "pip install the-library"}
+        yield replace(end, **no_time, **reason)
+        return
+    yield _readback(head, launch)
     if launch.ending == "failed":
-        end |= {"reason": "what was asked for did not take effect", "in_windows_s": 0.0}
-        return [*records, end]
-    ns = head["process_counts"]
+        yield replace(end, reason="what was asked for did not take effect", in_windows_s=0.0)
+        return
     if launch.ending == "partial":
-        lost = ns[-1]
-        ns = ns[:-1]
-        end["reason"] = f"a member died at n = {lost}"
-        records.append({
-            "kind": "event", "cohort": cohort, "slot": lost - 1, "what": "died",
-            "reason": "killed by signal 9", "log": "Traceback …",
-        })  # fmt: skip
+        lost = ns.pop()
+        end = replace(end, reason=f"a member died at n = {lost}")
+        yield Event(
+            cohort=head.cohort, slot=lost - 1, what="died", reason="killed by signal 9",
+            log="Traceback …",
+        )  # fmt: skip
     replicate_factor = rng.normal(0.0, noise.replicate)
     point_factor = {n: rng.normal(0.0, noise.point) for n in ns}
     number = 0
     for block in range(windows):
         for n in rng.permutation(ns).tolist():
-            rate = launch.law(n) * np.exp(
-                replicate_factor + point_factor[n] + rng.normal(0.0, noise.window),
-            )
+            level = replicate_factor + point_factor[n] + rng.normal(0.0, noise.window)
+            rate = launch.law(n) * np.exp(level)
             spoiled = int(rng.random() < launch.invalid)
             for take in range(spoiled + 1):
                 valid = take == spoiled and n not in launch.never_valid
-                head = {
-                    "cohort": cohort, "window": number, "block": block, "n": n, "attempt": take,
-                    "valid": valid, "flags": [] if valid else ["foreign_cpu", "short_overlap"],
-                }  # fmt: skip
-                records.append(_window(head, rate, steps, noise.step, rng))
+                flags = [] if valid else ["foreign_cpu", "short_overlap"]
+                yield _window(
+                    rate, steps, noise.step, rng, cohort=head.cohort, window=number, block=block,
+                    n=n, attempt=take, valid=valid, flags=flags,
+                )  # fmt: skip
             number += 1
-    return [*records, end]
+    yield end
 
 
-def _readback(head: dict[str, Any], launch: Launch) -> dict[str, Any]:
+def _readback(head: Cohort, launch: Launch) -> Readbacks:
     effective = {
         axis: value if launch.check_ok or axis != "blas" else "bundled"
-        for axis, value in head["axes"].items()
+        for axis, value in head.axes.items()
     }
-    cpus = len(head["machine"]["topology"]["cpus"])
-    count = launch.values.get("intra_op", cpus)
-    record = Readbacks(
-        cohort=head["cohort"],
+    cpus = len(head.machine.topology.cpus)
+    return Readbacks(
+        cohort=head.cohort,
         checks=[
             Check(axis, str(value), str(effective[axis]), effective[axis] == value)
-            for axis, value in head["axes"].items()
+            for axis, value in head.axes.items()
         ],
         members=[
             made_records.readback(
-                slot=slot["slot"],
-                pid=1000 + slot["slot"],
-                cpus=list(parse_cpu_list(slot["cpus"] or head["machine"]["allowed_cpus"])),
-                intra_op=count,
+                slot=slot.slot,
+                pid=1000 + slot.slot,
+                cpus=list(parse_cpu_list(slot.cpus or head.machine.allowed_cpus)),
+                intra_op=launch.values.get("intra_op", cpus),
                 inter_op=cpus,
                 sgemm_gflops=108.0,
-                allocator=str(head["axes"]["allocator"]),
+                allocator=str(head.axes["allocator"]),
                 spin_s=0.01,
-                env=head["requested_env"],
+                env=head.requested_env,
                 start_s=START_S,
             )
-            for slot in head["slots"]
+            for slot in head.slots
         ],
     )
-    return codec.plain(record)
 
 
 START_S = 0.0
@@ -352,26 +359,20 @@ START_S = 0.0
 
 
 def _window(
-    head: dict[str, Any],
-    rate_steps_per_s: float,
-    steps: int,
-    step_noise: float,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    """One window whose members share `rate_steps_per_s` equally."""
-    n = head["n"]
-    step_us = n / rate_steps_per_s * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
+    rate: float, steps: int, step_noise: float, rng: np.random.Generator, *, n: int, **head: Any
+) -> Window:
+    """One window whose members share a rate (steps/s) equally."""
+    step_us = n / rate * 1e6 * np.exp(rng.normal(0.0, step_noise, (n, steps)))
     window_s = float(step_us.sum(axis=1).max()) / 1e6 + 0.3
     counted = np.maximum(np.rint(step_us), 1).astype(int).tolist()
-    record = made_records.window(
+    return made_records.window(
         [_member(slot, own, window_s) for slot, own in enumerate(counted)],
-        **head, window_s=window_s, start_skew_s=0.0004, overlap=0.998,
+        **head, n=n, window_s=window_s, start_skew_s=0.0004, overlap=0.998,
         machine=made_records.machine(
             foreign_cpu_s=0.01, coordinator_cpu_s=0.001, busy_cpu_s=0.97 * n * window_s,
             psi_cpu_some_s=0.02 * n,
         ),
     )  # fmt: skip
-    return codec.plain(record)
 
 
 def _member(slot: int, step_us: list[int], window_s: float) -> Member:

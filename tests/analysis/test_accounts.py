@@ -10,32 +10,27 @@ import pytest
 from jobs import WORKLOADS, baseline_job, command, config, environment
 from quotas import divided_group, set_quota
 from scaling_study.analysis import accounts
-from scaling_study.analysis.record_rows import read_rows, window_rows
+from scaling_study.analysis.record_rows import read_rows
 from scaling_study.records.columns import PER_STEP
 from scaling_study.records.window import Member, WindowMachine
 
+ONE = np.zeros(1, dtype=np.int64)
 FIELDS = [*WindowMachine.__struct_fields__, *Member.__struct_fields__]
 
 
-def rows(*members, **shared):
-    """Rows of members whose step takes 10 ms, 100 of them in a second."""
+def rows(**changed):
+    """Counts of a member whose step takes 10 ms, 100 of them in a second."""
     usual = {
-        **dict.fromkeys(FIELDS, 0.0), "window": 0, "steps": 96, "steps_active": 100,
+        **dict.fromkeys(FIELDS, 0.0), "steps": 96, "steps_active": 100,
         "active_s": 1.0, "step_mean_s": 0.010, "throttled_s": np.nan, "cycles": np.nan,
         "instructions": np.nan,
     }  # fmt: skip
-    return pd.DataFrame([usual | shared | member for member in members])
-
-
-def add(frame):
-    accounts.add_per_step(frame, ["window"])
-    return frame
+    return {name: np.array([value]) for name, value in (usual | changed).items()}
 
 
 def shares(ran_s, waited_s, held_s, foreign_s=0.0):
-    member = {"cpu_user_s": ran_s, "runqueue_s": waited_s}
-    frame = rows(member, throttled_s=held_s, foreign_cpu_s=foreign_s)
-    return accounts.throttled_share(frame, ["window"])[0]
+    spent = {"cpu_user_s": ran_s, "runqueue_s": waited_s, "throttled_s": held_s}
+    return accounts.throttled_share(rows(**spent, foreign_cpu_s=foreign_s), ONE)[0]
 
 
 # ---- throttling
@@ -85,13 +80,17 @@ BUSY = {
 }  # fmt: skip
 
 
+def derived(changed):
+    return accounts.accounts(rows(**BUSY | changed), ONE)
+
+
 def account(frame):
     return {name: frame[f"trainer_{name}_s_per_step"][0] * 1e3 for name in accounts.TRAINER}
 
 
 def test_accounts_add_up_to_the_step_and_the_rest_is_shown():
     measured = {"throttled_s": 0.2, "foreign_cpu_s": 0.1, "step_mean_s": 0.0102}
-    frame = add(rows(BUSY | measured))
+    frame = derived(measured)
     # One thread on one CPU: 0.2 s of the 0.3 s are the quota's, 0.1 s the foreign program's.
     assert account(frame) == pytest.approx(
         {"user": 5, "system": 1, "runqueue": 1, "throttled": 2, "blocked": 1, "residual": 0.2}
@@ -100,7 +99,7 @@ def test_accounts_add_up_to_the_step_and_the_rest_is_shown():
 
 
 def test_an_unknown_quota_leaves_waiting_whole():
-    found = account(add(rows(BUSY)))
+    found = account(derived({}))
     assert np.isnan(found.pop("throttled"))
     assert found == pytest.approx(
         {"user": 5, "system": 1, "runqueue": 3, "blocked": 1, "residual": 0}, abs=1e-9
@@ -108,12 +107,12 @@ def test_an_unknown_quota_leaves_waiting_whole():
 
 
 def test_what_was_measured_over_no_step_is_missing():
-    frame = add(rows({**BUSY, "steps": 0, "steps_active": 0, "step_mean_s": np.nan}))
-    assert frame[[column.name for column in PER_STEP]].isna().all(axis=None)
+    frame = derived({"steps": 0, "steps_active": 0, "step_mean_s": np.nan})
+    assert all(np.isnan(frame[column.name]) for column in PER_STEP)
 
 
 def test_phases_are_of_counted_steps_and_the_rest_of_all():
-    frame = add(rows({**BUSY, "load_s": 0.96, "minor_faults": 300}))
+    frame = derived({"load_s": 0.96, "minor_faults": 300})
     assert frame["load_s_per_step"][0] == pytest.approx(0.01)
     assert frame["minor_faults_per_step"][0] == 3
 
@@ -122,16 +121,24 @@ def test_phases_are_of_counted_steps_and_the_rest_of_all():
 
 
 def test_runnable_threads_run_or_wait():
-    frame = add(rows({**BUSY, "cpu_user_s": 1.7, "runqueue_s": 2.2}))
+    frame = derived({"cpu_user_s": 1.7, "runqueue_s": 2.2})
     assert frame["runnable_threads"][0] == pytest.approx(1.7 + 0.1 + 2.2)
     assert frame["cpu_use"][0] == pytest.approx(1.8)
 
 
 def test_counted_cycles_give_the_clock():
-    frame = add(rows({**BUSY, "cycles": 1.6e9, "instructions": 4e9}))
+    frame = derived({"cycles": 1.6e9, "instructions": 4e9})
     assert frame["clock_mhz"][0] == pytest.approx(3200)
     assert frame["instructions_per_step"][0] == pytest.approx(4e7)
     assert frame["cycles_per_step"][0] == pytest.approx(1.6e7)
+
+
+def test_windows_with_new_starts_count_only_where_there_are_no_others():
+    columns = {name: [1.0, 3.0, 3.0] for name in (*accounts.OF_ALL_STEPS, "load_s_per_step")}
+    rows = pd.DataFrame({"n": [1, 1, 2], "restarts": [0, 1, 1], **columns})
+    found = accounts.without_restarts(rows, ["n"])
+    assert found["minor_faults_per_step"].fillna(0.0).tolist() == [1.0, 0.0, 3.0]
+    assert found["load_s_per_step"].tolist() == [1.0, 3.0, 3.0]  # no script starts in these
 
 
 # ---- a real job
@@ -151,7 +158,7 @@ def measured(folder, group, cpus):
         env=environment(folder), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout, done.stderr)
-    return window_rows(read_rows(folder / "0.jsonl").rows.assign(replicate=0))
+    return read_rows(folder / "0.jsonl").rows
 
 
 @pytest.mark.long

@@ -62,18 +62,6 @@ def test_readback_shows_what_took_effect_and_what_did_not(study):
     assert "intra_op 1, blas mkl" not in launches  # skipped: no member ever ran
 
 
-def test_provenance_counts_what_was_done(study):
-    (found,) = study
-    entry = found.provenance
-    assert entry.cohorts == 21
-    assert entry.windows_valid == 5 * 3 * 3 * 6
-    assert entry.windows_invalid > 0
-    assert entry.steps == 5 * 3 * 3 * sum([1, 2, 3, 4, 6, 8]) * 20
-    assert entry.measured_hashes == ("measured0001",)
-    assert entry.in_windows_s == 15 * 22.0
-    assert entry.description.hash == entry.machine
-
-
 def test_machines_are_compared_never_pooled(tmp_path):
     machines = [synthetic.machine(), synthetic.machine(name="host-b", cpus=2)]
     both = analysed(tmp_path, machines=machines)
@@ -81,20 +69,8 @@ def test_machines_are_compared_never_pooled(tmp_path):
     for name in FILES:
         hashes = [getattr(one, name).machine for one in both]
         assert hashes == [machine["hash"] for machine in machines]
-    assert [one.provenance.windows_valid for one in both] == [270, 270]
-    ours, theirs = (
-        [one.replicates for one in each.recommendation.ranking] for each in (both[0], single)
-    )
-    assert ours == theirs
-
-
-def test_an_all_failed_study_still_has_every_file(tmp_path):
-    launches = [synthetic.Launch({}, "default", ending="skipped")]
-    (found,) = analysed(tmp_path, launches=launches)
-    assert found.scaling.launches == found.readback.launches == ()
-    assert found.recommendation.status == "none"
-    assert len(found.failures.launches) == 3
-    assert found.provenance.windows_valid == 0
+    ours, theirs = (one.recommendation.ranking for one in (both[0], single))
+    assert [one.replicates for one in ours] == [one.replicates for one in theirs]
 
 
 def slots(*cpus):

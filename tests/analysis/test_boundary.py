@@ -5,11 +5,10 @@ import pandas as pd
 import pytest
 from msgspec import structs
 
-from made_records import hardware
+import synthetic
 from scaling_study.analysis import law_choice
 from scaling_study.analysis.boundary import Knee, coinciding, read_knee
 from scaling_study.analysis.laws import SHARP
-from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.records.analysis import ChosenLaw, LaunchLaws, Machines, Scaling
 from scaling_study.records.codec import write_file
@@ -22,30 +21,10 @@ COHORT_NOISE = 0.03
 """Between cohorts: level only."""
 
 
-def machine(cpus, per_l3=None, per_node=None, smt=False, quota=None):
-    per_l3, per_node = per_l3 or cpus, per_node or cpus
-    cores = cpus // 2 if smt else cpus
-    units = [
-        Cpu(cpu=cpu, core=cpu % cores, socket=0, node=cpu % cores // per_node,
-            l3=cpu % cores // per_l3 * per_l3)
-        for cpu in range(cpus)
-    ]  # fmt: skip
-    nodes = sorted({unit.node for unit in units})
-    topology = Topology(
-        tuple(units), tuple(Node(node, 2**36, dict.fromkeys(nodes, 10)) for node in nodes)
-    )
-    return hardware(
-        topology=topology,
-        allowed_cpus=format_cpu_list(range(cpus)),
-        allowed_nodes=format_cpu_list(nodes),
-        quota_cpus=quota,
-    )
-
-
 MACHINES = {
-    2: machine(2),
-    16: machine(16, per_l3=8),
-    192: machine(192, per_l3=8, per_node=48, smt=True),
+    2: synthetic.described(cpus=2),
+    16: synthetic.described(cpus=16, cpus_per_l3=8, cpus_per_node=16),
+    192: synthetic.described(cpus=192, cpus_per_l3=16, cpus_per_node=48),
 }
 COUNTS_OF = {
     size: process_counts.resolve("auto", one.topology, None) for size, one in MACHINES.items()
@@ -77,7 +56,7 @@ def found(bend, size, seed, *, replicates=3, noise=0.01):
 
 @pytest.mark.parametrize(
     ("size", "knee", "name"),
-    [(2, 2, "CPUs"), (16, 8, "L3"), (192, 16, "L3"), (192, 48, "NUMA node (one per core)")],
+    [(2, 2, "CPUs"), (16, 8, "L3"), (192, 16, "L3"), (192, 48, "NUMA node")],
 )
 def test_a_knee_at_a_boundary_names_it(size, knee, name):
     named = [found(knee, size, seed) for seed in range(DRAWS)]

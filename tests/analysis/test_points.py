@@ -3,9 +3,8 @@ import pandas as pd
 import pytest
 
 import synthetic
+from scaling_study.analysis import points
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.points import points as make_points
-from scaling_study.analysis.points import replicates as make_replicates
 from synthetic import typed
 
 
@@ -66,25 +65,6 @@ def test_what_cannot_be_known_is_empty(tmp_path):
         assert points[name].isna().all()
 
 
-def test_new_starts_of_a_script_are_no_part_of_a_step_where_other_windows_tell(tmp_path):
-    found = collected(tmp_path, synthetic.linear(50.0), ns=[1, 2], replicates=2)
-    windows = found.windows.assign(restarts=0)
-    one = windows.index == windows.index[windows["n"] == 1][0]
-    two = windows["n"] == 2
-    told = found.points.set_index("n")
-    counted = ["trainer_user_s_per_step", "minor_faults_per_step", "backward_s_per_step"]
-    windows.loc[one | two, ["restarts"]] = 1
-    windows.loc[one | two, counted] *= 3
-    pooled = ["step_median_s", "step_p95_s", "step_p99_s", "windows_invalid", "oversubscribed"]
-    extra = found.points.set_index(["machine", "launch", "n"])[pooled]
-    points = make_points(windows, found.replicates, extra).set_index("n")
-    for name in counted[:2]:
-        assert points.loc[1, name] == pytest.approx(told.loc[1, name], rel=0.05)
-        assert points.loc[2, name] == pytest.approx(3 * told.loc[2, name])  # it has no others
-    # Phases are of counted steps, in which no script starts.
-    assert points.loc[1, "backward_s_per_step"] > 1.2 * told.loc[1, "backward_s_per_step"]
-
-
 def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
     """Two launches, equally fast, each met by jobs that all the machine made faster or slower."""
     jobs, rows, batches = {"a": 1.0, "b": 1.3, "c": 0.8}, [], {}
@@ -97,13 +77,13 @@ def test_what_drifted_between_the_jobs_of_a_race_is_no_part_of_a_rate():
     names = ["machine", "launch", "label", "role", "n", "replicate"]
     names += ["windows", "steps_per_s", "step_s", "non_step_share"]
     rates = pd.DataFrame(rows, columns=names)
-    found = make_replicates(rates, {}, 100, batches)
+    found = points.replicates(rates, {}, 100, batches)
     each = found["steps_per_s"] / found["n"]
     assert each.max() / each.min() < 1.02
     given = found["steps_per_s"] * found["drift"]
     pd.testing.assert_series_equal(given.sort_values(), rates["steps_per_s"].sort_values(), **NEAR)
     assert (found["steps_per_s"] * found["step_s"]).tolist() == pytest.approx(found["n"].tolist())
-    assert (make_replicates(rates, {}, 100)["drift"] == 1).all()
+    assert (points.replicates(rates, {}, 100)["drift"] == 1).all()
 
 
 NEAR = {"check_names": False, "check_index": False}

@@ -86,12 +86,6 @@ def test_a_count_that_has_seen_no_phase_takes_the_nearest_ones():
     assert lone[2].to_numpy() == pytest.approx(2 * 1e6 / script.true_us(2), rel=0.1)
 
 
-def test_files_of_before_have_rates_too():
-    given = rates.rates(rows_of(Script(400, 3_000_000, 4)).assign(life=None))
-    assert given.between.empty
-    assert given.replicates["steps_per_s"].notna().all()
-
-
 def test_no_valid_window_gives_no_rate():
     given = rates.rates(rows_of(Script(400, 0, 5), number=1).assign(valid=False))
     assert given.replicates.empty

@@ -1,5 +1,6 @@
 """Steps of unequal work are found, and nothing else is taken for them."""
 
+import itertools
 import json
 import math
 
@@ -42,19 +43,16 @@ class World:
     ):  # fmt: skip
         draw = np.random.default_rng(seed)
         rows = []
-        for launch in launches:
-            for replicate in range(replicates):
-                luck = draw.lognormal(0, spread)
-                for window in range(windows):
-                    for n in counts:
-                        for slot in range(n):
-                            at = {"launch": launch, "replicate": replicate, "n": n}
-                            at |= {"slot": slot, "window": window}
-                            phase_of = phase(**at)
-                            cpu_s = STEP_S * work(**at) * luck * draw.lognormal(0, spread)
-                            step_s = cpu_s * slow(**at) * draw.lognormal(0, spread)
-                            at |= {"step_median_s": step_s, "steps": max(1, round(1 / step_s))}
-                            rows.append(at | {"user_s_per_step": cpu_s * phase_of})
+        for launch, replicate in itertools.product(launches, range(replicates)):
+            luck = draw.lognormal(0, spread)
+            points = [(n, slot) for n in counts for slot in range(n)]
+            for window, (n, slot) in itertools.product(range(windows), points):
+                at = {"launch": launch, "replicate": replicate, "n": n, "slot": slot}
+                at["window"] = window
+                cpu_s = STEP_S * work(**at) * luck * draw.lognormal(0, spread)
+                step_s = cpu_s * slow(**at) * draw.lognormal(0, spread)
+                per_step = {"step_median_s": step_s, "user_s_per_step": cpu_s * phase(**at)}
+                rows.append(at | per_step | {"steps": max(1, round(1 / step_s))})
         self.windows = pd.DataFrame(rows).assign(
             machine="m", cohort=0, attempt=0, valid=True, instructions_per_step=np.nan
         )

@@ -206,7 +206,7 @@ def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_ow
     ]
     measure.in_turns(runs)
     files = [read_rows(path) for path in paths]
-    assert [[cohort.head.process_counts for cohort in file.cohorts] for file in files] == [
+    assert [[cohort.process_counts for cohort in file.cohorts] for file in files] == [
         [[1, 2]],
         [[2]],
     ]

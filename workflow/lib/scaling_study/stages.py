@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import effective, imported, imported_causes, unequal_work
+from scaling_study.analysis import effective, imported, imported_growth, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
@@ -138,7 +138,7 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", columns.OPERATORS, operators)
     saved = tuple(table.saved for table in tables)
-    found = imported_causes.findings(saved, operators)
+    found = imported_growth.findings(saved, operators)
     content = SavedTables(config=study.to_dict(), tables=saved, findings=found)
     write_file(folder / "analysis/tables.json", content)
     compared = imported.compare_tables(tables, operators)

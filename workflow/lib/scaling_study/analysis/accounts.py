@@ -20,13 +20,14 @@ Held back by a quota
     few threads are assumed than too many.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.common.counter import TIMED
 from scaling_study.records.columns import PER_STEP
+from scaling_study.stats.intervals import Floats, Integers
 
 PHASES = (
     "load_s",
@@ -40,46 +41,55 @@ PHASES = (
 OF_ALL_STEPS = [
     column.name for column in PER_STEP if column.name.removesuffix("_per_step") not in PHASES
 ]
-RENAMED = {"user_s": "cpu_user_s", "system_s": "cpu_system_s"}
-"""Columns per step whose field in the records has another name."""
 TRAINER = ("user", "system", "runqueue", "throttled", "blocked", "residual")
 """The training thread's accounts: `trainer_<account>_s_per_step`. They add up to the step."""
 
 
-def add_per_step(rows: pd.DataFrame, window: Sequence[str]) -> None:
-    """Add to rows of members what is derived from their records.
+def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:
+    """Return what is derived from records of members.
 
     Args:
-        rows: One per member and window: the fields of `window.Member` and
-            `WindowMachine` (null as NaN) and `step_mean_s`. Gets `cpu_use`, `runnable_threads`,
-            `clock_mhz` and the columns of `PER_STEP`.
-        window: Columns that tell one window from all others.
+        counts: Arrays with an element per member and window: the fields of `window.Member` and
+            `WindowMachine` (null as NaN), and `step_mean_s`.
+        at: The number of each one's window.
+
+    Returns:
+        `cpu_use`, `runnable_threads`, `clock_mhz` and the columns of `PER_STEP`.
     """
-    cpu_s = rows["cpu_user_s"] + rows["cpu_system_s"]
-    rows["cpu_use"] = cpu_s / rows["active_s"]
-    rows["runnable_threads"] = (cpu_s + rows["runqueue_s"]) / rows["active_s"]
-    user_s = rows["cpu_user_s"]
-    rows["clock_mhz"] = rows["cycles"] / user_s.where(user_s > 0) / 1e6
-    rows["trainer_throttled_s"] = rows["trainer_runqueue_s"] * throttled_share(rows, window)
-    measured = rows.assign(
-        trainer_runqueue_s=rows["trainer_runqueue_s"] - rows["trainer_throttled_s"].fillna(0.0)
-    )
-    runnable_s = sum(
-        measured[f"trainer_{account}_s"].fillna(0.0)
-        for account in ("user", "system", "runqueue", "throttled")
-    )
-    # The kernel's clocks differ from the window's by microseconds: a thread that never slept would
-    # come out just below zero.
-    measured["trainer_blocked_s"] = (rows["active_s"] - runnable_s).clip(lower=0.0)
+    user_s, active_s = counts["cpu_user_s"], counts["active_s"]
+    cpu_s = user_s + counts["cpu_system_s"]
+    throttled_s = counts["trainer_runqueue_s"] * throttled_share(counts, at)
+    known_s = np.nan_to_num(throttled_s)
+    runqueue_s = counts["trainer_runqueue_s"] - known_s
+    runnable_s = counts["trainer_user_s"] + counts["trainer_system_s"] + runqueue_s + known_s
+    measured = {
+        **counts,
+        "user_s": user_s,
+        "system_s": counts["cpu_system_s"],
+        "trainer_runqueue_s": runqueue_s,
+        "trainer_throttled_s": throttled_s,
+        # The kernel's clocks differ from the window's by microseconds: a thread that never slept
+        # would come out just below zero.
+        "trainer_blocked_s": np.maximum(active_s - runnable_s, 0.0),
+    }
+    steps, all_steps = _positive(counts["steps"]), _positive(counts["steps_active"])
+    accounted_s = (runnable_s + measured["trainer_blocked_s"]) / all_steps
+    found = {
+        "cpu_use": cpu_s / active_s,
+        "runnable_threads": (cpu_s + counts["runqueue_s"]) / active_s,
+        "clock_mhz": counts["cycles"] / _positive(user_s) / 1e6,
+        "trainer_residual_s_per_step": counts["step_mean_s"] - accounted_s,
+    }
     for column in PER_STEP:
         name = column.name.removesuffix("_per_step")
-        if name != "trainer_residual_s":
-            base = rows["steps"] if name in PHASES else rows["steps_active"]
-            rows[column.name] = measured[RENAMED.get(name, name)] / base.where(base > 0)
-    known = [f"trainer_{account}_s_per_step" for account in TRAINER if account != "residual"]
-    rows["trainer_residual_s_per_step"] = rows["step_mean_s"] - rows[known].sum(
-        axis=1, min_count=len(known) - 1
-    )
+        if column.name not in found:
+            found[column.name] = measured[name] / (steps if name in PHASES else all_steps)
+    return found
+
+
+def _positive(values: Floats) -> Floats:
+    """Return numbers to divide by: NaN for those that are not above 0."""
+    return np.where(values > 0, values, np.nan)
 
 
 def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
@@ -100,22 +110,22 @@ def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].mask(again & some_without) for name in OF_ALL_STEPS})
 
 
-def throttled_share(rows: pd.DataFrame, window: Sequence[str]) -> "pd.Series[float]":
+def throttled_share(counts: Mapping[str, Floats], at: Integers) -> Floats:
     """The part of each row's run_delay in which a quota held its threads back.
 
     Args:
-        rows: As for `add_per_step`.
-        window: Columns that tell one window from all others.
+        counts: As for `accounts`.
+        at: Likewise.
 
     Returns:
         From 0 to 1, the same for all members of a window; NaN where throttling is not counted.
     """
-    ran_s = rows["cpu_user_s"] + rows["cpu_system_s"]
-    keys = [rows[name] for name in window]
-    ran_s = ran_s.groupby(keys, sort=False).transform("sum")
-    waited_s = rows["runqueue_s"].groupby(keys, sort=False).transform("sum")
-    held_s = rows["throttled_s"]
-    in_demand_s = ran_s + rows["foreign_cpu_s"] + held_s
-    threads = ((ran_s + waited_s) / in_demand_s.where(in_demand_s > 0)).clip(lower=1.0)
-    share = (held_s * threads / waited_s.where(waited_s > 0)).clip(upper=1.0)
-    return share.where(held_s != 0, 0.0).where(held_s.notna(), np.nan)
+    ran_s, waited_s = (
+        np.bincount(at, own_s)[at].astype(np.float64)
+        for own_s in (counts["cpu_user_s"] + counts["cpu_system_s"], counts["runqueue_s"])
+    )
+    held_s = counts["throttled_s"]
+    in_demand_s = ran_s + counts["foreign_cpu_s"] + held_s
+    threads = np.maximum((ran_s + waited_s) / _positive(in_demand_s), 1.0)
+    share = np.minimum(held_s * threads / _positive(waited_s), 1.0)
+    return np.where(held_s == 0, 0.0, share)

@@ -7,44 +7,28 @@ listed.
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from msgspec import convert, structs
+from msgspec.structs import replace
 
 from scaling_study.analysis import points
+from scaling_study.analysis.member_rows import STEP_QUANTILES
 from scaling_study.analysis.process_starts import process_starts
 from scaling_study.analysis.rates import rates
-from scaling_study.analysis.record_rows import (
-    STEP_QUANTILES,
-    CohortRecords,
-    FileRows,
-    read_rows,
-    window_rows,
-)
+from scaling_study.analysis.record_rows import FileRows, read_rows
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import (
-    Cohorts,
-    CohortSummary,
-    Compiled,
-    Counted,
-    InvalidWindow,
-    Replicate,
-    Reported,
-    Setting,
-)
+from scaling_study.records.cohorts import Cohorts, CohortSummary, Replicate
 from scaling_study.records.columns import BETWEEN, WINDOWS
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Readback
-from scaling_study.records.window import AskedCohort
 
 SHOWN_FILES = 3  # enough to find the rest; a study may have thousands
 STEP_TIMES = {"step_s", "step_mean_s", *STEP_QUANTILES}
@@ -53,8 +37,6 @@ CHANGED = {
     "measured_hash": "workload (script, arguments, environment, inputs or build)",
     "harness_hash": "measuring code",
 }
-CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
-"""Of a readback: what a script can change while it trains."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,25 +155,23 @@ def _add_launch(
         unread: All record files that were not read yet.
         marked: Whether the script says the samples of its steps, and these are compared.
     """
-    files = []
+    frames = []
     for replicate in range(replicates):
         path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
         if path not in unread:
             found.missing.append(Replicate(**_names(launch), replicate=replicate))
             continue
         unread.remove(path)
-        files.append(_read(path, launch, replicate))
-        for cohort in files[-1].cohorts:
-            found.machines.setdefault(cohort.head.machine_hash, cohort.head.machine)
-            found.cohorts.append(_described(cohort, launch, path.relative_to(study_folder)))
-            after = cohort.readback_after
-            ended = [one.ended for one in after.members if one.ended] if after else []
-            found.ended.setdefault(launch.id, []).extend(
-                ModelLength(one.starts, one.steps, one.shortest, one.longest) for one in ended
-            )
-    frames = [file.rows for file in files if len(file.rows)]
+        file = _read(path, launch, replicate)
+        if len(file.rows):
+            frames.append(file.rows.assign(replicate=replicate))
+        for hash_, described in file.machines.items():
+            found.machines.setdefault(hash_, described)
+        place = str(path.relative_to(study_folder))
+        found.cohorts.extend(replace(one, file=place, **_names(launch)) for one in file.cohorts)
+        found.ended.setdefault(launch.id, []).extend(file.ended)
     if frames:
-        rows = window_rows(pd.concat(frames, ignore_index=True)).assign(work=1.0)
+        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **_names(launch))
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
@@ -210,81 +190,16 @@ def _names(launch: Launch) -> dict[str, str]:
 
 
 def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
-    """Read a record file and name its rows as the plan does."""
+    """Read a record file of a replicate."""
     file = read_rows(path)
     for cohort in file.cohorts:
-        held = cohort.head.launch, cohort.head.replicate
+        held = cohort.launch, cohort.replicate
         if held != (launch.id, replicate):
             raise RecordError(
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
                 "was it copied or renamed? Delete it and measure again",
             )
-    machine_of = {each.head.cohort: each.head.machine_hash for each in file.cohorts}
-    file.rows["machine"] = file.rows["cohort"].map(machine_of)
-    file.rows["replicate"] = replicate
-    for name, value in _names(launch).items():
-        file.rows[name] = value
     return file
-
-
-def _described(cohort: CohortRecords, launch: Launch, file: Path) -> CohortSummary:
-    """A cohort as cohorts.json holds it: without its machine, with its first member only."""
-    head = cohort.head
-    asked = {name: getattr(head, name) for name in AskedCohort.__struct_fields__}
-    return CohortSummary(
-        **asked | _names(launch),
-        file=str(file),
-        machine=head.machine_hash,
-        host=head.machine.hostname,
-        end=cohort.end,
-        events=tuple(cohort.events),
-        windows_valid=cohort.windows_valid,
-        ns_valid=cohort.ns_valid,
-        windows_invalid=tuple(
-            InvalidWindow(n=n, flags=tuple(flags)) for n, flags in cohort.windows_invalid
-        ),
-        steps=cohort.steps,
-        settled=tuple(cohort.settled),
-        shared_files=cohort.shared_files,
-        readback=_reported(cohort),
-    )
-
-
-def _reported(cohort: CohortRecords) -> Reported | None:
-    """Return the reports of a cohort's members, as cohorts.json holds them."""
-    before, after = cohort.readback, cohort.readback_after
-    if before is None:
-        return None
-    members = sorted(before.members, key=lambda member: member.slot)
-    first = members[0] if members else None
-    found = Reported(
-        checks=before.checks,
-        member=first,
-        intra_op=tuple(member.intra_op for member in members),
-        start_s=tuple(member.start_s for member in members if member.start_s is not None),
-    )
-    if after is None:
-        return found
-    return structs.replace(
-        found,
-        changes=tuple(_changes(first, after.members)),
-        counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
-        once=any(member.once for member in after.members),
-        compiled=tuple(
-            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s or 0.0}, Compiled)
-            for one in after.members
-            if one.compiled and one.compiled.get("times")
-        ),
-    )
-
-
-def _changes(before: Readback | None, members: Sequence[Readback]) -> Iterator[Setting]:
-    """Yield the settings that the script has changed in its first member between two readbacks."""
-    after = next((one for one in members if before and one.slot == before.slot), None)
-    for name in CHANGEABLE if after else ():
-        then, now = getattr(before, name), getattr(after, name)
-        if then != now:
-            yield Setting(what=name, before=then, after=now)
 
 
 def _refuse_mixtures(cohorts: Iterable[CohortSummary]) -> None:

@@ -5,8 +5,7 @@ of them. A machine that is not through is named with what it lacks, and does not
 from being compared.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
-from scaling_study.records.machine import Machine
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
@@ -63,8 +61,7 @@ class Results:
         provenance: of analysis/provenance.json.
         noise: its entry of analysis/noise.json, the A/A check.
         rates: its rows of the table of replicates.
-        hosts: names of the nodes by hash, with the number of cohorts that each measured.
-        descriptions: machine.json by hash.
+        study: cohorts.json, of all nodes.
     """
 
     hash: str
@@ -72,8 +69,11 @@ class Results:
     provenance: Provenance
     noise: analysis.Noise
     rates: pd.DataFrame
-    hosts: Mapping[str, Mapping[str, int]]
-    descriptions: Mapping[str, Machine]
+    study: Cohorts
+
+    def hosts(self, hash_: str) -> tuple[str, ...]:
+        """Return the names of the nodes that are a machine."""
+        return tuple(sorted({one.host for one in self.study.of(hash_)}))
 
 
 def read_results(folder: Path, plan: Plan) -> Results | str:
@@ -107,24 +107,13 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     study = codec.read_file(folder / "tables/cohorts.json", Cohorts)
     if provenance.plan != plan.to_dict() or _measured_since(folder, study):
         return None
-    hosts: dict[str, Counter[str]] = defaultdict(Counter)
-    for cohort in study.cohorts:
-        hosts[cohort.machine][cohort.host] += 1
-    machine = max(hosts, key=lambda hash_: hosts[hash_].total())
+    machine = max(study.machines, key=lambda hash_: len(study.of(hash_)))
     rates = tables.read_table(folder / "tables", REPLICATES)
     recommendation, noise = recommendations.of(machine), noises.of(machine)
     own = provenance.of(machine)
     if recommendation is None or noise is None or own is None:
         return None
-    return Results(
-        machine,
-        recommendation,
-        own,
-        noise,
-        rates[rates["machine"] == machine],
-        hosts,
-        study.machines,
-    )
+    return Results(machine, recommendation, own, noise, rates[rates["machine"] == machine], study)
 
 
 def _measured_since(folder: Path, study: Cohorts) -> bool:
@@ -182,7 +171,7 @@ def compare(
 
 def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMachine:
     """A machine's entry: its launches with what they give, and nodes that are other machines."""
-    description = one.descriptions[one.hash]
+    description = one.study.machines[one.hash]
     return ComparedMachine(
         name=name,
         kind=kind.model_dump(),
@@ -190,17 +179,17 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
         reason=one.recommendation.reason,
         machine=one.hash,
         cpu_model=description.cpu_model,
-        hosts=tuple(sorted(one.hosts[one.hash])),
+        hosts=one.hosts(one.hash),
         default=_given(one.recommendation.default, kind, rate),
         recommended=_given(one.recommendation.recommended, kind, rate),
         others=tuple(
             OtherNodes(
                 machine=other,
-                hosts=tuple(sorted(hosts)),
-                cohorts=sum(hosts.values()),
-                differences=probe.differences(description, one.descriptions[other]),
+                hosts=one.hosts(other),
+                cohorts=len(one.study.of(other)),
+                differences=probe.differences(description, there),
             )
-            for other, hosts in one.hosts.items()
+            for other, there in one.study.machines.items()
             if other != one.hash
         ),
     )
@@ -211,16 +200,8 @@ def _given(point: Candidate | None, kind: NodeKind, rate: str) -> Rate | None:
     found = point.rate(OBJECTIVES[rate]) if point else Interval()
     if point is None or not known(found.value):
         return None
-    price, kwh = _costs(kind)
-    hourly = HOUR_S / PERIOD_S[rate]
-    return Rate(
-        launch=point.launch,
-        label=point.label,
-        n=point.n,
-        rate=found,
-        per_price=_scaled(found, hourly, price),
-        per_kwh=_scaled(found, hourly, kwh),
-    )
+    measures = _measures(found, [HOUR_S / PERIOD_S[rate]] * 2, _costs(kind))
+    return Rate(launch=point.launch, label=point.label, n=point.n, **measures)
 
 
 def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
@@ -228,8 +209,15 @@ def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
     return kind.price, None if kind.watts is None else kind.watts / WATTS_PER_KW
 
 
-def _scaled(rate: Interval, over: float | None, under: float | None) -> Interval | None:
-    return None if over is None or under is None else rate.times(over / under)
+def _measures(
+    rate: Interval, over: Sequence[float | None], under: Sequence[float | None]
+) -> dict[str, Interval | None]:
+    """Return the fields of `Measures`: a rate, and the same per price and per kWh."""
+    scaled = (
+        None if one is None or other is None else rate.times(one / other)
+        for one, other in zip(over, under, strict=True)
+    )
+    return dict(zip(MEASURES, (rate, *scaled), strict=True))
 
 
 def ratios(
@@ -249,10 +237,7 @@ def ratios(
     ]
     if len(means) < 2:  # noqa: PLR2004 (two to compare)
         return Measures()
-    found = intervals.ratio(*means)
-    costs = zip(_costs(kinds[under]), _costs(kinds[over]), strict=True)
-    price, kwh = (_scaled(found, theirs, ours) for theirs, ours in costs)
-    return Measures(rate=found, per_price=price, per_kwh=kwh)
+    return Measures(**_measures(intervals.ratio(*means), _costs(kinds[under]), _costs(kinds[over])))
 
 
 def _best(

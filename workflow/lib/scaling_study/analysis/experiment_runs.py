@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import PHASES
+from scaling_study.analysis.member_rows import machine_rows, member_rows, window_rows
 from scaling_study.analysis.record_rows import (
     NOT_PROVEN,
-    machine_rows,
-    member_rows,
+    flagged,
+    last,
+    of_kind,
     read_each,
     refuse_contradictions,
-    window_rows,
 )
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
@@ -31,12 +32,20 @@ R = TypeVar("R")
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
 
-COPIED = ("experiment", "name", "block", "n", "attempt", "dose", "count", "rate_share")
+COPIED = ("experiment", "name", "block", "n", "attempt", "dose", "count", "rate_share", "valid")
 """Fields of a window that its row has as they are; null is NaN."""
+OF_RUN = ("launch", "label", "role", "target", "replicate")
+"""The same of a run's first record."""
 
-MEANS = ("threads", "processes", RUNNABLE.name, CLOCK.name)
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
+OF_MEMBER = ("name", "n", "block", "valid")
 MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
+OVER_MEMBERS = {
+    **dict.fromkeys(("threads", "processes", RUNNABLE.name, CLOCK.name), "mean"),
+    **dict.fromkeys(("restarts", "cpu_use", "steps_active"), "sum"),
+    "active_s": "max",
+}
+"""How a window's value comes from its members'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
     records = [*read_each(path, experiment.DECODER, _refuse)]
-    heads = _of_kind(records, kind)
+    heads = of_kind(records, kind)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
     return heads[0], records
@@ -83,16 +92,6 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
 def _refuse(record: experiment.Record) -> None:
     if isinstance(record, experiment.Window):
         refuse_contradictions(record, in_turns=True)
-
-
-def _of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
-    """Return the records of a kind, in order."""
-    return [one for one in records if isinstance(one, kind)]
-
-
-def _last(records: Iterable[object], kind: type[R]) -> R | None:
-    """Return the last record of a kind; None without one."""
-    return next(reversed(_of_kind(records, kind)), None)
 
 
 def read_run(path: Path) -> WhyRun:
@@ -109,23 +108,26 @@ def read_run(path: Path) -> WhyRun:
 
 def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyRun:
     """Arrange the records of one job."""
-    windows = _of_kind(records, experiment.Window)
-    readbacks = {one.cohort: one for one in _of_kind(records, experiment.Readbacks)}
-    unproven = frozenset(name for name, one in readbacks.items() if not one.proven)
-    counted = _member_rows(windows)
-    foreign = _of_kind(records, experiment.Foreign)
+    readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
+    unproven = {name for name, one in readbacks.items() if not one.proven}
+    windows = [
+        flagged(one, NOT_PROVEN) if _cohort(one) in unproven else one
+        for one in of_kind(records, experiment.Window)
+    ]
+    counted = member_rows(windows, OF_MEMBER)
+    foreign = of_kind(records, experiment.Foreign)
     return WhyRun(
         head=head,
         readbacks=readbacks,
-        failed={one.intervention: one.reason for one in _of_kind(records, experiment.ChangeFailed)},
+        failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
         left_out={
-            one.intervention: one.reason for one in _of_kind(records, experiment.ChangeLeftOut)
+            one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
         },
-        windows=_frame(head, windows, counted, unproven),
-        members=_unhindered(windows, counted),
-        samples=_of_kind(records, experiment.Samples),
+        windows=_frame(head, windows, counted),
+        members=_unhindered(counted),
+        samples=of_kind(records, experiment.Samples),
         foreign=[one for each in foreign for one in each.processes],
-        end=_last(records, experiment.End),
+        end=last(records, experiment.End),
     )
 
 
@@ -135,82 +137,58 @@ def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
     return EXPERIMENTS.frame(pd.concat(frames, ignore_index=True) if frames else None)
 
 
+def _cohort(window: experiment.Window) -> str:
+    """Return the name of the cohort whose members trained in a window."""
+    return window.name if window.experiment == "intervention" else "reference"
+
+
 def _frame(
-    head: experiment.Why,
-    windows: Sequence[experiment.Window],
-    counted: pd.DataFrame,
-    unproven: frozenset[str],
+    head: experiment.Why, windows: Sequence[experiment.Window], counted: pd.DataFrame
 ) -> pd.DataFrame:
     """Rows of the table, one per window."""
     if not windows:
         return EXPERIMENTS.frame()
-    names = {
-        "machine": head.machine_hash,
-        **{key: getattr(head, key) for key in ("launch", "label", "role", "target", "replicate")},
-    }
-    rows = pd.DataFrame([names | _row(window, unproven) for window in windows])
     members = _per_window(counted)
+    rows = window_rows(windows, COPIED).assign(
+        machine=head.machine_hash,
+        usable=[_is_evidence(one) for one in windows],
+        **{name: getattr(head, name) for name in OF_RUN},
+    )
     rows = rows.join(members).join(_machine(windows, members))
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
 
 
-def _row(window: experiment.Window, unproven: frozenset[str]) -> dict[str, object]:
-    """Return the part of a row that is not counted."""
-    cohort = window.name if window.experiment == "intervention" else "reference"
-    flags = [*window.flags, *([NOT_PROVEN] if cohort in unproven else [])]
-    # Remarks on a valid window make it no less valid, so they do not make it useless either.
-    evidence = EVIDENCE.issuperset(_invalid(flags))
-    whole = len(window.members) == window.n
-    return {
-        **{key: getattr(window, key) for key in COPIED},
-        "valid": window.valid and NOT_PROVEN not in flags,
-        "usable": whole and NOT_PROVEN not in flags and (window.valid or evidence),
-        "flags": ";".join(flags),
-    }
+def _is_evidence(window: experiment.Window) -> bool:
+    """Whether a window is valid, or disturbed from outside only; and all its members trained."""
+    # Remarks on a window make it no less valid, so they do not make it useless either.
+    against = {flag for flag in window.flags if flag in INVALID or flag == NOT_PROVEN}
+    return len(window.members) == window.n and (window.valid or against <= EVIDENCE)
 
 
-def _invalid(flags: Sequence[str]) -> list[str]:
-    return [flag for flag in flags if flag in INVALID or flag == NOT_PROVEN]
-
-
-def _member_rows(windows: Sequence[experiment.Window]) -> pd.DataFrame:
-    """Return the counts of members, a row per member and window; `at` is the window's place."""
-    rows = member_rows(windows)
-    return rows if rows.empty else window_rows(rows, ["at"])
-
-
-def _unhindered(windows: Sequence[experiment.Window], rows: pd.DataFrame) -> pd.DataFrame:
+def _unhindered(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `WhyRun.members`: of windows that count only."""
-    if rows.empty:
-        return pd.DataFrame(columns=MEMBERS)
-    names = ["name", "n", "block", "valid"]
-    of_window = pd.DataFrame([[getattr(one, key) for key in names] for one in windows])
-    found = of_window.set_axis(names, axis=1).loc[rows["at"]].reset_index(drop=True)
-    found["slot"] = rows["slot"].astype(np.int64)
     waits_s = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1)
-    found["unhindered_s"] = 1 / rows["steps_per_s"] - waits_s
-    counts = found["valid"] & np.isfinite(found["unhindered_s"])
-    return pd.DataFrame(found.loc[counts, MEMBERS]).reset_index(drop=True)
+    rows = rows.astype({"slot": np.int64}).assign(unhindered_s=1 / rows["steps_per_s"] - waits_s)
+    counts = rows["valid"] & np.isfinite(rows["unhindered_s"])
+    return pd.DataFrame(rows.loc[counts, MEMBERS]).reset_index(drop=True)
 
 
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of members, a row per window: their sums over the sums of their steps."""
-    by_window = rows["at"]
-    steps_per_s = rows["steps_per_s"].groupby(by_window).sum()
-    found = {"step_s": rows.groupby(by_window).size() / steps_per_s}
-    for column in PER_STEP:
-        phase = column.name.removesuffix("_per_step") in PHASES
-        steps = rows["steps" if phase else "steps_active"].where(rows[column.name].notna(), 0.0)
-        total = (rows[column.name].fillna(0.0) * steps).groupby(by_window).sum()
-        found[column.name] = total / steps.groupby(by_window).sum()
-    for name in MEANS:
-        found[name] = rows[name].groupby(by_window).mean()
-    found["restarts"] = rows["restarts"].groupby(by_window).sum()
-    found["cpu_use"] = rows["cpu_use"].groupby(by_window).sum()
-    found["steps"] = rows["steps_active"].groupby(by_window).sum()
-    found["active_s"] = rows["active_s"].groupby(by_window).max()
-    return pd.DataFrame(found)
+    by_window = rows.groupby("at")
+    bases = {
+        column.name: "steps" if column.name.removesuffix("_per_step") in PHASES else "steps_active"
+        for column in PER_STEP
+    }
+    values = rows[[*bases]]
+    steps = pd.DataFrame({name: rows[base] for name, base in bases.items()}).where(
+        values.notna(), 0
+    )
+    per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
+    found = per_step.join(by_window.agg(OVER_MEMBERS))
+    found["step_s"] = by_window.size() / by_window["steps_per_s"].sum()
+    return found
 
 
 def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
@@ -219,7 +197,7 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
     window_s = pd.Series([window.window_s for window in windows])
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)
-    steps = members["steps"].where(members["steps"] > 0)
+    steps = members["steps_active"].where(members["steps_active"] > 0)
     found = pd.DataFrame(
         {
             "foreign_cpus": machine["foreign_cpu_s"] / span_s,
@@ -273,15 +251,15 @@ def read_loader_run(path: Path) -> LoaderRun:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
     head, records = _read(path, experiment.LoaderExperiment)
-    taken = _of_kind(records, experiment.Window)
+    taken = of_kind(records, experiment.Window)
     return LoaderRun(
         head=head,
-        readbacks={one.cohort: one.members[0] for one in _of_kind(records, experiment.Readbacks)},
+        readbacks={one.cohort: one.members[0] for one in of_kind(records, experiment.Readbacks)},
         windows=_loader_windows(head.replicate, taken),
-        ways=_last(records, experiment.Ways),
+        ways=last(records, experiment.Ways),
         invalid=sum(not window.valid for window in taken),
-        end=_last(records, experiment.End),
-        use=_last(records, experiment.Use),
+        end=last(records, experiment.End),
+        use=last(records, experiment.Use),
     )
 
 
@@ -302,7 +280,7 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
             },
         }
     )
-    return names.join(_per_window(_member_rows(valid)))
+    return names.join(_per_window(member_rows(valid, OF_MEMBER)))
 
 
 def _disk_bytes_per_s(window: experiment.Window) -> float:

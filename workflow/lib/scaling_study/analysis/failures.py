@@ -96,14 +96,13 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
 
 def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[Lost]:
     """Process counts without a valid window, of launches that took any window."""
-    lost: dict[tuple[str, str], dict[int, None]] = {}
-    for cohort in cohorts:
-        if cohort.measured:
-            process_counts = lost.setdefault((cohort.launch, cohort.label), {})
-            process_counts.update(dict.fromkeys(cohort.process_counts))
-    for cohort in cohorts:
-        for n in cohort.ns_valid:
-            lost[cohort.launch, cohort.label].pop(n, None)
-    for (launch, label), process_counts in lost.items():
-        for n in process_counts:
+    valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
+    asked = dict.fromkeys(
+        (cohort.launch, cohort.label, n)
+        for cohort in cohorts
+        if cohort.measured
+        for n in cohort.process_counts
+    )
+    for launch, label, n in asked:
+        if (launch, n) not in valid:
             yield Lost(launch=launch, label=label, n=n)

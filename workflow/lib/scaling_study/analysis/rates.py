@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scaling_study.analysis.record_rows import STEP_QUANTILES, US_PER_S
+from scaling_study.analysis.member_rows import STEP_QUANTILES, US_PER_S
 from scaling_study.runner import non_step
 from scaling_study.stats.intervals import Integers
 
@@ -40,181 +40,163 @@ def rates(rows: pd.DataFrame) -> Rates:
     """Return the rates of a launch.
 
     Args:
-        rows: Its rows of `window_rows` on one machine; and `work`: that of a step, 1 where all are
+        rows: Its rows of `member_rows` on one machine; and `work`: that of a step, 1 where all are
             alike.
     """
     valid = rows[rows["valid"]]
-    counted = _counted(valid)
-    labels = np.zeros(len(counted), dtype=np.int64)
     kinds: tuple[non_step.Kind, ...] = ()
-    known = pd.DataFrame(columns=["n", "replicate", "us", "label"])
-    if _looks_long(counted) and rows["life"].notna().all():
+    labels, known = [np.zeros_like(one) for one in valid["step_us"]], pd.DataFrame()
+    quantiles, looks_long = _distribution(valid)
+    if looks_long and rows["life"].notna().all():
         kinds, labels, known = _kinds(rows)
-    counted["label"] = labels
-    step_s = _ordinary(counted)
-    excess = _excess(kinds, known, step_s)
-    work = _work(valid).reindex(step_s.index)
+    step_s, work = _ordinary(valid, labels)
+    ordinary_s = step_s.mean(axis=1)
+    excess = _excess(known, ordinary_s) if kinds else pd.DataFrame(index=ordinary_s.index)
+    described = pd.DataFrame(
+        {number: dataclasses.asdict(kind) for number, kind in enumerate(kinds, 1)},
+        index=["every", "per_step", "seen"],
+        columns=excess.columns,
+    ).T
+    replicates = _replicates(step_s, work, excess.mul(described["per_step"]).sum(axis=1))
+    replicates["windows"] = valid[valid["slot"] == 0].groupby(KEY).size()
     return Rates(
-        _replicates(valid, step_s, excess, kinds, work),
-        _between(step_s, excess, kinds),
-        _quantiles(valid),
+        replicates.reset_index()[REPLICATE_COLUMNS],
+        _between(ordinary_s, excess, described),
+        quantiles,
     )
 
 
-def _quantiles(valid: pd.DataFrame) -> pd.DataFrame:
-    """Quantiles of all counted steps (s) by process count; work divides the time of a step."""
-    found = []
-    for n, own in valid.groupby("n"):
-        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
-        step_us = np.rint(np.concatenate(own["step_us"].to_list()) / works)
-        found.append((n, *np.quantile(step_us, [*STEP_QUANTILES.values()]) / US_PER_S))
-    quantiles = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
-    return quantiles.astype({"n": np.int64})
+def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """Return the quantiles of all counted steps, and whether some steps are long at all.
 
+    Most scripts have no long ones, and most files are large.
 
-def _work(valid: pd.DataFrame) -> "pd.Series[float]":
-    """Work of the mean counted step, by `KEY` and slot."""
-    rows = valid.assign(whole=valid["work"] * valid["steps"])
-    sums = rows.groupby([*KEY, "slot"])[["whole", "steps"]].sum()
-    return sums["whole"] / sums["steps"]
-
-
-def _counted(valid: pd.DataFrame) -> pd.DataFrame:
-    """Counted steps of valid rows, one after the other: `n`, `replicate`, `slot`, `us`."""
-    sizes = valid["step_us"].map(len)
-    counted = valid.loc[valid.index.repeat(sizes), ["n", "replicate", "slot"]].astype(np.int64)
-    step_us = np.concatenate([np.empty(0, np.int64), *valid["step_us"]])
-    return counted.assign(us=step_us).reset_index(drop=True)
-
-
-def _looks_long(counted: pd.DataFrame) -> bool:
-    """Whether there are long steps at all: most scripts have none, and most files are large."""
-    if counted.empty:
-        return False
-    usual = counted.groupby("n")["us"].transform("median")
-    long_us = counted["us"][counted["us"] >= non_step.LONG * usual].sum()
-    return bool(long_us >= non_step.WORTH_SHARE / 2 * counted["us"].sum())
-
-
-def _ordinary(counted: pd.DataFrame) -> "pd.Series[float]":
-    """Mean ordinary step (s) by `KEY` and slot.
-
-    Where a slot has none, that of the other slots stands for it; where none has, all its steps do.
+    Returns:
+        `Rates.quantiles`, in which work divides the time of a step.
     """
-    by_slot = [*KEY, "slot"]
-    whole = counted.groupby(by_slot)["us"].mean()
-    found = counted[counted["label"] == 0].groupby(by_slot)["us"].mean().reindex(whole.index)
-    found = found.fillna(found.groupby(KEY).transform("mean")).fillna(whole)
-    return found / US_PER_S
+    found, long_us, whole_us = [], 0.0, 0.0
+    for n, own in valid.groupby("n"):
+        step_us = np.concatenate(own["step_us"].to_list())
+        whole_us += step_us.sum()
+        long_us += step_us[step_us >= non_step.LONG * np.median(step_us)].sum()
+        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
+        quantiles = np.quantile(np.rint(step_us / works), [*STEP_QUANTILES.values()])
+        found.append((n, *quantiles / US_PER_S))
+    table = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
+    looks_long = whole_us > 0 and long_us >= non_step.WORTH_SHARE / 2 * whole_us
+    return table.astype({"n": np.int64}), looks_long
 
 
-def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], Integers, pd.DataFrame]:
+def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mean ordinary step (s) and work of the mean step, by `KEY`, a column for each slot.
+
+    Where a slot has no ordinary step, that of the other slots stands for it; where none has, all
+    its steps do.
+
+    Args:
+        valid: Rows that count.
+        labels: Of the counted steps of each: 0 for an ordinary one.
+    """
+    usual = [step_us[of == 0] for step_us, of in zip(valid["step_us"], labels, strict=True)]
+    rows = valid.assign(
+        whole_us=valid["step_us"].map(np.sum),
+        usual_us=[one.sum() for one in usual],
+        usual=[one.size for one in usual],
+        work=valid["work"] * valid["steps"],
+    )
+    columns = ["whole_us", "usual_us", "usual", "work", "steps"]
+    sums = rows.groupby([*KEY, "slot"])[columns].sum()
+    found = sums["usual_us"] / sums["usual"]
+    found = found.fillna(found.groupby(KEY).transform("mean"))
+    step_s = found.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S
+    work = sums["work"] / sums["steps"]
+    return step_s.unstack("slot"), work.unstack("slot")  # noqa: PD010 (pivot_table is slow)
+
+
+def _kinds(
+    rows: pd.DataFrame,
+) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
     """Find what comes back in all steps that are known, those of invalid windows too.
 
     Returns:
-        The kinds, the label of each counted step of valid rows in their order, and of every step
-        of valid rows `n`, `replicate`, `us`, `label`.
+        The kinds; the labels of the counted steps of each valid row; and of every step of valid
+        rows `n`, `replicate`, `us`, `label`.
     """
     members = rows.groupby(["replicate", "cohort", "slot"], sort=False).ngroup()
-    parts, counted, valid, replicate = [], [], [], []
-    columns = (rows[name] for name in ("n", "valid", "replicate", "life", "step_us"))
-    for member, n, ok, which, life, step_us in zip(members, *columns, strict=True):
+    parts, counted, usable = [], [], []
+    columns = (rows[name] for name in ("n", "valid", "life", "step_us"))
+    for member, n, valid, life, step_us in zip(members, *columns, strict=True):
         steps, inside = non_step.member_steps(int(member), int(n), life, step_us)
-        mask = np.zeros(len(steps.us), dtype=bool)
-        mask[inside] = ~steps.fresh[inside]
+        anywhere = valid & ~steps.fresh
+        within = np.zeros_like(anywhere)
+        within[inside] = anywhere[inside]
+        anywhere[inside.stop :][-1:] = False  # perhaps beside fewer members
         parts.append(steps)
-        counted.append(mask & bool(ok))
-        valid.append(np.full(len(steps.us), bool(ok)) & ~steps.fresh)
-        valid[-1][inside.stop :][-1:] = False  # perhaps beside fewer members
-        replicate.append(np.full(len(steps.us), int(which)))
+        counted.append(within)
+        usable.append(anywhere)
     steps = non_step.Steps.concat(parts)
     found = non_step.find(steps)
-    usable = np.concatenate(valid)
+    sizes = [len(one) for one in usable]
+    replicate = np.repeat(rows["replicate"].to_numpy(), sizes)
     known = pd.DataFrame(
-        {
-            "n": steps.n[usable],
-            "replicate": np.concatenate(replicate)[usable],
-            "us": steps.us[usable],
-            "label": found.labels[usable],
-        }
+        {"n": steps.n, "replicate": replicate, "us": steps.us, "label": found.labels}
     )
-    return found.kinds, found.labels[np.concatenate(counted)], known
+    of_rows = zip(
+        np.split(found.labels, np.cumsum(sizes)[:-1]), counted, rows["valid"], strict=True
+    )
+    labels = [own[within] for own, within, valid in of_rows if valid]
+    return found.kinds, labels, known[np.concatenate(usable)]
 
 
-def _excess(
-    kinds: Sequence[non_step.Kind], known: pd.DataFrame, step_s: "pd.Series[float]"
-) -> "dict[int, pd.Series[float]]":
+def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame:
     """How much longer the steps of each kind take than ordinary ones (s), by `KEY`.
 
     Where a replicate has seen none, the mean of the launch at that count stands for it; where no
     replicate has, that of the nearest count, in proportion to the ordinary step. A kind that no
     window has seen that counts is left out.
+
+    Returns:
+        A column for each kind.
     """
-    ordinary = step_s.groupby(KEY).mean()
-    found: dict[int, pd.Series[float]] = {}
-    for number in range(1, len(kinds) + 1):
-        own = known[known["label"] == number]
-        long_s = own.groupby(KEY)["us"].mean() / US_PER_S
-        excess = (long_s - ordinary).reindex(ordinary.index)
-        by_n = excess.groupby("n").mean()
-        usual = ordinary.groupby("n").mean()
-        seen = by_n.dropna()
-        if seen.empty:
-            continue
-        for n in by_n.index[by_n.isna()]:
-            nearest = min(seen.index, key=lambda other: abs(other - n))
-            by_n[n] = seen[nearest] * usual[n] / usual[nearest]
-        found[number] = excess.fillna(
-            pd.Series(by_n.reindex(excess.index.get_level_values("n")).to_numpy(), excess.index)
-        )
-    return found
+    long = known[known["label"] > 0]
+    long_s = long.pivot_table(index=KEY, columns="label", values="us") / US_PER_S
+    excess = long_s.sub(ordinary_s, axis=0).reindex(ordinary_s.index)
+    usual = ordinary_s.groupby("n").mean()
+    by_n = excess.groupby("n").mean().div(usual, axis=0)
+    by_n = by_n.apply(lambda one: one.dropna().reindex(one.index, method="nearest"))
+    of_count = by_n.mul(usual, axis=0).reindex(excess.index.get_level_values("n"))
+    return excess.fillna(of_count.set_axis(excess.index))
 
 
 def _replicates(
-    valid: pd.DataFrame,
-    step_s: "pd.Series[float]",
-    excess: "dict[int, pd.Series[float]]",
-    kinds: Sequence[non_step.Kind],
-    work: "pd.Series[float]",
+    step_s: pd.DataFrame, work: pd.DataFrame, added_s: "pd.Series[float]"
 ) -> pd.DataFrame:
-    """Rates by `KEY`; a step is one of the launch's mean work."""
-    windows = valid.groupby([*KEY, "cohort", "window", "attempt"]).size().groupby(KEY).size()
-    added = sum(
-        (each * kinds[number - 1].per_step for number, each in excess.items()),
-        start=pd.Series(0.0, index=windows.index),
-    )
-    of_step = pd.MultiIndex.from_frame(step_s.reset_index()[KEY])
-    iteration_s = step_s + added.reindex(of_step).to_numpy()
-    steps_per_s = (work / iteration_s).groupby(KEY).sum()
-    usual = step_s.groupby(KEY).size() / (work / step_s).groupby(KEY).sum()
-    members = step_s.groupby(KEY).size()
-    found = pd.DataFrame(
-        {
-            "windows": windows,
-            "steps_per_s": steps_per_s,
-            "step_s": usual,
-            "non_step_share": 1 - usual * steps_per_s / members,
-        }
-    )
-    return found.dropna(subset="steps_per_s").reset_index()[REPLICATE_COLUMNS]
+    """Rates by `KEY`; a step is one of the launch's mean work.
+
+    Args:
+        step_s: Of `_ordinary`, as the next.
+        work: Of a step.
+        added_s: By how much phases between steps make the mean step longer, by `KEY`.
+    """
+    members = step_s.count(axis=1)
+    steps_per_s = (work / step_s.add(added_s, axis=0)).sum(axis=1)
+    usual = members / (work / step_s).sum(axis=1)
+    share = 1 - usual * steps_per_s / members
+    return pd.DataFrame({"steps_per_s": steps_per_s, "step_s": usual, "non_step_share": share})
 
 
 def _between(
-    step_s: "pd.Series[float]",
-    excess: "dict[int, pd.Series[float]]",
-    kinds: Sequence[non_step.Kind],
+    ordinary_s: "pd.Series[float]", excess: pd.DataFrame, kinds: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the phases between steps, by process count."""
-    usual = step_s.groupby("n").mean()
-    per_step = {
-        number: each.groupby("n").mean() * kinds[number - 1].per_step
-        for number, each in excess.items()
-    }
-    whole = usual + sum(per_step.values(), start=pd.Series(0.0, index=usual.index))
-    rows = [
-        (n, number, kinds[number - 1].every, each[n] / kinds[number - 1].per_step,
-         each[n] / whole[n], kinds[number - 1].seen)
-        for n in usual.index
-        for number, each in per_step.items()
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=BETWEEN_COLUMNS)
+    if kinds.empty:
+        return pd.DataFrame(columns=BETWEEN_COLUMNS)
+    duration_s = excess.groupby("n").mean()
+    per_step_s = duration_s.mul(kinds["per_step"])
+    whole_s = ordinary_s.groupby("n").mean() + per_step_s.sum(axis=1)
+    found = duration_s.reset_index().melt("n", var_name="kind", value_name="duration_s")
+    share = per_step_s.div(whole_s, axis=0).reset_index().melt("n", value_name="share")
+    found = found.assign(share=share["share"]).join(kinds, on="kind")
+    return found.rename(columns={"every": "every_steps"}).sort_values(["n", "kind"])[
+        BETWEEN_COLUMNS
+    ]

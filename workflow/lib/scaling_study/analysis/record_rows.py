@@ -1,76 +1,43 @@
-"""Record files as cohorts, and as rows of members."""
+"""Record files of launches, as cohorts and as rows of members."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import pandas as pd
-from msgspec import json
+from msgspec import convert, json
 from msgspec.structs import replace
 
-from scaling_study.analysis.accounts import add_per_step
-from scaling_study.records import codec, window
+from scaling_study.analysis.member_rows import member_rows
+from scaling_study.records import codec, experiment, window
 from scaling_study.records.codec import RecordError
-from scaling_study.records.window import Life, Member, Taken, Window, WindowMachine
+from scaling_study.records.cohorts import (
+    CohortSummary,
+    Compiled,
+    Counted,
+    InvalidWindow,
+    Reported,
+    Setting,
+)
+from scaling_study.records.machine import Machine
+from scaling_study.records.model_length import ModelLength
+from scaling_study.records.readback import Readback
+from scaling_study.records.window import AskedCohort, Taken, Window
 
 NOT_PROVEN = "not_proven"
 """Flag of a window whose cohort did not show that it got what its launch asks for."""
-
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
-
-US_PER_S = 1e6
-STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
-WINDOW = ("replicate", "cohort", "window", "attempt")
-"""Columns that tell a window of a launch from its others."""
-
 WINDOW_FIELDS = (
     *("cohort", "window", "block", "n", "attempt", "valid"),
     *("window_s", "start_skew_s", "overlap"),
 )
-MACHINE_FIELDS = WindowMachine.__struct_fields__
-LIFE_FIELDS = Life.__struct_fields__
-MEMBER_FIELDS = tuple(
-    name for name in Member.__struct_fields__ if name not in {"step_us", *LIFE_FIELDS}
-)
-window_values, machine_values = attrgetter(*WINDOW_FIELDS), attrgetter(*MACHINE_FIELDS)
-member_values, life_values = attrgetter(*MEMBER_FIELDS), attrgetter(*LIFE_FIELDS)
+CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
+"""Of a readback: what a script can change while it trains."""
 
 R = TypeVar("R")
-
-
-@dataclass(slots=True)
-class CohortRecords:
-    """The records of one cohort.
-
-    Attributes:
-        head: Its first record.
-        readback: Before its first window.
-        readback_after: After its last one.
-        end: Its last record; None where the job was cut off.
-        events: Events of its members.
-        windows_valid: How many windows count.
-        ns_valid: Their process counts.
-        windows_invalid: Process count and flags of each of the others, those taken anew left out.
-        steps: Counted in valid windows.
-        settled: Points at which windows were taken anew.
-        shared_files: How many members wrote each file that several wrote.
-    """
-
-    head: window.Cohort
-    readback: window.Readbacks | None = None
-    readback_after: window.Readbacks | None = None
-    end: window.End | None = None
-    events: list[window.Event] = field(default_factory=list)
-    windows_valid: int = 0
-    ns_valid: tuple[int, ...] = ()
-    windows_invalid: list[tuple[int, list[str]]] = field(default_factory=list)
-    steps: int = 0
-    settled: list[window.Settled] = field(default_factory=list)
-    shared_files: dict[str, int] = field(default_factory=dict)
+W = TypeVar("W", window.Window, experiment.Window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +45,16 @@ class FileRows:
     """The content of one record file.
 
     Attributes:
-        rows: `member_rows` of its windows, with their `WINDOW_FIELDS` and `flags`.
-        cohorts: Its cohorts.
+        rows: `member_rows` of its windows, with their `WINDOW_FIELDS` and the `machine`.
+        cohorts: Its cohorts, with the names that their launch had.
+        machines: The machines that measured them, by hash.
+        ended: Starts of scripts that have ended.
     """
 
     rows: pd.DataFrame
-    cohorts: tuple[CohortRecords, ...]
+    cohorts: tuple[CohortSummary, ...]
+    machines: dict[str, Machine]
+    ended: tuple[ModelLength, ...]
 
 
 def read_rows(path: Path) -> FileRows:
@@ -92,41 +63,24 @@ def read_rows(path: Path) -> FileRows:
     Args:
         path: measure/<launch>/<replicate>.jsonl.
 
-    Returns:
-        Its rows. Windows of a cohort that did not prove its launch are flagged `NOT_PROVEN` and
-        are not valid.
-
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    cohorts: dict[int, CohortRecords] = {}
-    windows: list[Window] = []
-    attempts: set[tuple[int, int, int]] = set()
-    for record in read_each(path, window.DECODER, lambda one: _refuse(one, cohorts, attempts)):
-        if isinstance(record, window.Cohort):
-            cohorts[record.cohort] = CohortRecords(record)
-        elif isinstance(record, Window):
-            readback = cohorts[record.cohort].readback
-            proven = readback is not None and readback.proven
-            windows.append(record if proven else _flagged(record, NOT_PROVEN))
-        else:
-            _add(cohorts[record.cohort], record)
-    if not cohorts:
+    seen: set[tuple[int, ...]] = set()
+    records = [*read_each(path, window.DECODER, lambda one: _refuse(one, seen))]
+    heads = of_kind(records, window.Cohort)
+    if not heads:
         raise RecordError(f"{path}: no cohort in it; {codec.REMEDY}")
-    windows = _only_settled(windows, [one for each in cohorts.values() for one in each.settled])
-    for number, cohort in cohorts.items():
-        if cohort.readback_after and not cohort.readback_after.proven:
-            # Since when it had something else is not known.
-            windows = [
-                _flagged(one, NOT_PROVEN) if one.valid and one.cohort == number else one
-                for one in windows
-            ]
-        _count(cohort, [one for one in windows if one.cohort == number])
-    frame = pd.DataFrame(map(window_values, windows), columns=WINDOW_FIELDS)
-    frame["flags"] = [";".join(one.flags) for one in windows]
-    members = member_rows(windows)
-    rows = frame.loc[members["at"]].reset_index(drop=True).join(members)
-    return FileRows(rows, tuple(cohorts.values()))
+    windows = _flagged_windows(records)
+    rows = member_rows(windows, WINDOW_FIELDS)
+    rows["machine"] = rows["cohort"].map({one.cohort: one.machine_hash for one in heads})
+    after = [one for one in of_kind(records, window.Readbacks) if one.when == "after"]
+    return FileRows(
+        rows,
+        tuple(_summary(path, head, records, windows) for head in heads),
+        {one.machine_hash: one.machine for one in heads},
+        tuple(member.ended for one in after for member in one.members if member.ended),
+    )
 
 
 def read_each(path: Path, decoder: json.Decoder[R], refuse: Callable[[R], None]) -> Iterator[R]:
@@ -148,131 +102,150 @@ def read_each(path: Path, decoder: json.Decoder[R], refuse: Callable[[R], None])
         yield record
 
 
-def _add(
-    cohort: CohortRecords, record: window.Readbacks | window.Event | window.Settled | window.End
-) -> None:
-    """Take in a record that is neither a head nor a window."""
-    if isinstance(record, window.Event):
-        cohort.events.append(record)
-    elif isinstance(record, window.Settled):
-        cohort.settled.append(record)
-    elif isinstance(record, window.End):
-        cohort.end = record
-    else:
-        cohort.shared_files.update(record.shared_files or {})
-        if record.when == "after":
-            cohort.readback_after = record
-        else:
-            cohort.readback = record
+def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
+    """Return the records of a kind, in order."""
+    return [one for one in records if isinstance(one, kind)]
 
 
-def _flagged(one: Window, flag: str) -> Window:
+def last(records: Iterable[object], kind: type[R]) -> R | None:
+    """Return the last record of a kind; None without one."""
+    return next(reversed(of_kind(records, kind)), None)
+
+
+def flagged(one: W, flag: str) -> W:
     """Return a window that does not count, for this reason too."""
     return replace(one, valid=False, flags=[*one.flags, flag])
 
 
-def _only_settled(windows: Sequence[Window], settled: Iterable[window.Settled]) -> list[Window]:
-    """Flag valid windows in which a script had not settled, where later ones count instead."""
-    found = list(windows)
-    for record in settled:
-        begin = record.cohort, record.block
+def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
+    """Return the windows of a file; those that other records invalidate are flagged.
+
+    None of a cohort counts that did not prove its launch before its first window, or after its
+    last one: since when it had something else is not known.
+    """
+    readbacks = of_kind(records, window.Readbacks)
+    proven = {one.cohort for one in readbacks if one.when != "after"}
+    proven -= {one.cohort for one in readbacks if not one.proven}
+    windows = [
+        one if one.cohort in proven else flagged(one, NOT_PROVEN)
+        for one in of_kind(records, Window)
+    ]
+    for settled in of_kind(records, window.Settled):
+        begin = settled.cohort, settled.block
         later = {
             one.n
-            for one in found
-            if one.valid and one.cohort == record.cohort and one.block >= record.block
+            for one in windows
+            if one.valid and one.cohort == settled.cohort and one.block >= settled.block
         }
-        found = [
-            _flagged(one, UNSETTLED)
+        windows = [
+            flagged(one, UNSETTLED)
             if one.valid and one.n in later and (one.cohort, one.block) < begin
             else one
-            for one in found
+            for one in windows
         ]
-    return found
+    return windows
 
 
-def _count(cohort: CohortRecords, windows: Sequence[Window]) -> None:
-    """Note which of a cohort's windows count."""
-    valid = [one for one in windows if one.valid]
-    cohort.windows_valid = len(valid)
-    cohort.ns_valid = tuple(dict.fromkeys(one.n for one in valid))
-    cohort.steps = sum(member.steps for one in valid for member in one.members)
-    cohort.windows_invalid = [
-        (one.n, one.flags) for one in windows if not one.valid and UNSETTLED not in one.flags
-    ]
-
-
-def member_rows(windows: Sequence[Taken]) -> pd.DataFrame:
-    """Return what was counted in some windows, a row per member and window.
-
-    Returns:
-        The fields of `WindowMachine` and `Member` as float64 columns, in which null and what an
-        older file lacks are NaN. Further `at`, the place of the window; `step_us`, an array of the
-        counted steps; and `life`, where they stand in the member's life (None in older files).
-    """
-    at = np.repeat(np.arange(len(windows)), [len(one.members) for one in windows])
-    members = [member for one in windows for member in one.members]
-    values = np.array([member_values(one) for one in members], dtype=np.float64)
-    values = np.hstack(
-        [machine_rows(windows).to_numpy()[at], values.reshape(-1, len(MEMBER_FIELDS))]
-    )
-    rows = pd.DataFrame(values, columns=[*MACHINE_FIELDS, *MEMBER_FIELDS])
-    lives = [life_values(one) for one in members]
-    objects = {
-        "step_us": [np.array(one.step_us, dtype=np.int64) for one in members],
-        "life": [None if None in life else Life(*life) for life in lives],
-    }
-    return rows.assign(at=at).join(pd.DataFrame(objects, dtype=object))
-
-
-def machine_rows(windows: Sequence[Taken]) -> pd.DataFrame:
-    """Return the readings of the machine, a row per window; null is NaN."""
-    values = np.array([machine_values(one.machine) for one in windows], dtype=np.float64)
-    return pd.DataFrame(values.reshape(-1, len(MACHINE_FIELDS)), columns=[*MACHINE_FIELDS])
-
-
-def window_rows(rows: pd.DataFrame, keys: Sequence[str] = WINDOW) -> pd.DataFrame:
-    """Return rows of members with what the table of windows derives from them.
+def _summary(
+    path: Path,
+    head: window.Cohort,
+    records: Iterable[window.Record],
+    windows: Iterable[Window],
+) -> CohortSummary:
+    """A cohort as cohorts.json holds it: without its machine, with its first member only.
 
     Args:
-        rows: Those of `member_rows`, at least one.
-        keys: Columns that tell one window from all others.
-
-    Returns:
-        The same rows. What was measured over no step is NaN.
+        path: Its file.
+        head: Its first record.
+        records: Of the file.
+        windows: `_flagged_windows` of these.
     """
-    steps = rows["steps"].to_numpy(dtype=np.int64)
-    row_of_step = np.repeat(np.arange(len(rows)), steps)
-    step_us = np.concatenate(rows["step_us"].to_list())
-    counted_s = np.bincount(row_of_step, weights=step_us, minlength=len(rows)) / US_PER_S
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = rows.assign(step_mean_s=counted_s / steps, steps_per_s=steps / counted_s)
-    levels = np.array([*STEP_QUANTILES.values()])
-    quantiles = pd.Series(step_us).groupby(row_of_step).quantile(levels)
-    by_row = quantiles.unstack()  # noqa: PD010 (pivot_table costs five times as much)
-    found[[*STEP_QUANTILES]] = by_row.reindex(range(len(rows))).to_numpy() / US_PER_S
-    add_per_step(found, keys)
-    return found
+    own = [one for one in records if one.cohort == head.cohort]
+    taken = [one for one in windows if one.cohort == head.cohort]
+    valid = [one for one in taken if one.valid]
+    readbacks = of_kind(own, window.Readbacks)
+    shared_files: dict[str, int] = {}
+    for one in readbacks:
+        shared_files |= one.shared_files or {}
+    return CohortSummary(
+        **{name: getattr(head, name) for name in AskedCohort.__struct_fields__},
+        file=str(path),
+        machine=head.machine_hash,
+        host=head.machine.hostname,
+        end=last(own, window.End),
+        events=tuple(of_kind(own, window.Event)),
+        windows_valid=len(valid),
+        ns_valid=tuple(dict.fromkeys(one.n for one in valid)),
+        windows_invalid=tuple(
+            InvalidWindow(n=one.n, flags=tuple(one.flags))
+            for one in taken
+            if not one.valid and UNSETTLED not in one.flags
+        ),
+        steps=sum(member.steps for one in valid for member in one.members),
+        settled=tuple(of_kind(own, window.Settled)),
+        shared_files=shared_files,
+        readback=_reported(readbacks),
+    )
 
 
-def _refuse(
-    record: window.Record,
-    cohorts: Mapping[int, CohortRecords],
-    attempts: set[tuple[int, int, int]],
-) -> None:
-    """Raise if a record contradicts itself or those before it."""
-    known = record.cohort in cohorts
+def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
+    """Return the reports of a cohort's members, as cohorts.json holds them."""
+    before = next((one for one in readbacks if one.when != "after"), None)
+    after = next((one for one in readbacks if one.when == "after"), None)
+    if before is None:
+        return None
+    members = sorted(before.members, key=lambda member: member.slot)
+    first = members[0] if members else None
+    found = Reported(
+        checks=before.checks,
+        member=first,
+        intra_op=tuple(member.intra_op for member in members),
+        start_s=tuple(member.start_s for member in members if member.start_s is not None),
+    )
+    if after is None:
+        return found
+    return replace(
+        found,
+        changes=tuple(_changes(first, after.members)),
+        counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
+        once=any(member.once for member in after.members),
+        compiled=tuple(
+            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s or 0.0}, Compiled)
+            for one in after.members
+            if one.compiled and one.compiled.get("times")
+        ),
+    )
+
+
+def _changes(before: Readback | None, members: Iterable[Readback]) -> Iterator[Setting]:
+    """Yield the settings that the script has changed in its first member between two readbacks."""
+    after = next((one for one in members if before and one.slot == before.slot), None)
+    for name in CHANGEABLE if after else ():
+        then, now = getattr(before, name), getattr(after, name)
+        if then != now:
+            yield Setting(what=name, before=then, after=now)
+
+
+def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
+    """Raise if a record contradicts itself or those before it.
+
+    Args:
+        record: The record.
+        seen: Numbers of cohorts, and of cohort, window and attempt; gets the record's.
+    """
     if isinstance(record, window.Cohort):
-        if known:
+        if (record.cohort,) in seen:
             raise RecordError(f"cohort {record.cohort} is in this file twice")
-    elif not known:
+        seen.add((record.cohort,))
+    elif (record.cohort,) not in seen:
         kind = record.__struct_config__.tag
         raise RecordError(f"{kind} of cohort {record.cohort}, which did not start")
     elif isinstance(record, Window):
         attempt = (record.cohort, record.window, record.attempt)
-        if attempt in attempts:
+        if attempt in seen:
             place = "cohort {}, window {}, attempt {}".format(*attempt)
             raise RecordError(f"{place} is in this file twice")
-        attempts.add(attempt)
+        seen.add(attempt)
         refuse_contradictions(record)
         if record.valid and len(record.members) < record.n:
             number = len(record.members)

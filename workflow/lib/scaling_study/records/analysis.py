@@ -698,25 +698,12 @@ class SavedTable(Struct, frozen=True, kw_only=True):
         return self.rows_s / self.self_s if self.self_s else None
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """A cause that tables speak against, or leave open."""
-
-    cause: str = ""
-    """Its id, where they speak against it."""
-    title: str
-    text: str
-    decided_by: str = ""
-    """The experiment that decides it, where it is open."""
-
-
 class Findings(Struct, frozen=True, kw_only=True):
-    """Findings of saved tables about causes."""
+    """What saved tables show of why a step takes longer."""
 
     answer: str
     facts: tuple[str, ...] = ()
-    against: tuple[Finding, ...] = ()
-    open: tuple[Finding, ...] = ()
-    command: str = ""
+    command: str
     """The command that runs the experiments."""
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scaling_study.records.field import Amount, Count
+
 SAME_LENGTH = 0.01
 """A script that ends this close to a model's steps ends with a model: epochs are rounded."""
 
@@ -16,10 +18,10 @@ class ModelLength:
         steps: Of each, as a mean.
     """
 
-    starts: int = 0
-    steps: float | None = None
-    shortest: float | None = None
-    longest: float | None = None
+    starts: Count = 0
+    steps: Amount | None = None
+    shortest: Amount | None = None
+    longest: Amount | None = None
 
     @property
     def differs(self) -> bool:

@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from scaling_study.records.field import Amount, Count, Index, Json, Positive, Seconds, StepCount
+from scaling_study.records.field import Count, Index, Json, Positive, Seconds
+from scaling_study.records.model_length import ModelLength
 
 
 class Check(Struct, frozen=True):
@@ -24,19 +25,6 @@ class Checked(Struct, frozen=True, kw_only=True):
     def proven(self) -> bool:
         """Whether the members showed that they got all that their launch asks for."""
         return all(check.ok for check in self.checks)
-
-
-class Ended(Struct, frozen=True):
-    """Starts of a member's script that have ended: how many, and after how many steps."""
-
-    starts: Positive
-    """How many."""
-    steps: Amount
-    """Mean."""
-    shortest: StepCount
-    """Fewest."""
-    longest: StepCount
-    """Most."""
 
 
 class Loader(Struct, frozen=True, kw_only=True):
@@ -73,7 +61,7 @@ class Readback(Struct, frozen=True, kw_only=True):
     """Whether each run of the script needs a process of its own."""
     counted: Json
     """How iterations were counted: the optimizers, their steps, and which one ends a round."""
-    ended: Ended | None = None
+    ended: ModelLength | None = None
     """How many starts of the script have ended since the process began, and after how many
     steps: mean, `shortest`, `longest`; null where none has."""
     pid: Count

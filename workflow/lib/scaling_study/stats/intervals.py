@@ -82,21 +82,23 @@ class Means:
 
     def __init__(self, rows: pd.DataFrame, name: str = "steps_per_s") -> None:
         logs = rows.assign(log=np.log(rows[name].to_numpy(dtype=np.float64)))
-        # Each pair is there once; pivot_table would aggregate, at many times the cost.
+        # Each value is there once; pivot_table would aggregate, at many times the cost.
+        table = logs.pivot(index=["launch", "replicate"], columns="n", values="log")  # noqa: PD010
         self._logs = {
-            str(launch): own.pivot(index="replicate", columns="n", values="log")  # noqa: PD010
-            for launch, own in logs.groupby("launch", sort=False)
+            str(launch): own.droplevel("launch").dropna(axis="columns", how="all")
+            for launch, own in table.groupby(level="launch")
         }
         matrices = {launch: own.to_numpy(np.float64) for launch, own in self._logs.items()}
         self._deviations, self._correlation = variances.deviations(matrices)
+        self._points = {
+            (launch, n): LogMean(float(mean), float(deviation))
+            for launch, own in self._logs.items()
+            for n, mean, deviation in zip(own, own.mean(), self._deviations[launch], strict=True)
+        }
 
     def of(self, launch: str, n: int) -> LogMean:
         """The mean of a point; NaN where it has no replicate."""
-        own = self._logs.get(launch)
-        if own is None or n not in own.columns:
-            return LogMean(np.nan, np.nan)
-        deviation = self._deviations[launch][own.columns.get_loc(n)]
-        return LogMean(float(own[n].mean()), float(deviation))
+        return self._points.get((launch, n), LogMean(np.nan, np.nan))
 
     def scatter(self, launch: str) -> Floats:
         """Deviation of each of a launch's points, by n, without what all its points share."""

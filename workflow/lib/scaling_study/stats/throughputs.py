@@ -95,20 +95,15 @@ class Throughputs:
         self.column = {point: at for at, point in enumerate(self.points)}
         self._logs = np.log([rate for *_, rate in rows])
         self._cells = np.array([self.column[start.launch, n] for start, _, n, _ in rows])
-        batches = {one: at for at, one in enumerate(sorted({start.batch for start, *_ in rows}))}
-        numbers = sorted({number for _, number, *_ in rows})
-        cohorts = {one: at for at, one in enumerate(numbers)}
-        names = sorted({start.launch for start, *_ in rows})
+        self._batches, batch_of = np.unique([one.batch for one, *_ in rows], return_inverse=True)
+        numbers, cohort_of = np.unique([number for _, number, *_ in rows], return_inverse=True)
+        names = sorted({launch for launch, _ in self.points})
         self._launch_of = np.array([names.index(starts[number].launch) for number in numbers])
         self._launch_of_cell = np.array([names.index(launch) for launch, _ in self.points])
-        self._batches = [*batches]
-        effects = np.zeros((len(rows), len(batches) + len(cohorts)))
-        for at, (start, number, *_) in enumerate(rows):
-            effects[at, batches[start.batch]] = 1
-            effects[at, len(batches) + cohorts[number]] = 1
-        self._effects = effects
+        of_batch, of_cohort = np.eye(len(self._batches)), np.eye(len(numbers))
+        self._effects = np.hstack([of_batch[batch_of], of_cohort[cohort_of]])
         self._counts = np.bincount(self._cells).astype(np.float64)
-        self.freedom = len(cohorts) - len(names) + MODERATION
+        self.freedom = len(numbers) - len(names) + MODERATION
         self._fit()
 
     def _per_cell(self, values: Floats) -> Floats:
@@ -150,7 +145,7 @@ class Throughputs:
         self._rest = rest[self._launch_of_cell]
         self._means = means - shares @ found
         self.drift, self.luck = float(np.sqrt(drift)), float(np.sqrt(common))
-        self.drifts = dict(zip(self._batches, found.tolist(), strict=False))
+        self.drifts = dict(zip(self._batches.tolist(), found.tolist(), strict=False))
 
     def mean(self, point: Point) -> float:
         """Return the log throughput of a point that was measured."""

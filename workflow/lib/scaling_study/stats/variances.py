@@ -188,13 +188,11 @@ class Points:
     Attributes:
         launch: position of each point's launch.
         counts: replicates of each point.
-        means: of their logarithms; NaN without a replicate.
         squares: sum of squares around the mean.
     """
 
     launch: NDArray[np.intp]
     counts: NDArray[np.int64]
-    means: Floats
     squares: Floats
 
     @property
@@ -241,18 +239,16 @@ def deviations(logs: Mapping[str, Floats]) -> tuple[dict[str, Floats], float]:
 
 
 def _points(logs: Mapping[str, Floats]) -> Points:
-    counts, means, squares = [], [], []
+    counts, squares = [], []
     for values in logs.values():
         count = np.isfinite(values).sum(axis=0)
         mean = np.nansum(values, axis=0) / np.where(count, count, np.nan)
         counts.append(count)
-        means.append(mean)
         squares.append(np.nansum((values - mean) ** 2, axis=0))
     sizes = [len(count) for count in counts]
     return Points(
         np.repeat(np.arange(len(sizes)), sizes),
         np.concatenate(counts),
-        np.concatenate(means),
         np.concatenate(squares),
     )
 
