@@ -58,7 +58,7 @@ def test_only_what_runs_counts(old, new, same):
 
 def test_it_covers_what_measuring_imports_and_nothing_that_reports():
     modules = code_digest.imported(*measure.HARNESS)
-    assert {"runner/cohort", "member/worker", "member/profiled", "launch/axes/blas"} <= {*modules}
+    assert {"runner/cohort", "member/worker", "member/profiled", "launch/axes/axis"} <= {*modules}
     assert {"host/perf_events", "common/topology", "member/hook/sitecustomize"} <= {*modules}
     folders = {name.partition("/")[0] for name in modules}
     assert not folders & {"report", "analysis", "diagnosis", "search", "confirm", "experiments"}

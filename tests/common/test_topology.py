@@ -45,7 +45,6 @@ def test_what_is_no_cpu_list_is_refused_and_quoted(text):
         parse_cpu_list(text)
 
 
-GH200 = "memory of GPUs: 1; without CPUs: 2-8"
 SHARED = "several list the same CPUs: they count as one"
 
 
@@ -60,7 +59,7 @@ SHARED = "several list the same CPUs: they count as one"
         ("epyc-7451-2s", "2 sockets, 8 NUMA nodes, 16 L3s, 48 cores, 96 CPUs"),
         ("epyc-9654-2s-nps1", "2 sockets, 2 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
         ("epyc-9654-2s-nps4", "2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
-        ("gh200", f"1 socket, 9 NUMA nodes ({GH200}), 1 L3, 72 cores, 72 CPUs"),
+        ("gh200", "1 socket, 9 NUMA nodes (without CPUs: 1-8), 1 L3, 72 cores, 72 CPUs"),
         (
             "itanium-17-nodes",
             "64 sockets, 17 NUMA nodes (without CPUs: 16), 64 L3s, 128 cores, 128 CPUs",
@@ -72,7 +71,7 @@ SHARED = "several list the same CPUs: they count as one"
         ("opteron-48-sparse-nodes", "4 sockets, 8 NUMA nodes, 8 L3s, 48 cores, 48 CPUs"),
         (
             "power9-gpu-nodes",
-            "2 sockets, 8 NUMA nodes (memory of GPUs: 250-255), 4 L3s, 8 cores, 32 CPUs",
+            "2 sockets, 8 NUMA nodes (without CPUs: 250-255), 4 L3s, 8 cores, 32 CPUs",
         ),
         ("vm-hybrid", "1 socket, 1 NUMA node, 1 L3, 2 cores, 2 CPUs"),
         ("vm-no-l3", "1 socket, 1 NUMA node, 1 L3, 4 cores, 4 CPUs"),
@@ -169,11 +168,6 @@ def test_distances_are_those_to_the_nodes_that_a_row_fits(row, distances):
 def test_with_a_node_offline_distances_are_of_all_that_are_possible():
     (node,) = machines.topology("xeon-r630-node0-offline").nodes
     assert node.distances == {1: 10}
-
-
-def test_the_memory_of_gpus_is_nobodys_to_take():
-    assert machines.topology("power9-gpu-nodes").memory_nodes == (0, 8)
-    assert machines.topology("gh200").memory_nodes == (0,)
 
 
 def test_one_cpu_of_two_nodes_is_enough_to_trust_none():

@@ -1,4 +1,3 @@
-import errno
 import os
 
 import pytest
@@ -62,19 +61,6 @@ def test_without_a_list_of_allowed_cpus_the_kernel_is_asked_for_the_mask(tmp_pat
     assert system.read_topology(tmp_path).cpu_ids == mask
     assert limits.read_allowed_cpus(tmp_path) == mask
     assert limits.read_allowed_nodes(tmp_path) == (0,)
-
-
-def test_the_driver_of_a_gpu_may_not_answer(tmp_path, monkeypatch):
-    root = machines.fake_root("power9-gpu-nodes", tmp_path)
-    asked = system.read_text
-
-    def read(path):
-        if "0004:05:00.0" in str(path):
-            raise OSError(errno.EIO, "lost")
-        return asked(path)
-
-    monkeypatch.setattr(system, "read_text", read)
-    assert system.read_topology(root).memory_nodes == (0, 8, 255)
 
 
 def test_cpuinfo_of_arm(tmp_path):

@@ -9,7 +9,7 @@ import machines
 from made_records import TORCH, hardware, readback, slot
 from scaling_study.common.topology import Cpu, Topology
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import axis_table, blas, openmp
+from scaling_study.launch.axes import axis_table, libraries, threads
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 
@@ -38,7 +38,7 @@ def prepare(machine=MACHINE, **values):
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch):
     """A library that a compiler would make."""
-    monkeypatch.setattr(blas, "intel_path_library", lambda folder, _: f"{folder}/libintel_path.so")
+    monkeypatch.setattr(libraries, "intel_path_library", lambda folder, _: f"{folder}/intel.so")
 
 
 def words():
@@ -99,7 +99,7 @@ DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
             {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"},
         ),
         ({"blas": "mkl"}, {"LD_PRELOAD": LIBRARIES["mkl"], "MKL_THREADING_LAYER": "GNU"}),
-        ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": "/builds/libintel_path.so"}),
+        ({"blas": "bundled-intel-path"}, {"LD_PRELOAD": "/builds/intel.so"}),
         ({"allocator": "lib/libmine.so"}, {"LD_PRELOAD": str(Path("lib/libmine.so").absolute())}),
         # distributed.yaml: the settings that dask/distributed#5098 is about.
         ({"launcher": "dask"}, {**dict.fromkeys(DASK, "1"), "MALLOC_TRIM_THRESHOLD_": "65536"}),
@@ -154,8 +154,8 @@ def test_threads_are_bound_as_the_runtime_understands_it(value, openmp):
 )
 def test_a_runtime_whose_threads_spin_beyond_a_windows_edge(preload, blocktime, long):
     blocktime = {} if blocktime is None else {"KMP_BLOCKTIME": blocktime}
-    assert openmp.spins_long({"LD_PRELOAD": preload, **blocktime}) == long
-    assert not openmp.spins_long({})
+    assert threads.spins_long({"LD_PRELOAD": preload, **blocktime}) == long
+    assert not threads.spins_long({})
 
 
 # ---- what a machine cannot do
@@ -248,7 +248,7 @@ def failed(readbacks, **values):
 
 
 OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
-INTEL = "/builds/libintel_path.so"
+INTEL = "/builds/intel.so"
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
 TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.blas import intel_path_library
+from scaling_study.launch.axes.libraries import intel_path_library
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
@@ -41,8 +41,8 @@ def test_it_is_compiled_once_for_each_machine(tmp_path, monkeypatch):
 @needs_compiler
 def test_jobs_that_begin_at_once_all_get_a_whole_one(tmp_path):
     code = (
-        "import ctypes, pathlib, sys; from scaling_study.launch.axes import blas; "
-        "path = blas.intel_path_library(pathlib.Path(sys.argv[1]), 'here'); "
+        "import ctypes, pathlib, sys; from scaling_study.launch.axes import libraries; "
+        "path = libraries.intel_path_library(pathlib.Path(sys.argv[1]), 'here'); "
         "print(path, ctypes.CDLL(path).mkl_serv_intel_cpu_true())"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -30,6 +30,7 @@ from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
+INTER_OP = "scaling_study.launch.axes.threads:inter_op=2"
 
 # Stands for a build's interpreter: it tells how it was called instead of running a member.
 INTERPRETER = f"""#!{sys.executable}
@@ -212,7 +213,9 @@ def dask(tmp_path_factory):
     script = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
     try:
         host = cohort.launcher(
-            "dask", env=effects.environment(), switches=["scaling_study.launch.axes.inter_op=2"]
+            "dask",
+            env=effects.environment(),
+            switches=[INTER_OP],
         )
         pid = cohort.start(host, 0, script, cpus=str(CPU))
         cohort.wait_resting([0])

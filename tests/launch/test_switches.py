@@ -13,7 +13,7 @@ from made_records import UNBOUND, hardware
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
-from scaling_study.launch.axes import optimizer_kernel
+from scaling_study.launch.axes import training
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import (
     AXES,
@@ -90,11 +90,11 @@ def test_the_lines_name_the_optimizers_that_the_script_uses(value, used, written
     assert all(f"    {line}\n" in text for line in found)
 
 
-@pytest.mark.parametrize("value", optimizer_kernel.KERNELS)
+@pytest.mark.parametrize("value", training.KERNELS)
 def test_the_classes_with_a_kernel_are_those_of_torch(value):
     optimizers = [one for one in vars(torch.optim).values() if inspect.isclass(one)]
     having = {one.__name__ for one in optimizers if value in inspect.signature(one).parameters}
-    assert set(optimizer_kernel.KERNELS[value]) == having
+    assert set(training.KERNELS[value]) == having
 
 
 def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
@@ -261,13 +261,13 @@ def train(orders, state=None):
     return found.square().mean().item(), optimizer.state_dict(), model
 _, state, _ = train(set())
 plain, _, model = train(set(), state)
-from scaling_study.launch.axes import memory_format
-before = memory_format.observe()
+from scaling_study.launch.axes import training
+before = training.observe_memory_format()
 del model
-memory_format.apply("channels_last")
+training.apply_memory_format("channels_last")
 orders = set()
 changed, _, model = train(orders, state)
-print(before, memory_format.observe(), orders, abs(changed / plain - 1) < 1e-4)
+print(before, training.observe_memory_format(), orders, abs(changed / plain - 1) < 1e-4)
 """
 
 

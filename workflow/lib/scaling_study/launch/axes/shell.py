@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes import preloading
 from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
-from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
+from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ def tell(value: Value) -> str:
 
 def _prepare(value: Value, where: Where) -> Effects:
     if POLICY in split(value):
-        libraries.path_of("numa", where.machine, LIBRARIES["numa"])
+        preloading.path_of("numa", where.machine, LIBRARIES["numa"])
     # A preload is a variable like others here, so an axis that preloads something replaces it.
     return Effects(variables(value))
 
@@ -99,8 +99,6 @@ AXIS = Axis(
     "what your shell, or launches.today, sets for a process",
     {NONE: "nothing"},
     Others("what launches.today describes", lambda _value, _files: None),
-    # The first: what another axis sets replaces it.
-    order=0,
     prepare=_prepare,
     place=_place,
     requested=lambda value, _slot: tell(value),
