@@ -171,26 +171,6 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     )
 
 
-def longest_model_s(records: Iterable[Round], steps_per_model: float | None) -> float | None:
-    """Return the longest time of a model that rounds tell; None where no start has trained.
-
-    A model that was cut takes at least its start and all its iterations.
-
-    Args:
-        records: lines of confirm/rounds.jsonl.
-        steps_per_model: iterations of a model, None if unknown: then a cut one takes longer.
-    """
-    found = []
-    for run in (run for record in records for run in record.runs):
-        time_s = iteration_time([run])
-        if run.ended_s is not None:
-            found.append(run.ended_s - run.began_s)
-        elif time_s is not None:
-            left = max(0.0, (steps_per_model or 0) - run.iterations)
-            found.append((run.latest_s or 0.0) - run.began_s + left * time_s)
-    return max(found, default=None)
-
-
 def iteration_time(runs: Iterable[Run]) -> float | None:
     """Return a slot's mean time from one iteration's end to the next; None without two ends."""
     spans = [(run.span_s, run.iterations - 1) for run in runs if run.iterations > 1]
