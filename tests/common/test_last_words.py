@@ -33,28 +33,7 @@ Traceback (most recent call last):
   File "/site-packages/torch/distributed/launcher/api.py", line 264, in launch_agent
     raise ChildFailedError(
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
 train.py FAILED
-------------------------------------------------------------
-Root Cause (first observed failure):
-  exitcode  : 1 (pid: 77)
-============================================================
-"""
-
-SPAWNED = """\
-Traceback (most recent call last):
-  File "train.py", line 9, in <module>
-    mp.spawn(work, nprocs=2)
-torch.multiprocessing.spawn.ProcessRaisedException:
-
--- Process 0 terminated with the following error:
-Traceback (most recent call last):
-  File "/site-packages/torch/multiprocessing/spawn.py", line 90, in _wrap
-    fn(i, *args)
-  File "/home/me/train.py", line 5, in work
-    raise ValueError("bad batch")
-ValueError: bad batch
-
 """
 
 LOADER = """\
@@ -106,7 +85,6 @@ TERMINATED = """\
 terminate called after throwing an instance of 'c10::Error'
   what():  CUDA error: out of memory
 Exception raised from malloc at /pytorch/c10/core/alloc.cpp:12 (most recent call first):
-frame #0: c10::Error::Error(c10::SourceLocation) + 0x96 (0x7f00 in /site-packages/torch/libc10.so)
 """
 
 FATAL = """\
@@ -114,8 +92,6 @@ Fatal Python error: Segmentation fault
 
 Current thread 0x00007f0000000000 (most recent call first):
   File "train.py", line 4 in <module>
-
-Extension modules: numpy._core._multiarray_umath, torch._C (total: 2)
 """
 
 WARNED = """\
@@ -136,7 +112,6 @@ BAR = "Epoch 1:  10%|#  | 3/30 [00:01<00:09]\rEpoch 1:  13%|#  | 4/30 [00:01<00:
     [
         (CHAINED, "FileNotFoundError: /data/train.parquet"),
         (ELASTIC, "ValueError: loss is nan"),
-        (SPAWNED, "ValueError: bad batch"),
         (LOADER, "KeyError: 'label'"),
         (GROUP, "ExceptionGroup: two readers failed (2 sub-exceptions)"),
         (STATE, 'RuntimeError: Error(s) in loading state_dict for Linear: Missing key(s): "bias".'),

@@ -139,12 +139,6 @@ def test_threads_that_share_a_core_stay_with_those_that_train_or_with_the_loader
     assert (trains, loads) == ({0, 192}, {1, 193})
 
 
-def test_the_rest_of_a_machine_is_divided_among_the_loaders():
-    shared = loaders(NPS4, 4, intra_op=2, ranks=2, loader_cpus="rest")
-    assert [(len(trains), len(loads)) for trains, loads in shared] == 4 * [(4, 92)]
-    assert len(set().union(*(both for pair in shared for both in pair))) == 384
-
-
 @pytest.mark.parametrize("wanted", ["cores", "spread"])
 @pytest.mark.parametrize("count", [2, 4, 8, 192])
 def test_members_train_on_cores_of_their_own_where_loaders_have_the_rest(wanted, count):
