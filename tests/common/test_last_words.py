@@ -8,14 +8,11 @@ CHAINED = """\
 Traceback (most recent call last):
   File "/home/me/train.py", line 12, in load
     return cache[name]
-           ~~~~~^^^^^^
 KeyError: 'train'
 
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-  File "/home/me/train.py", line 31, in <module>
-    main()
   File "/home/me/train.py", line 14, in load
     raise FileNotFoundError(path) from None
 FileNotFoundError: /data/train.parquet
@@ -28,8 +25,6 @@ ELASTIC = """\
 [rank0]: ValueError: loss is nan
 E0101 10:00:00.000000 77 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)
 Traceback (most recent call last):
-  File "/home/me/.venv/bin/torchrun", line 8, in <module>
-    sys.exit(main())
   File "/site-packages/torch/distributed/launcher/api.py", line 264, in launch_agent
     raise ChildFailedError(
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
@@ -42,8 +37,6 @@ Traceback (most recent call last):
     for batch in loader:
 KeyError: Caught KeyError in DataLoader worker process 0.
 Original Traceback (most recent call last):
-  File "/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop
-    data = fetcher.fetch(index)
   File "train.py", line 8, in __getitem__
     return rows[at]
 KeyError: 'label'

@@ -3,11 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import machines
-from made_records import HARDWARE
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, binding, placement
-from scaling_study.launch.axes.axis import Slot, Where
+from scaling_study.launch.axes.axis import Slot
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -160,19 +159,6 @@ def test_members_train_on_cores_of_their_own_where_loaders_have_the_rest(wanted,
 def test_no_cpus_are_left_for_loaders(axes, count, message):
     with pytest.raises(UnavailableError, match=message):
         loaders(NPS4, count, **axes)
-
-
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ({"placement": "none"}, "placement none does not bind it"),
-        ({"intra_op": "default"}, "on how many CPUs a member trains"),
-    ],
-)
-def test_cpus_of_a_loader_need_to_know_those_that_train(axes, message):
-    asked = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest", **axes}
-    with pytest.raises(UnavailableError, match=message):
-        axis_table.prepare(asked, Where(HARDWARE))
 
 
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])

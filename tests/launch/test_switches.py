@@ -311,13 +311,6 @@ def test_what_is_no_number_of_workers(value):
     assert read_value("loader_workers", 0, files=False) == 0
 
 
-@pytest.mark.parametrize("values", [{"autocast": "bf16"}, {"matmul_precision": "bf16"}])
-def test_bf16_needs_a_cpu_that_has_it(values):
-    with pytest.raises(UnavailableError, match="no instructions for bf16"):
-        prepare(values, Where(hardware(isa=("avx2",))))
-    prepare(values, Where(hardware(isa=("amx_bf16",))))
-
-
 def test_compilation_needs_a_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match="C\\+\\+ compiler"):

@@ -26,7 +26,7 @@ from scaling_study.stats import thresholds
 from scaling_study.stats.intervals import Floats, geometric_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -204,8 +204,9 @@ def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> 
     ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
         if isinstance(record, Round) and record.status == "ok":
-            counts = [run.iterations for run in record.runs if run.ended_s is not None]
-            ended[launches[record.arm]] += [ModelLength(1, steps, steps, steps) for steps in counts]
+            ended[launches[record.arm]] += [
+                ModelLength(1, steps, steps, steps) for steps in _ends([record])
+            ]
     plain = [
         launches[key]
         for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
@@ -253,12 +254,15 @@ def _arms(
     return arms, left_out
 
 
-def _models_per_run(records: Iterable[Round], steps_per_model: float) -> float:
+def _ends(records: Iterable[Round]) -> list[int]:
+    """Return after how many iterations the script ended, each time."""
+    return [run.iterations for one in records for run in one.runs if run.ended_s is not None]
+
+
+def _models_per_run(records: Collection[Round], steps_per_model: float) -> float:
     """Return how many models a run of a program trains, as far as runs have come."""
-    runs = [run for record in records for run in record.runs]
-    ended = [run.iterations for run in runs if run.ended_s is not None]
-    steps = np.median(ended) if ended else max((run.iterations for run in runs), default=0)
-    return max(1.0, float(steps) / steps_per_model)
+    most = max((run.iterations for one in records for run in one.runs), default=0)
+    return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
 
 def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
@@ -268,6 +272,7 @@ def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
 
 def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.Arm:
     foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
+    ends = _ends(arm.records.values())
     return analysis.Arm(
         **structs.asdict(arm.about),
         rounds=sum(one.value is not None for one in arm.seen.values()),
@@ -279,18 +284,11 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
         iteration_s=arm.mean("iteration_s"),
         end_s=arm.mean("end_s"),
         whole_models=sum(one.whole_models for one in arm.seen.values()),
-        ended_after=_ended_after(arm),
+        ended_after=int(np.median(ends)) if ends else None,
         cut=not arm.how.whole,
         end_seen=arm.mean("end_s") is not None,
         foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),
     )
-
-
-def _ended_after(arm: _Arm) -> int | None:
-    """After how many iterations the script ended, if it did; the median of its ends."""
-    runs = [run for record in arm.records.values() for run in record.runs]
-    ended = [run.iterations for run in runs if run.ended_s is not None]
-    return int(np.median(ended)) if ended else None
 
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:

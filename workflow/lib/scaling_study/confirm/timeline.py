@@ -25,6 +25,7 @@ A launch that is 20 times slower needs no rule of its own: two iterations of eac
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -235,18 +236,15 @@ def _gaps(runs: Sequence[Run]) -> list[float]:
 def _ordinary(runs: Sequence[Run]) -> float | None:
     """Return the time of a slot's ordinary iterations, by how many each start has done."""
     known = [run for run in runs if run.ordinary_s is not None and run.iterations > 1]
-    if not known:
-        return None
-    counts = [run.iterations - 1 for run in known]
-    times = [(run.ordinary_s or 0.0) * count for run, count in zip(known, counts, strict=True)]
-    return float(sum(times) / sum(counts))
+    times, counts = [run.ordinary_s or 0.0 for run in known], [run.iterations - 1 for run in known]
+    return statistics.fmean(times, counts) if known else None
 
 
 def _together(times: Iterable[float | None]) -> float | None:
     """Return the mean that the slots' rates have together."""
     known = [time_s for time_s in times if time_s]
-    return len(known) / sum(1 / time_s for time_s in known) if known else None
+    return statistics.harmonic_mean(known) if known else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    return statistics.fmean(values) if values else None

@@ -1,12 +1,4 @@
-"""Axes of what a slot's threads and memory are bound to.
-
-libgomp takes OMP_PROC_BIND and OMP_PLACES. libiomp5 and libomp get KMP_AFFINITY alone: with
-OMP_PROC_BIND the bundled libgomp, which stays mapped, binds the first thread when it is loaded, and
-they then take that one CPU for all there is. Measured with two threads on two CPUs: both on CPU 0.
-
-The thread that trains has one CPU from then on. Whatever threads the script starts itself inherit
-that CPU; processes that multiprocessing starts, such as loader workers, get the whole slot.
-"""
+"""Axes of what a slot's threads and memory are bound to."""
 
 from __future__ import annotations
 
@@ -37,6 +29,14 @@ if TYPE_CHECKING:
 
 
 # ---- openmp_affinity
+
+# libgomp takes OMP_PROC_BIND and OMP_PLACES. libiomp5 and libomp get KMP_AFFINITY alone: with
+# OMP_PROC_BIND the bundled libgomp, which stays mapped, binds the first thread when it is loaded,
+# and they then take that one CPU for all there is. Measured with two threads on two CPUs: both on
+# CPU 0.
+#
+# The thread that trains has one CPU from then on. Whatever threads the script starts itself inherit
+# that CPU; processes that multiprocessing starts, such as loader workers, get the whole slot.
 
 DEFAULT = "default"
 KMP = {"close": "compact", "spread": "scatter"}

@@ -5,7 +5,7 @@ A member imports this module, and the file of a launch's switches has copies of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import ranks
@@ -23,31 +23,23 @@ if TYPE_CHECKING:
 NO_LOADER, NO_WORKERS = "no torch DataLoader lives", "no torch DataLoader with workers lives"
 
 
-class Loading(NamedTuple):
-    """How a DataLoader of torch's prepares batches."""
+def _settings(name: str, *, least_workers: int) -> set[int]:
+    """Return a setting of all loaders that live, 0 for none, also of those of their iterators.
 
-    num_workers: int
-    prefetch_factor: int | None
-    persistent_workers: bool
+    A loop may hold the iterator alone.
 
-
-def loaders() -> set[Loading]:
-    """Return the settings of all live loaders and iterators: a loop may hold the iterator alone."""
+    Args:
+        name: of an attribute; an iterator has it with an underscore in front.
+        least_workers: loaders that have fewer do not count.
+    """
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    known = {
-        Loading(one.num_workers, one.prefetch_factor, one.persistent_workers)
-        for one in living(DataLoader)
-    }
-    # One without workers prepares nothing ahead.
-    return known | {
-        Loading(
-            one._num_workers,  # noqa: SLF001 (torch tells it nowhere else)
-            getattr(one, "_prefetch_factor", None),
-            getattr(one, "_persistent_workers", False),
-        )
-        for one in living(_BaseDataLoaderIter)
+    return {
+        getattr(one, mark + name, None) or 0
+        for kind, mark in ((DataLoader, ""), (_BaseDataLoaderIter, "_"))
+        for one in living(kind)
+        if getattr(one, f"{mark}num_workers") >= least_workers
     }
 
 
@@ -67,8 +59,7 @@ def apply_prefetch(value: int) -> None:
 
 def observe_prefetch() -> int | str:
     """Return the number of all loaders that live and have workers."""
-    found = {one.prefetch_factor or 0 for one in loaders() if one.num_workers}
-    return the_one(found, NO_WORKERS)
+    return the_one(_settings("prefetch_factor", least_workers=1), NO_WORKERS)
 
 
 # ---- persistent_workers
@@ -87,10 +78,8 @@ def apply_persistent_workers(value: str) -> None:
 
 def observe_persistent_workers() -> str:
     """Return whether those of all loaders that live do."""
-    found = {
-        "keep" if one.persistent_workers else "restart" for one in loaders() if one.num_workers
-    }
-    return the_one(found, NO_WORKERS)
+    found = _settings("persistent_workers", least_workers=1)
+    return the_one({"keep" if one else "restart" for one in found}, NO_WORKERS)
 
 
 # ---- loader_workers
@@ -116,8 +105,7 @@ def apply_loader_workers(value: int) -> None:
 
 def observe_loader_workers() -> int | str:
     """Return the number of all loaders that live."""
-    found: set[int] = {one.num_workers for one in loaders()}
-    return the_one(found, NO_LOADER)
+    return the_one(_settings("num_workers", least_workers=0), NO_LOADER)
 
 
 # ---- loader_cpus
@@ -203,6 +191,8 @@ def _holds_loader_cpus(value: Value, got: Readback, slot: window.Slot) -> bool:
 
 
 AXES: dict[str, Axis[Never]] = {
+    # The number of workers comes after these two: its wrapper is the outer one, so they see what it
+    # set.
     "prefetch": Axis(
         "batches that each loader worker prepares ahead",
         {"script": "as the script says"},

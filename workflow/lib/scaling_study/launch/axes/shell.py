@@ -10,9 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
-from scaling_study.common.topology import parse_cpu_list
-from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import preloading
+from scaling_study.launch.axes import placement, preloading
 from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
 from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 
@@ -72,13 +70,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     asked = split(axes["shell"])
     placed = tuple(given)
     if CPUS in asked:
-        cpus = parse_cpu_list(asked[CPUS])
-        if missing := set(cpus) - {cpu.cpu for cpu in topology.cpus}:
-            listed = ", ".join(map(str, sorted(missing)))
-            raise UnavailableError(
-                f"CPU {listed} is not there or may not be used", "change launches.today.cpus"
-            )
-        placed = tuple(replace(one, cpus=cpus) for one in placed)
+        placed = placement.slots([asked[CPUS]], topology, len(given), 1)
     if POLICY in asked:
         mode, _, nodes = asked[POLICY].partition(":")
         policy = memory_policy(nodes, Slot(0), topology).replace("bind", mode)
