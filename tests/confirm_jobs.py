@@ -1,17 +1,13 @@
 """Running real confirmations in tests: through the real entry and its supervisor."""
 
 import json
-import subprocess
 
-from jobs import STAGE, config, environment
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+import jobs
 from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines, Recommendation, Recommended, Reference
 from scaling_study.records.confirmation import DECODER
 from scaling_study.runner.measure import job_sections, job_text
-from scaling_study.runner.supervisor import supervised
 
 
 def point(plan, launch, n):
@@ -31,8 +27,8 @@ def recommendation(plan, n=1, default_n=1, machine=None):
 
 
 def planned(script, seconds, *, args=(), **sections):
-    mapping = config(script, args=args, **sections) | {"confirm": {"seconds": seconds}}
-    return make_plan(load_config(mapping))
+    mapping = jobs.config(script, args=args, **sections)
+    return jobs.planned(mapping | {"confirm": {"seconds": seconds}})
 
 
 def command(plan, found, folder):
@@ -41,25 +37,13 @@ def command(plan, found, folder):
     (folder / "analysis").mkdir(exist_ok=True)
     codec.write_file(folder / "analysis/recommendation.json", Machines((found,)))
     job = job_text(job_sections(plan, "confirm"), plan.by_id[plan.default])
-    return [
-        *supervised(),
-        *(*STAGE, "confirm"),
-        *("--job", job),
-        *("--builds", str(folder / "builds"), "--study-folder", str(folder)),
-        *("--log", str(folder / "log"), "--output", str(folder / "rounds.jsonl")),
-    ]
+    output = folder / "rounds.jsonl"
+    return jobs.kept("confirm", folder, "--job", job, "--output", str(output))
 
 
 def run(plan, found, folder):
     """Confirm, and return the records."""
-    done = subprocess.run(
-        command(plan, found, folder),
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    jobs.succeed(command(plan, found, folder), folder)
     return [record for _, record in codec.read(folder / "rounds.jsonl", DECODER)]
 
 

@@ -33,9 +33,13 @@ def config(script, *, args=(), processes=(1, 2), launch=None, step="optimizer", 
     }
 
 
+def planned(mapping):
+    return make_plan(load_config(mapping))
+
+
 def baseline_job(mapping, *sections):
     """The baseline as a job gets it."""
-    plan = make_plan(load_config(mapping))
+    plan = planned(mapping)
     return job_text(job_sections(plan, *sections), plan.by_id[plan.baseline])
 
 
@@ -62,18 +66,19 @@ def profile_command(mapping, folder):
 
 def why_command(mapping, folder):
     """The job that experiments on the baseline."""
-    target = make_plan(load_config(mapping)).baseline
+    target = planned(mapping).baseline
     options = ("--job", baseline_job(mapping, "why"), "--target", target)
     return kept("why", folder, *options, "--replicate", "0", "--output", str(folder / "0.jsonl"))
 
 
 def profile(mapping, folder):
     """Profile the baseline as the workflow does; return its profile.json."""
-    _succeed(profile_command(mapping, folder), folder)
+    succeed(profile_command(mapping, folder), folder)
     return codec.read_file(folder / "out/profile.json", Profiled)
 
 
-def _succeed(command, folder):
+def succeed(command, folder):
+    """Run a job to its end."""
     done = subprocess.run(
         command, env=environment(folder), capture_output=True, text=True, check=False
     )
@@ -117,7 +122,7 @@ def left_behind(folder, names=()):
 
 def run(mapping, folder):
     """Run the baseline's first replicate; return its records by kind."""
-    _succeed(command(baseline_job(mapping), folder), folder)
+    succeed(command(baseline_job(mapping), folder), folder)
     return read(folder / "0.jsonl")
 
 

@@ -16,8 +16,7 @@ from processes import wait_until
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
 from scaling_study.records.confirmation import End
-from scaling_study.runner import switch_script
-from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER
+from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.free_run import Program
 
 SECONDS = 12
@@ -183,27 +182,6 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, inter_op):
     assert first == second
 
 
-def count(tmp_path, text, *, step="mark", options=(), env=()):
-    """Run a script with a counter; return its exit status and the pages."""
-    script, pages = tmp_path / "train.py", tmp_path / "pages"
-    script.write_text(text)
-    pages.mkdir()
-    own = {**os.environ, **dict(env), "PYTHONPATH": str(LIBRARY_FOLDER)}
-    own |= iterations.environment(pages, step, own)
-    done = subprocess.run([sys.executable, *options, script], env=own, cwd=tmp_path, check=False)
-    return done.returncode, iterations.read_pages(pages)
-
-
-def test_marks_are_counted(tmp_path):
-    text = "import sys\nfrom scaling_study import mark\nfor _ in range(7): mark()\nsys.exit(5)\n"
-    code, (page,) = count(tmp_path, text)
-    assert code == 5  # the script's own
-    (seen,) = page.starts()
-    assert seen.iterations == page.iterations == len(page.ends_ns()) == 7
-    assert 0 < seen.first_ns < seen.latest_ns
-    assert seen.ended_ns == 0
-
-
 def test_ordinary_iterations_are_told_from_long_ones(tmp_path, monkeypatch):
     times_ns = [80 if step % 10 == 9 else 1 for step in range(40)]
     clock = accumulate([0, *times_ns])  # the page is made first
@@ -231,14 +209,18 @@ if __name__ == "__main__":
     children = [context.Process(target=train, args=(steps,)) for steps in (3, 5)]
     [child.start() for child in children]
     [child.join() for child in children]
-    {own}
+    train(2)
 """
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_a_process_that_the_script_starts_has_a_page_of_its_own(tmp_path, how):
-    code, pages = count(tmp_path, CHILDREN.format(how=how, own="train(2)"), step="optimizer")
-    assert code == 0
+    script, folder = tmp_path / "train.py", tmp_path / "pages"
+    script.write_text(CHILDREN.format(how=how))
+    folder.mkdir()
+    env = os.environ | iterations.environment(folder, "optimizer", {})
+    subprocess.run([sys.executable, script], env=env, check=True)
+    pages = iterations.read_pages(folder)
     assert sorted(page.iterations for page in pages) == [2, 3, 5]
     own = next(page for page in pages if page.iterations == 2)
     children = [page.parent for page in pages if page is not own]
@@ -259,20 +241,3 @@ def test_another_sitecustomize_is_run_and_the_package_is_not_there(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(other)}
     env |= iterations.environment(pages, "optimizer", env)
     subprocess.run([sys.executable, "-P", script], env=env, check=True)
-
-
-def test_starts_in_one_process_are_counted_apart(tmp_path):
-    script, pages, orders = tmp_path / "train.py", tmp_path / "pages", tmp_path / "orders"
-    script.write_text("from scaling_study import mark\nfor _ in range(5): mark()\n")
-    pages.mkdir()
-    orders.write_text(f"{json.dumps({'arguments': [], 'log': os.devnull})}\n" * 3)
-    env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
-    env |= iterations.environment(pages, "mark", env)
-    words = switch_script.served_command(sys.executable, [str(script)], None, ["--start", "reused"])
-    with orders.open("rb") as given:
-        subprocess.run(words, env=env, stdin=given, check=True)
-    (page,) = iterations.read_pages(pages)
-    seen = page.starts()
-    assert [one.iterations for one in seen] == [5, 5, 5]
-    assert all(one.first_ns <= one.latest_ns <= one.ended_ns for one in seen)
-    assert seen[0].ended_ns <= seen[1].first_ns

@@ -9,14 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import confirm_jobs
-from made_records import kept, made_plan
-from scaling_study import stages
-from scaling_study.common.tables import write_table
+from made_records import kept
 from scaling_study.config.launches import Launch
-from scaling_study.confirm.confirmation import summarise
-from scaling_study.records.analysis import Confirmation, Machines
-from scaling_study.records.codec import RecordError, plain, read_file, write_file
-from scaling_study.records.cohorts import Cohorts
+from scaling_study.confirm.confirmation import Length, summarise
+from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import WINDOWS
 from scaling_study.records.confirmation import Arm, Head
 from scaling_study.records.model_length import ModelLength
@@ -36,6 +32,7 @@ MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
 KEYS = ("recommended/fresh", "recommended/forked", "default/fresh",
         "default_same_n/fresh")  # fmt: skip
 FORKED = "recommended/forked"
+LENGTH = Length(500, {})
 NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"]]
 
 
@@ -76,21 +73,12 @@ def a_round(key, turn, factor=1.0, **changed):
     return usual | {"turn": turn, "arm": key, **changed}
 
 
-def write(tmp_path, records):
-    path = tmp_path / "rounds.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in [head(), *records]))
-    return path
-
-
 def machine(
-    tmp_path, records, *, windows=NO_WINDOWS, steps_per_model=500, recommendation=None, work=None,
-    learnt=None,
-):  # fmt: skip
-    files = [write(tmp_path, records)]
-    (one,) = summarise(
-        [recommendation or found()], files, windows, steps_per_model, work or {}, off=False,
-        learnt=learnt,
-    )  # fmt: skip
+    tmp_path, records, *, keys=KEYS, windows=NO_WINDOWS, recommendation=None, length=LENGTH
+):
+    path = tmp_path / "rounds.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [head(keys), *records]))
+    (one,) = summarise([recommendation or found()], path, windows, length)
     return kept(one)
 
 
@@ -109,6 +97,8 @@ def test_every_arm_is_there_with_its_interval(tmp_path):
     assert best.predicted == 1000.0
     assert best.whole_models == 2 * (5 + 4 + 5)
     assert one.left_out == ()
+    alone = machine(tmp_path, rounds(1.0)).arms[0]
+    assert (alone.low, alone.high) == (None, None)
 
 
 def test_ratios_are_paired_by_turn(tmp_path):
@@ -137,38 +127,29 @@ def test_the_better_start_in_a_process_of_its_own_is_what_is_compared(tmp_path, 
 def test_where_the_default_launch_is_best_its_fresh_starts_are_compared_with(tmp_path):
     keys = KEYS[:2]
     rows = [a_round(key, turn, 0.8 if key == FORKED else 1) for turn in range(3) for key in keys]
-    path = tmp_path / "rounds.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in [head(keys), *rows]))
-    (one,) = summarise([found()], [path], NO_WINDOWS, 500, {}, off=False)
+    one = machine(tmp_path, rows, keys=keys)
     assert (one.start, one.against) == ("forked", "default")
     assert one.ratio.value == pytest.approx(1.25, rel=0.02)
     assert one.ratio_same_n is None
 
 
-def test_one_round_has_no_interval(tmp_path):
-    best = machine(tmp_path, rounds(1.0)).arms[0]
-    assert (best.low, best.high) == (None, None)
-
-
-def test_the_difference_is_a_product_of_its_parts(tmp_path):
-    recommendation = predicted(steps_per_s=2 / 0.005, models_per_hour=2 / 0.005 / 500 * PER_HOUR)
-    one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
-    difference = one.difference
-    parts = {part.what: part.factor for part in difference.parts}
-    assert difference.value == pytest.approx(2.5 / MODEL_S, rel=0.01)
-    assert parts["start"] == pytest.approx(2.5 / MODEL_S, rel=0.01)
-    assert parts["queue"] == 1
-    assert difference.unexplained == pytest.approx(1, rel=0.01)
-    product = math.prod(parts.values()) * difference.unexplained
-    assert product == pytest.approx(difference.value)
-
-
-def test_a_prediction_that_counts_the_start_leaves_nothing_to_it(tmp_path):
-    recommendation = predicted(steps_per_s=2 / 0.005, models_per_hour=2 * PER_HOUR / MODEL_S)
-    one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
+def factors(one):
+    """The parts of a difference, whose product it is."""
     parts = {part.what: part.factor for part in one.difference.parts}
-    assert parts["start"] == pytest.approx(1, rel=0.01)
-    assert one.difference.value == pytest.approx(1, rel=0.01)
+    product = math.prod(parts.values()) * one.difference.unexplained
+    assert product == pytest.approx(one.difference.value)
+    return parts
+
+
+@pytest.mark.parametrize("model_s", [2.5, MODEL_S], ids=["without a start", "with its start"])
+def test_what_was_not_predicted_of_a_start_and_an_end_is_a_part(tmp_path, model_s):
+    recommendation = predicted(steps_per_s=2 / 0.005, models_per_hour=2 / model_s * PER_HOUR)
+    one = machine(tmp_path, rounds(1.0, 1.0), recommendation=recommendation)
+    parts = factors(one)
+    assert one.difference.value == pytest.approx(model_s / MODEL_S, rel=0.01)
+    assert parts["start"] == pytest.approx(model_s / MODEL_S, rel=0.01)
+    assert parts["queue"] == 1
+    assert one.difference.unexplained == pytest.approx(1, rel=0.01)
 
 
 def test_what_lies_between_iterations_is_a_part(tmp_path):
@@ -180,27 +161,17 @@ def test_what_lies_between_iterations_is_a_part(tmp_path):
     for one in records:
         for run in one["runs"]:
             run["ordinary_s"] = 0.005
-    difference = machine(tmp_path, records, recommendation=recommendation).difference
-    parts = {part.what: part.factor for part in difference.parts}
+    parts = factors(machine(tmp_path, records, recommendation=recommendation))
     usual_s = MODEL_S - 2.5
     assert parts["between"] == pytest.approx((usual_s + 500 * 0.005 / 0.8) / MODEL_S, rel=0.01)
-    assert math.prod(parts.values()) * difference.unexplained == pytest.approx(1, rel=0.01)
 
 
 def test_the_clock_is_a_part_where_it_is_known(tmp_path):
-    windows = pd.DataFrame(
-        {
-            "machine": [MACHINE] * 3,
-            "launch": ["b", "b", "d"],
-            "n": [2, 2, 2],
-            "valid": [True, False, True],
-            "frequency_mhz": [4000.0, 9000.0, 1000.0],
-        }
-    )
+    rows = [("b", True, 4000.0), ("b", False, 9000.0), ("d", True, 1000.0)]
+    windows = pd.DataFrame(rows, columns=["launch", "valid", "frequency_mhz"])
+    windows = windows.assign(machine=MACHINE, n=2)
     records = [{**one, "frequency_mhz": 3600.0} for one in rounds(1.0, 1.0)]
-    one = machine(tmp_path, records, windows=windows)
-    (clock,) = [part for part in one.difference.parts if part.what == "clock"]
-    assert clock.factor == pytest.approx(0.9)
+    assert factors(machine(tmp_path, records, windows=windows))["clock"] == pytest.approx(0.9)
 
 
 def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
@@ -227,13 +198,8 @@ def of_steps(whole):
 
 def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
     records, usual = rounds(1.0, 1.05), machine(tmp_path, rounds(1.0, 1.05))
-    one = machine(
-        tmp_path,
-        records,
-        steps_per_model=None,
-        recommendation=of_steps(found()),
-        learnt=ModelLength(),
-    )
+    length = Length(None, {}, ModelLength())
+    one = machine(tmp_path, records, recommendation=of_steps(found()), length=length)
     assert one.objective == "models_per_hour"
     ended = sum(run["ended_s"] is not None for record in records for run in record["runs"])
     assert one.model_length == ModelLength(ended, 500, 500, 500)
@@ -259,19 +225,3 @@ def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
 def test_a_damaged_record_is_named(tmp_path, damage):
     with pytest.raises(RecordError, match=r"rounds.jsonl:2"):
         machine(tmp_path, [{**rounds(1.0)[0], **damage}])
-
-
-def test_the_stage_writes_it(tmp_path):
-    path = write(tmp_path, rounds(1.0, 1.0))
-    plan = made_plan({}, workload={"steps_per_model": 500})
-    write_file(tmp_path / "analysis/recommendation.json", Machines((found(),)))
-    write_table(tmp_path / "tables", WINDOWS, WINDOWS.frame())
-    write_file(tmp_path / "tables/cohorts.json", Cohorts(schema_version=1, machines={}, cohorts=()))
-    (tmp_path / "confirm").mkdir()
-    path = path.rename(tmp_path / "confirm/rounds.jsonl")
-    stages.summarise_confirmation(tmp_path, plan)
-    content = read_file(tmp_path / "analysis/confirmation.json", Machines[Confirmation])
-    assert content.machines[0].status == "confirmed"
-    path.write_text("{}\n")
-    with pytest.raises(RecordError, match=r"rounds\.jsonl:1"):
-        stages.summarise_confirmation(tmp_path, plan)

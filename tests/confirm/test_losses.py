@@ -40,17 +40,14 @@ def run(folder, count, seed=0, text=TRAIN, steps=1000):
     return done, json.loads(file.read_text()) if file.exists() else None
 
 
-def test_losses_are_written_after_so_many_steps(tmp_path):
-    done, found = run(tmp_path, 5)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert found["steps"] == len(found["losses"]) == 5
-    assert found["losses"] == sorted(found["losses"], reverse=True)
-
-
-def test_a_script_that_ends_earlier_leaves_what_it_has(tmp_path):
-    done, found = run(tmp_path, 50, steps=7)
-    assert (done.returncode, done.stdout) == (0, "ended\n")
-    assert len(found["losses"]) == 7
+@pytest.mark.parametrize(("asked", "found", "printed"), [(5, 5, ""), (50, 7, "ended\n")])
+def test_losses_are_written_after_so_many_steps_or_at_the_scripts_end(
+    tmp_path, asked, found, printed
+):
+    done, written = run(tmp_path, asked, steps=7)
+    assert (done.returncode, done.stdout) == (0, printed)
+    assert len(written["losses"]) == found
+    assert written["losses"] == sorted(written["losses"], reverse=True)
 
 
 def test_a_seed_moves_the_scripts_own(tmp_path):
@@ -127,35 +124,31 @@ def resolved(tmp_path):
     return make
 
 
-@pytest.mark.long
-def test_a_fused_optimizer_trains_alike(tmp_path, resolved):
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN)
-    found = losses.compare(
-        "it", resolved(script), resolved(script, optimizer_kernel="fused"), 20, tmp_path, at_once=2
-    )
-    assert (found.status, found.alike) == ("ok", True)
-    assert found.losses == pytest.approx(found.baseline, rel=1e-4)
-    assert len(set(found.baseline)) == losses.SEEDS
+# Weights so small that they are denormal numbers: flushed, nothing is trained.
+DENORMAL = """
+import torch
+weight = torch.nn.Parameter(torch.full((8,), 1e-39))
+optimizer = torch.optim.SGD([weight], lr=1e-39)
+for _ in range(100):
+    optimizer.zero_grad()
+    loss = 1 - (weight * 1e38).sum() * 1e-1
+    loss.backward()
+    optimizer.step()
+"""
 
 
-def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved):
-    """The weights are so small that they are denormal numbers: flushed, nothing is trained."""
+@pytest.mark.parametrize(
+    ("text", "change", "alike"),
+    [(TRAIN, {"optimizer_kernel": "fused"}, True), (DENORMAL, {"denormals": "flush"}, False)],
+)
+def test_numbers_that_are_too_coarse_are_found(tmp_path, resolved, text, change, alike):
     script = tmp_path / "train.py"
-    script.write_text(
-        "import torch\n"
-        "weight = torch.nn.Parameter(torch.full((8,), 1e-39))\n"
-        "optimizer = torch.optim.SGD([weight], lr=1e-39)\n"
-        "for _ in range(100):\n"
-        "    optimizer.zero_grad()\n"
-        "    loss = 1 - (weight * 1e38).sum() * 1e-1\n"
-        "    loss.backward()\n"
-        "    optimizer.step()\n"
-    )
+    script.write_text(text)
     found = losses.compare(
-        "it", resolved(script), resolved(script, denormals="flush"), 20, tmp_path, at_once=1
+        "it", resolved(script), resolved(script, **change), 20, tmp_path, at_once=2
     )
-    assert (found.status, found.alike) == ("ok", False)
+    assert (found.status, found.alike) == ("ok", alike)
+    assert len(found.losses) == len(found.baseline) == losses.SEEDS
 
 
 @pytest.mark.parametrize(

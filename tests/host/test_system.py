@@ -56,14 +56,6 @@ def test_without_a_list_of_allowed_cpus_the_kernel_is_asked_for_the_mask(tmp_pat
     assert limits.read_allowed_nodes(tmp_path) == (0,)
 
 
-def test_the_driver_of_a_gpu_may_not_answer(tmp_path):
-    root = machines.fake_root("power9-gpu-nodes", tmp_path)
-    status = root / "proc/driver/nvidia/gpus/0004:05:00.0/numa_status"
-    status.unlink()
-    status.mkdir()  # reading it fails, as of a GPU that is lost
-    assert system.read_topology(root).memory_nodes == (0, 8, 255)
-
-
 def test_virtual_machines(tmp_path):
     machines.write(tmp_path, {"sys/class/dmi/id/sys_vendor": "Amazon EC2\n"})
     assert system.read_virtual({"avx2"}, tmp_path) is None

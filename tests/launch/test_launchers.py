@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from made_records import HARDWARE, slot
 from processes import (
     PATIENCE_S,
     descriptors,
-    killed_at_the_end,
     private_folder,
     wait_ended,
     written,
@@ -30,6 +28,7 @@ from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
+INTER_OP = "scaling_study.launch.axes.threads:inter_op=2"
 
 # Stands for a build's interpreter: it tells how it was called instead of running a member.
 INTERPRETER = f"""#!{sys.executable}
@@ -130,32 +129,6 @@ def test_how_a_member_ended(launch, started, code, reason):
     assert one.exit_reason(pid) == reason
 
 
-COORDINATOR = """
-import sys, time
-from pathlib import Path
-from scaling_study.launch.launchers.exec import Exec
-from scaling_study.launch.launchers.launcher import Launch, Member
-folder, python = sys.argv[1:]
-launch = Launch(Path(folder), python, {"PATH": "/usr/bin:/bin"}, "optimizer")
-print(Exec(launch).start(Member(0, None, "default", ("s.py",))), flush=True)
-time.sleep(600)
-"""
-
-
-def test_a_member_ends_with_its_coordinator(launch):
-    """Whatever it does: it need not be at its gate."""
-    coordinator = subprocess.Popen(
-        [sys.executable, "-c", COORDINATOR, launch.folder, launch.python],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with killed_at_the_end(coordinator):
-        pid = int(coordinator.stdout.readline())
-        assert told(launch)["stdin"] == ""  # not the coordinator's, which stays open
-        coordinator.kill()
-        wait_ended(pid)
-    coordinator.communicate()
-
-
 # ---- hosts
 
 ANSWERS = """
@@ -212,7 +185,9 @@ def dask(tmp_path_factory):
     script = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
     try:
         host = cohort.launcher(
-            "dask", env=effects.environment(), switches=["scaling_study.launch.axes.inter_op=2"]
+            "dask",
+            env=effects.environment(),
+            switches=[INTER_OP],
         )
         pid = cohort.start(host, 0, script, cpus=str(CPU))
         cohort.wait_resting([0])

@@ -1,17 +1,12 @@
-import shutil
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import machines
-from made_records import HARDWARE
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.host import system
-from scaling_study.launch.axes import axis_table, placement
-from scaling_study.launch.axes import membind as membind_
-from scaling_study.launch.axes.axis import Slot, Where
+from scaling_study.launch.axes import axis_table, binding, placement
+from scaling_study.launch.axes.axis import Slot
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -143,12 +138,6 @@ def test_threads_that_share_a_core_stay_with_those_that_train_or_with_the_loader
     assert (trains, loads) == ({0, 192}, {1, 193})
 
 
-def test_the_rest_of_a_machine_is_divided_among_the_loaders():
-    shared = loaders(NPS4, 4, intra_op=2, ranks=2, loader_cpus="rest")
-    assert [(len(trains), len(loads)) for trains, loads in shared] == 4 * [(4, 92)]
-    assert len(set().union(*(both for pair in shared for both in pair))) == 384
-
-
 @pytest.mark.parametrize("wanted", ["cores", "spread"])
 @pytest.mark.parametrize("count", [2, 4, 8, 192])
 def test_members_train_on_cores_of_their_own_where_loaders_have_the_rest(wanted, count):
@@ -172,19 +161,6 @@ def test_no_cpus_are_left_for_loaders(axes, count, message):
         loaders(NPS4, count, **axes)
 
 
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ({"placement": "none"}, "placement none does not bind it"),
-        ({"intra_op": "default"}, "on how many CPUs a member trains"),
-    ],
-)
-def test_cpus_of_a_loader_need_to_know_those_that_train(axes, message):
-    asked = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest", **axes}
-    with pytest.raises(UnavailableError, match=message):
-        axis_table.prepare(asked, Where(HARDWARE))
-
-
 @pytest.mark.parametrize("name", ["compact", "cores", "spread"])
 def test_a_slot_wider_than_the_machine_says_what_fits(name):
     with pytest.raises(UnavailableError) as caught:
@@ -199,7 +175,7 @@ def test_no_cpu_at_all():
 
 
 def policy(membind, machine, cpus=None):
-    return membind_.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
+    return binding.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
 
 
 @pytest.mark.parametrize(
@@ -212,6 +188,9 @@ def policy(membind, machine, cpus=None):
         ("interleave", "emulated-uneven", None, "interleave:0,2"),
         ("interleave", "xeon-max-9480-2s-snc4", None, "interleave:0-7"),
         ("interleave", "memory-apart-from-cpus", None, "interleave:5-10"),
+        # The memory of GPUs.
+        ("interleave", "gh200", None, "interleave:0"),
+        ("interleave", "power9-gpu-nodes", None, "interleave:0,8"),
         ("local", "xeon-r630-node0-offline", (5,), "bind:1"),
     ],
 )
@@ -222,9 +201,6 @@ def test_memory_policies(membind, machine, bound, policy_of_numa_maps):
 @pytest.mark.parametrize(
     ("membind", "machine", "bound", "reasons", "remedy"),
     [
-        # The memory of a GPU.
-        ("0,250-251", "power9-gpu-nodes", None,
-         ("NUMA node 250, 251 is the memory of a GPU", "nodes with memory are 0,8"), ""),
         ("local", "xeon-e5472-shared-cpus", (0, 1), ("several NUMA nodes list the same",),
          'membind to "0-7" or to interleave'),
         # CPUs without memory are pointed to the nearest.
@@ -244,18 +220,9 @@ def test_a_policy_that_cannot_be_set_says_what_could(membind, machine, bound, re
     assert remedy in caught.value.remedy
 
 
-def test_memory_of_a_gpu_that_no_driver_names_is_left_out_for_its_missing_cpus(tmp_path):
-    root = machines.fake_root("power9-gpu-nodes", tmp_path)
-    shutil.rmtree(root / "proc/driver")
-    slot = Slot(0, None, False)
-    assert (
-        membind_.memory_policy("interleave", slot, system.read_topology(root)) == "interleave:0,8"
-    )
-
-
 @pytest.mark.parametrize("membind", ["local", "interleave", "0"])
 def test_a_machine_that_tells_nothing_of_its_memory_has_no_policy_to_set(membind):
     topology = Topology((Cpu(0, 0, 0, 0, 0),), (Node(0, 0, {}),))
     with pytest.raises(UnavailableError, match="no NUMA node is known to have memory"):
-        membind_.memory_policy(membind, Slot(0, (0,), False), topology)
-    assert membind_.memory_policy("none", Slot(0, (0,), False), topology) == "default"
+        binding.memory_policy(membind, Slot(0, (0,), False), topology)
+    assert binding.memory_policy("none", Slot(0, (0,), False), topology) == "default"

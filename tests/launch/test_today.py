@@ -3,27 +3,22 @@
 import json
 
 import pytest
-from msgspec import convert
 
 import synthetic
 import test_recommend
 from configs import minimal
-from injected_worlds import PileUp
 from made_records import hardware, slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
-from scaling_study.config.launches import HARMLESS, Launch, look
+from scaling_study.config.launches import HARMLESS, look
 from scaling_study.config.plan import Plan, make_plan
-from scaling_study.confirm.round_plan import choose_arms
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import readback
-from scaling_study.records.analysis import Recommendation
 from scaling_study.search import rounds
-from synthetic_why import judge
 from test_axes import MACHINE, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
@@ -241,24 +236,6 @@ def test_an_axis_whose_variables_the_shell_sets_is_the_shells():
     assert "allocator" in axis_table.failed(without)
 
 
-# ---- the confirmation
-
-
-def test_todays_launch_is_confirmed_in_place_of_the_default_at_the_same_number():
-    points = {
-        name: {"launch": name, "label": name, "n": n, "axes": {}}
-        for name, n in (("recommended", 4), ("today", 2), ("default", 1))
-    }
-    launches = [Launch(name, name, name, {}) for name in ("default", "today")]
-    chosen = choose_arms(convert({"status": "ok", **points}, Recommendation), *launches)
-    assert [(arm.role, arm.launch, arm.n) for arm in chosen if arm.start == "fresh"] == [
-        ("recommended", "recommended", 4),
-        ("today", "today", 2),
-        ("today_same_n", "today", 4),
-        ("default", "default", 1),
-    ]
-
-
 # ---- what is analysed
 
 
@@ -278,26 +255,3 @@ def test_the_recommendation_is_compared_with_today_and_without_it_with_the_defau
     found = test_recommend.recommended(tmp_path / "b", *launches[:2], lost, change=with_today)
     assert found.today is None
     assert found.ratio.value == pytest.approx(2.5, rel=0.03)
-
-
-class Piled(PileUp):
-    """Piled up by the shell: the members move apart without its variable, too."""
-
-    interventions = (*PileUp.interventions, "cleared")
-    axes = {"shell": [*PILED, "OMP_DYNAMIC=1"]}
-
-    def step(self, intervention, n):
-        return PileUp.step(self, "pinned" if intervention == "cleared" else intervention, n)
-
-
-def test_a_pile_up_by_the_shell_names_the_variable_and_how_to_unset_it(tmp_path):
-    target = judge(Piled(), 5, blocks=10)
-    (found,) = target["scaling_loss"]["named"]
-    assert found["cause"] == "affinity_pileup"
-    assert found["share"]["value"] > 0.8
-    assert found["remedy"]["text"].endswith("Today's launch has OMP_PROC_BIND=close: unset it.")
-    assert found["remedy"]["command"] == "unset OMP_PROC_BIND"
-    (reason,) = [
-        one["reason"] for one in target["scaling_loss"]["not_tested"] if one["cause"] == "shell"
-    ]
-    assert reason.startswith("The causes that are named")

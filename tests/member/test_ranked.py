@@ -19,7 +19,7 @@ from scaling_study.member import bind, channel
 from small_cohort import SmallCohort, train
 
 SCRIPT = ROOT / "tests/workloads/ranks.py"
-AXIS = ("scaling_study.launch.axes.ranks=2",)
+AXIS = ("scaling_study.launch.axes.ranks:ranks=2",)
 
 pytestmark = pytest.mark.slow
 

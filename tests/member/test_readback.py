@@ -13,10 +13,10 @@ from made_records import READBACK, UNBOUND
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
-from scaling_study.launch.axes.allocator import JEMALLOC_DECAY_MS
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.launch.axes.wait_policy import SPIN_LIMIT_S
+from scaling_study.launch.axes.libraries import JEMALLOC_DECAY_MS
+from scaling_study.launch.axes.threads import SPIN_LIMIT_S
 from scaling_study.records.codec import plain
 from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment

@@ -141,7 +141,7 @@ def trained(tmp_path_factory):
     (folder / "NESTED.py").write_text(NESTED)
     one = SmallCohort(folder / "cohort", CLOSURE_PHASES + 1)
     try:
-        fresh = one.launcher(step="mark", switches=["scaling_study.launch.axes.inter_op=3"])
+        fresh = one.launcher(step="mark", switches=["scaling_study.launch.axes.threads:inter_op=3"])
         one.start(fresh, TOLD, folder / "TELLS.py", folder / "told", "--x", "ü")
         fork = one.launcher("fork")
         for slot, words in enumerate(SCRIPTS):
@@ -277,9 +277,8 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     # Its own, its counters, and what the axis of its one switch needs.
     packages = {".".join(name.split(".")[1:-1]) or name.split(".")[1] for name in ours}
     assert packages <= {"common", "launch", "launch.axes", "launch.counters", "member"}
-    assert {name for name in ours if ".axes." in name} == {
-        f"scaling_study.launch.axes.{module}" for module in ("axis", "inter_op", "values")
-    }
+    axes = {name.rpartition(".")[2] for name in ours if ".axes." in name}
+    assert axes == {"axis", "preloading", "threads", "values"}
 
 
 def test_a_member_reports_itself_fresh_or_forked(trained):

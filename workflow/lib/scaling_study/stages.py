@@ -13,7 +13,7 @@ from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.plan import Plan, read_plan
 from scaling_study.config.work import with_learnt, work_by_launch
-from scaling_study.confirm.confirmation import summarise
+from scaling_study.confirm.confirmation import Length, summarise
 from scaling_study.diagnosis import loader_verdict
 from scaling_study.diagnosis.cause_file import gather, read_causes
 from scaling_study.profiling.profiles import read_profiles
@@ -72,18 +72,15 @@ def summarise_confirmation(folder: Path, plan: Plan) -> None:
     study = read_file(folder / "tables" / "cohorts.json", Cohorts)
     plan = with_learnt(plan, study.samples, study.model_length)
     off, pool = plan.confirm.seconds is None, plan.workload.pool
+    learnt = None if pool else plan.model_length
     found = summarise(
         read_file(folder / "analysis" / "recommendation.json", Machines[Recommendation]).machines,
-        [] if off else [folder / "confirm" / "rounds.jsonl"],
+        None if off else folder / "confirm" / "rounds.jsonl",
         read_columns(
             folder / "tables", columns.WINDOWS,
             ("machine", "launch", "n", "valid", "frequency_mhz"),
         ),
-        plan.steps_per_model,
-        work_by_launch(plan),
-        off=off,
-        learnt=None if pool else plan.model_length,
-        pool=pool,
+        Length(plan.steps_per_model, work_by_launch(plan), learnt, pool),
     )  # fmt: skip
     write_file(folder / "analysis" / "confirmation.json", Machines(tuple(found)))
     print(f"confirmation: {', '.join(one.status for one in found)}")

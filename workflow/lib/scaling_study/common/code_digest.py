@@ -75,28 +75,23 @@ def read(text: str) -> Module:
     Raises:
         SyntaxError: it is no Python.
     """
-    lines = text.split("\n")
+    lines = dict(enumerate(text.split("\n"), start=1))
     names: set[str] = set()
-    cut = []
     for block in _blocks(ast.parse(text)):
         for one in block:
             if isinstance(one, ast.ImportFrom) and str(one.module).startswith(PACKAGE):
                 names |= {str(one.module), *(f"{one.module}.{alias.name}" for alias in one.names)}
-            # A value's text behind it, too; a block of nothing else stays one.
+            # A value's text behind it, too; a block of nothing else stays one. The formatter puts
+            # no other statement into these lines.
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and block[1:]:
-                end = one.end_lineno or one.lineno, one.end_col_offset or 0
-                cut.append(((one.lineno, one.col_offset), end))
-    for token in tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ():
+                lines |= dict.fromkeys(range(one.lineno, (one.end_lineno or 0) + 1), "")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row, column = token.start
         if token.type == tokenize.COMMENT:
-            row, column = token.start
-            line = lines[row - 1]
-            cut.append(((row, len(line[:column].encode())), (row, len(line.encode()))))
-    for (row, column), (end_row, end_column) in sorted(cut, reverse=True):
-        head, tail = lines[row - 1].encode()[:column], lines[end_row - 1].encode()[end_column:]
-        lines[row - 1 : end_row] = [(head + tail).decode()]
+            lines[row] = lines[row][:column]
     paths = {one.removeprefix(f"{PACKAGE}.").replace(".", "/") for one in names}
     return Module(
-        "\n".join(line.rstrip() for line in lines if line.strip()),
+        "\n".join(line.rstrip() for line in lines.values() if line.strip()),
         tuple(path for path in sorted(paths) if (FOLDER / f"{path}.py").is_file()),
     )
 

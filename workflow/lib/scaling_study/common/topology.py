@@ -94,15 +94,13 @@ class Node:
     """A NUMA node, which may have no CPUs or no memory.
 
     ``distances`` are the firmware's (10 is local), to every online node; empty where unknown.
-    ``has_cpus`` is about online CPUs, also those that this process may not use. ``of_gpu`` is true
-    of the memory of a GPU, which the kernel gives to any process as if it were the machine's.
+    ``has_cpus`` is about online CPUs, also those that this process may not use.
     """
 
     node: int
     memory_bytes: int
     distances: dict[int, int]
     has_cpus: bool = True
-    of_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,12 +117,11 @@ class CpuText:
 
 @dataclass(frozen=True)
 class NodeText:
-    """The text of sysfs about an online node: CPUs, memory, distances, and whose memory it is."""
+    """The text of sysfs about an online node: CPUs, memory, distances."""
 
     cpus: str
     memory: str
     distances: str
-    of_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,8 +150,8 @@ class Topology:
 
     @property
     def memory_nodes(self) -> tuple[int, ...]:
-        """The nodes that have memory other than a GPU's, ascending."""
-        return tuple(node.node for node in self.nodes if node.memory_bytes and not node.of_gpu)
+        """The nodes that have memory, ascending."""
+        return tuple(node.node for node in self.nodes if node.memory_bytes)
 
     def domains(self, domain: Domain) -> tuple[tuple[int, ...], ...]:
         """The CPUs of every core, L3, node or socket, in compact order.
@@ -210,10 +207,8 @@ class Topology:
     @property
     def oddities(self) -> tuple[str, ...]:
         """Unusual features of the nodes, in words."""
-        gpu = {node.node for node in self.nodes if node.of_gpu}
-        bare = {node.node for node in self.nodes if not node.has_cpus} - gpu
-        lists = {"memory of GPUs": gpu, "without CPUs": bare}
-        said = [f"{what}: {format_cpu_list(nodes)}" for what, nodes in lists.items() if nodes]
+        bare = format_cpu_list(node.node for node in self.nodes if not node.has_cpus)
+        said = [f"without CPUs: {bare}"] if bare else []
         if any(cpu.node == SHARED_NODE for cpu in self.cpus):
             said.append("several list the same CPUs: they count as one")
         return tuple(said)
@@ -261,7 +256,6 @@ def build(
                 memory_bytes=parse_memory_total(text.memory),
                 distances=_distances(text.distances, nodes, possible),
                 has_cpus=bool(cpus_of[node]),
-                of_gpu=text.of_gpu and not cpus_of[node],
             )
             for node, text in sorted(nodes.items())
         ),

@@ -76,18 +76,17 @@ class Confirmation:
         self._journal = Journal(path, DECODER, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine()
-        found = recommendation.of(self._machine.hash)
-        own = None if today is None else launches[today]
-        seconds, pooled = job.plan.confirm.seconds or 0.0, job.plan.workload.pool
-        self._arms = (
-            round_plan.choose_arms(found, job.launch, own, seconds=seconds, pool=pooled)
-            if found
-            else ()
-        )
         self._baseline = baseline
+        self._seconds = job.plan.confirm.seconds or 0.0
+        self._arms: tuple[Arm, ...] = ()
         self._compared: list[str] = []
+        found = recommendation.of(self._machine.hash)
         self._recommended = found.recommended if found else None
-        if self._arms and found:
+        if found and found.ok and found.recommended:
+            own = None if today is None else launches[today]
+            self._arms = round_plan.choose_arms(
+                found, job.launch, own, seconds=self._seconds, pool=job.plan.workload.pool
+            )
             self._compared = losses.to_compare(found, launches[baseline].axes, launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
@@ -122,7 +121,7 @@ class Confirmation:
             arms=list(self._arms),
             compared=self._compared,
             seed=self._job.seed,
-            seconds=plan.confirm.seconds or 0.0,
+            seconds=self._seconds,
             measured_hash=measure.measured_digest(plan.workload, python),
             harness_hash=measure.harness_digest(*MODULES),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -132,13 +131,10 @@ class Confirmation:
         if not self._arms:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
-        planned = round_plan.schedule(
-            self._arms, self._job.plan.confirm.seconds or 0.0, self._job.seed
-        )
+        planned = round_plan.schedule(self._arms, self._seconds, self._job.seed)
         rounds = [one for one in records if isinstance(one, Round)]
         done = {(one.turn, one.arm) for one in rounds}
-        given_up = {one.arm for one in records if isinstance(one, LeftOut)}
-        given_up |= {one.arm for one in rounds if one.status != "ok"}
+        given_up: set[str] = set()
         if done:
             log.info("goes on after %d rounds of an interrupted run", len(done))
         # An arm whose model does not end within an extended round is not waited for again.
@@ -146,7 +142,8 @@ class Confirmation:
         with private.folder() as folder:
             known = folder / model_queue.IMPORTS
             for number, one in enumerate(planned.rounds):
-                if (one.turn, one.arm.key) in done or one.arm.key in given_up:
+                key = one.arm.key
+                if (one.turn, key) in done or key in given_up:
                     continue
                 log.info(
                     "round %d of %d: %s, %d at once, %s", number + 1, len(planned.rounds),
@@ -156,16 +153,17 @@ class Confirmation:
                     try:
                         running = self._running(one.arm, own, known)
                     except UnavailableError as error:
-                        record: Round | LeftOut = LeftOut(arm=one.arm.key, reason=error.reason)
+                        record: Round | LeftOut = LeftOut(arm=key, reason=error.reason)
                     else:
-                        longer = one.arm.key not in endless
-                        record = running.run(one, planned.round_s, planned.most_s, extended=longer)
+                        record = running.run(
+                            one, planned.round_s, planned.most_s, extended=key not in endless
+                        )
                 self._journal.write(record)
                 if isinstance(record, Round) and not _ended(record):
-                    endless.add(one.arm.key)
-                if isinstance(record, LeftOut) or record.status != "ok":
+                    endless.add(key)
+                if _failed(record):
                     log.warning("%s: %s", one.arm.label, record.reason)
-                    given_up.add(one.arm.key)
+                    given_up.add(key)
             if known.exists():
                 log.info("measuring how long imports take")
                 with private.part(folder, "imports") as own:

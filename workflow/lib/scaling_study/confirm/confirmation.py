@@ -26,7 +26,7 @@ from scaling_study.stats import thresholds
 from scaling_study.stats.intervals import Floats, geometric_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -92,45 +92,35 @@ class _Arm:
 
 def summarise(
     recommendation: Sequence[Recommendation],
-    files: Sequence[Path],
+    file: Path | None,
     windows: pd.DataFrame,
-    steps_per_model: float | None,
-    work: Mapping[str, float],
-    *,
-    off: bool,
-    learnt: ModelLength | None = None,
-    pool: bool = False,
+    length: Length,
 ) -> list[Confirmation]:
     """Return the entries of analysis/confirmation.json.
 
     Args:
         recommendation: the entries of analysis/recommendation.json.
-        files: confirm/rounds.jsonl of each machine of the folder.
+        file: confirm/rounds.jsonl; None where the config says ``confirm: off``.
         windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
-        steps_per_model: of the workload.
-        work: of a step, in steps of the default launch, by launch.
-        off: the config says ``confirm: off``.
-        learnt: as in ``Length``.
-        pool: likewise.
+        length: of a model.
 
     Raises:
-        RecordError: a file holds something else.
+        RecordError: the file holds something else.
     """
-    found = {head.machine_hash: (head, records) for head, records in map(_read, files)}
+    head, records = _read(file) if file else (None, [])
     confirmations = []
     for entry in recommendation:
-        nothing = Confirmation(machine=entry.machine, status="none", objective=entry.objective)
-        if off:
-            nothing = structs.replace(nothing, status="off")
+        found = Confirmation(machine=entry.machine, status="none", objective=entry.objective)
+        if head is None:
+            found = structs.replace(found, status="off")
         elif entry.recommended is None:
-            nothing = structs.replace(nothing, reason=entry.reason)
-        elif entry.machine not in found:
-            nothing = structs.replace(nothing, reason="this machine has not been confirmed")
+            found = structs.replace(found, reason=entry.reason)
+        elif entry.machine != head.machine_hash:
+            found = structs.replace(found, reason="this machine has not been confirmed")
         else:
             own = windows[(windows["machine"] == entry.machine) & windows["valid"]]
-            length = Length(steps_per_model, work, learnt, pool)
-            nothing = _confirmed(entry, *found[entry.machine], own, length)
-        confirmations.append(nothing)
+            found = _confirmed(entry, head, records, own, length)
+        confirmations.append(found)
     return confirmations
 
 
@@ -176,7 +166,6 @@ def _confirmed(
     others = {key: own for key, own in gains.items() if key != chosen}
     ratios = geometric_means({key: gains[chosen] / own for key, own in others.items()})
     predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
-    unseen = [arm for arm in arms.values() if arm.mean("end_s") is None]
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
     # Where the recommended launch is the one to compare with, its fresh starts are compared with.
@@ -194,7 +183,6 @@ def _confirmed(
         imports=next((one for one in records if isinstance(one, Imports)), None),
         ratio=_ratio(ratios.get(reference)),
         ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
-        seconds=_seconds_to_ends(head, unseen, length) if unseen else None,
         difference=_difference(
             entry.recommended, arms[RECOMMENDED], means[RECOMMENDED].value / said, windows, length
         )
@@ -210,27 +198,15 @@ def _forks_pay(arms: Mapping[str, _Arm], means: Mapping[str, Interval]) -> bool:
     return means[FORKED].value > (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
 
 
-def _seconds_to_ends(head: Head, arms: Sequence[_Arm], length: Length) -> float | None:
-    """Return what ``confirm.seconds`` takes for a model of each of some arms to end in each round.
-
-    It is a lower bound, with half as much again for ends, which have not been seen.
-    """
-    times = [
-        timeline.longest_model_s(arm.records.values(), length.of(arm.about.launch)) for arm in arms
-    ]
-    known = [time_s for time_s in times if time_s is not None]
-    turns = max(len(arm.records) for arm in arms)
-    return 1.5 * max(known) * turns * len(head.arms) if known else None
-
-
 def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
     """Return after how many steps the script has ended in the rounds."""
     launches = {arm.key: arm.launch for arm in head.arms}
     ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
         if isinstance(record, Round) and record.status == "ok":
-            counts = [run.iterations for run in record.runs if run.ended_s is not None]
-            ended[launches[record.arm]] += [ModelLength(1, steps, steps, steps) for steps in counts]
+            ended[launches[record.arm]] += [
+                ModelLength(1, steps, steps, steps) for steps in _ends([record])
+            ]
     plain = [
         launches[key]
         for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
@@ -252,19 +228,21 @@ def _arms(
         ran = {one.turn: one for one in rounds if one.status == "ok"}
         failed = next((one for one in own if one not in ran.values()), None)
         steps, models = length.of(about.launch), 1.0
-        if length.pool and steps is not None:
-            models = _models_per_run(ran.values(), steps)
+        factor = length.work.get(about.launch, 1.0)  # of a rate, in equal work
+        if steps is not None:
+            factor = models = _models_per_run(ran.values(), steps) if length.pool else 1.0
             steps *= models
         differs = length.pool or bool(length.learnt and length.learnt.differs)
         how = timeline.basis(list(ran.values()), steps, any_end=differs)
-        seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
-        seen = {turn: _of_models(one, models) for turn, one in seen.items()}
-        if steps is None:  # a rate, of equal work
-            work = length.work.get(about.launch, 1.0)
-            seen = {
-                turn: one if one.value is None else replace(one, value=one.value * work)
-                for turn, one in seen.items()
-            }
+        shown = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
+        seen = {
+            turn: replace(
+                one,
+                value=None if one.value is None else factor * one.value,
+                whole_models=round(models * one.whole_models),
+            )
+            for turn, one in shown.items()
+        }
         # An arm that failed in one round gives no figure: the others were those that went well.
         if failed is not None:
             status = failed.status if isinstance(failed, Round) else "unavailable"
@@ -276,18 +254,15 @@ def _arms(
     return arms, left_out
 
 
-def _models_per_run(records: Iterable[Round], steps_per_model: float) -> float:
+def _ends(records: Iterable[Round]) -> list[int]:
+    """Return after how many iterations the script ended, each time."""
+    return [run.iterations for one in records for run in one.runs if run.ended_s is not None]
+
+
+def _models_per_run(records: Collection[Round], steps_per_model: float) -> float:
     """Return how many models a run of a program trains, as far as runs have come."""
-    runs = [run for record in records for run in record.runs]
-    ended = [run.iterations for run in runs if run.ended_s is not None]
-    steps = np.median(ended) if ended else max((run.iterations for run in runs), default=0)
-    return max(1.0, float(steps) / steps_per_model)
-
-
-def _of_models(seen: timeline.Seen, models: float) -> timeline.Seen:
-    """Return what a round shows of models, from what it shows of runs with so many of them."""
-    value = None if seen.value is None else models * seen.value
-    return replace(seen, value=value, whole_models=round(models * seen.whole_models))
+    most = max((run.iterations for one in records for run in one.runs), default=0)
+    return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
 
 def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
@@ -297,6 +272,7 @@ def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
 
 def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.Arm:
     foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
+    ends = _ends(arm.records.values())
     return analysis.Arm(
         **structs.asdict(arm.about),
         rounds=sum(one.value is not None for one in arm.seen.values()),
@@ -308,18 +284,11 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
         iteration_s=arm.mean("iteration_s"),
         end_s=arm.mean("end_s"),
         whole_models=sum(one.whole_models for one in arm.seen.values()),
-        ended_after=_ended_after(arm),
+        ended_after=int(np.median(ends)) if ends else None,
         cut=not arm.how.whole,
         end_seen=arm.mean("end_s") is not None,
         foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),
     )
-
-
-def _ended_after(arm: _Arm) -> int | None:
-    """After how many iterations the script ended, if it did; the median of its ends."""
-    runs = [run for record in arm.records.values() for run in record.runs]
-    ended = [run.iterations for run in runs if run.ended_s is not None]
-    return int(np.median(ended)) if ended else None
 
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:

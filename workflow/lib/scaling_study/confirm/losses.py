@@ -110,17 +110,14 @@ def compare(
         at_once: runs beside each other; there was room for so many members.
     """
 
-    def run(task: tuple[Resolved, str, int]) -> float:
-        resolved, name, seed = task
-        own = folder / f"{name}-{seed}"
+    def run(number: int) -> float:
+        own = folder / f"run-{number}"
         own.mkdir()
-        return train(resolved, steps, seed, own)
+        return train(baseline if number < SEEDS else other, steps, number % SEEDS, own)
 
-    tasks = [(baseline, "baseline", seed) for seed in range(SEEDS)]
-    tasks += [(other, "other", seed) for seed in range(SEEDS)]
     try:
-        with ThreadPoolExecutor(max_workers=min(at_once, len(tasks))) as pool:
-            losses = list(pool.map(run, tasks))
+        with ThreadPoolExecutor(max_workers=min(at_once, 2 * SEEDS)) as pool:
+            losses = list(pool.map(run, range(2 * SEEDS)))
     except RuntimeError as error:
         return failed(launch, str(error))
     usual, found = losses[:SEEDS], losses[SEEDS:]

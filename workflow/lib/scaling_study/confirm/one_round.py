@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from scaling_study.confirm.round_plan import Planned
@@ -165,8 +166,7 @@ class RunningRound:
             status, reason = "failed", str(error)
         finally:
             cut_s = time.monotonic() - self._origin_s
-            for process in self._now.values():
-                self._runs += process.runs(self._origin_s, None)
+            runs = self._seen()
             self._free.end(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
@@ -179,7 +179,7 @@ class RunningRound:
             cut_s=cut_s,
             frequency_mhz=sum(self._clocks) / len(self._clocks) if self._clocks else None,
             foreign_cpu_s=max(0.0, foreign_s),
-            runs=self._runs,
+            runs=runs,
         )
 
     def _keep_busy(self, limit_s: float, most_s: float) -> None:
@@ -234,28 +234,29 @@ class RunningRound:
             raise RoundError(f"the script ended without an iteration: {how}")
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
-        """Whether a round that has reached its limit may be cut."""
+        """Whether a round that has reached its limit may be cut.
+
+        Each slot has ended a model, if there was time for that, and has trained long enough, or to
+        the end of a script.
+        """
+        runs = self._seen()
         # What a process does after its last iteration is seen where it ends; a forked one counts
         # where the server had imported before.
-        if self.start == "fresh":
-            seen = {run.slot for run in self._runs}
-        else:
-            runs = [run for one in self._now.values() for run in one.runs(self._origin_s, None)]
-            seen = {run.slot for run in runs if run.again and run.ended_s is not None}
-        if len(seen) < len(self.members) and passed_s < self._longest_s:
+        fresh = self.start == "fresh"
+        ended = {run.slot for run in runs if run.ended_s is not None and (fresh or run.again)}
+        if len(ended) < len(self.members) and passed_s < self._longest_s:
             return False
-        return self._enough(ENOUGH * limit_s)
-
-    def _enough(self, least_s: float) -> bool:
-        """Whether each slot has trained this long, or to the end of a script."""
-        runs = list(self._runs)
-        for process in self._now.values():
-            runs += process.runs(self._origin_s, None)
+        least_s = ENOUGH * limit_s
         trained = dict.fromkeys(range(len(self.members)), 0.0)
         for run in runs:
             if run.iterations > 1:
                 trained[run.slot] += run.span_s if run.ended_s is None else least_s
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
+
+    def _seen(self) -> list[Run]:
+        """Return the starts of all processes so far."""
+        now = [process.runs(self._origin_s, None) for process in self._now.values()]
+        return [*self._runs, *chain.from_iterable(now)]
 
 
 def _own_s() -> float:

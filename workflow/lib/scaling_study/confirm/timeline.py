@@ -25,6 +25,7 @@ A launch that is 20 times slower needs no rule of its own: two iterations of eac
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -171,26 +172,6 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     )
 
 
-def longest_model_s(records: Iterable[Round], steps_per_model: float | None) -> float | None:
-    """Return the longest time of a model that rounds tell; None where no start has trained.
-
-    A model that was cut takes at least its start and all its iterations.
-
-    Args:
-        records: lines of confirm/rounds.jsonl.
-        steps_per_model: iterations of a model, None if unknown: then a cut one takes longer.
-    """
-    found = []
-    for run in (run for record in records for run in record.runs):
-        time_s = iteration_time([run])
-        if run.ended_s is not None:
-            found.append(run.ended_s - run.began_s)
-        elif time_s is not None:
-            left = max(0.0, (steps_per_model or 0) - run.iterations)
-            found.append((run.latest_s or 0.0) - run.began_s + left * time_s)
-    return max(found, default=None)
-
-
 def iteration_time(runs: Iterable[Run]) -> float | None:
     """Return a slot's mean time from one iteration's end to the next; None without two ends."""
     spans = [(run.span_s, run.iterations - 1) for run in runs if run.iterations > 1]
@@ -255,18 +236,15 @@ def _gaps(runs: Sequence[Run]) -> list[float]:
 def _ordinary(runs: Sequence[Run]) -> float | None:
     """Return the time of a slot's ordinary iterations, by how many each start has done."""
     known = [run for run in runs if run.ordinary_s is not None and run.iterations > 1]
-    if not known:
-        return None
-    counts = [run.iterations - 1 for run in known]
-    times = [(run.ordinary_s or 0.0) * count for run, count in zip(known, counts, strict=True)]
-    return float(sum(times) / sum(counts))
+    times, counts = [run.ordinary_s or 0.0 for run in known], [run.iterations - 1 for run in known]
+    return statistics.fmean(times, counts) if known else None
 
 
 def _together(times: Iterable[float | None]) -> float | None:
     """Return the mean that the slots' rates have together."""
     known = [time_s for time_s in times if time_s]
-    return len(known) / sum(1 / time_s for time_s in known) if known else None
+    return statistics.harmonic_mean(known) if known else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    return statistics.fmean(values) if values else None

@@ -7,7 +7,6 @@ the kernel does not have reads as None; a text that is not in the kernel's forma
 import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 from scaling_study.common.topology import (
@@ -70,26 +69,11 @@ def read_online_nodes(root: Path = ROOT) -> tuple[int, ...]:
 def read_topology(root: Path = ROOT) -> Topology:
     """All online CPUs and nodes."""
     cpus = read_online_cpus(root)
-    of_gpus = _gpu_nodes(root)
-    nodes = {node: _node_text(node, cpus, root) for node in read_online_nodes(root)}
     return build(
         {cpu: _cpu_text(root / CPU_FOLDER / f"cpu{cpu}") for cpu in cpus},
-        {node: replace(text, of_gpu=node in of_gpus) for node, text in nodes.items()},
+        {node: _node_text(node, cpus, root) for node in read_online_nodes(root)},
         parse_cpu_list(read_text(root / NODE_FOLDER / "possible") or ""),
     )
-
-
-def _gpu_nodes(root: Path) -> set[int]:
-    """Nodes that are the memory of a GPU (POWER9, Grace), which the nvidia driver put online.
-
-    Only that driver says so. A node without CPUs may as well be high-bandwidth, CXL or persistent
-    memory: the kernel's has_cpu, has_normal_memory and has_generic_initiator
-    (Documentation/ABI/stable/sysfs-devices-node, Documentation/mm/physical_memory.rst) and its
-    memory tiers (sysfs-kernel-mm-memory-tiers) do not name the device behind a node.
-    """
-    files = (root / "proc/driver/nvidia/gpus").glob("*/numa_status")  # a lost GPU's has an EIO
-    found = (find_number(r"^Node:\s*(\d+)$", read_text(file)) for file in files)
-    return {node for node in found if node is not None}
 
 
 def _cpu_text(folder: Path) -> CpuText:

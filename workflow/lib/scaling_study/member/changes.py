@@ -1,7 +1,6 @@
 """Changes inside a process, made as soon as torch is there, and which of them hold afterwards.
 
-Values of axes belong to a launch. A switch is a text ``MODULE=VALUE``: the axis's module, and the
-value as JSON.
+Values of axes belong to a launch. A switch is a text ``MODULE:AXIS=VALUE``, with the value as JSON.
 
 Single changes take something of a step away, or put work beside training. They are experiments and
 no launches: training on cached batches sees the same data again and again, ranks that exchange one
@@ -54,8 +53,11 @@ class Axis(Protocol):
 
 def _axis(switch: str) -> tuple[str, Axis, object]:
     """Return an axis's name, the axis and its value."""
-    module, _, value = switch.partition("=")
-    return module.rpartition(".")[2], importlib.import_module(module).AXIS, json.loads(value)
+    place, _, value = switch.partition("=")
+    module, _, name = place.partition(":")
+    found = importlib.import_module(module)
+    axis = found.AXES[name] if hasattr(found, "AXES") else found.AXIS
+    return name, axis, json.loads(value)
 
 
 def switch(switches: Sequence[str]) -> None:

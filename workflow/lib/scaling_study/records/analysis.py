@@ -382,8 +382,6 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     """The recommended launch over the other one, each at its best count."""
     ratio_same_n: Interval | None = None
     difference: Difference | None = None
-    seconds: Number = None
-    """The `confirm.seconds` that let a model end in each round; None where models did end."""
     against: str = "default"
     """The launch that it is compared with: `today` or `default`."""
     model_length: ModelLength | None = None

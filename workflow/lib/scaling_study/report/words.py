@@ -549,9 +549,7 @@ def _no_end(confirmation: Confirmation, arm: Arm) -> str:
             f"The script ended after {arm.ended_after:,} iterations, which is not "
             "workload.steps_per_model: a model's time is put together from start, iterations, end."
         )
-    longer = confirmation.seconds
-    more = f" confirm.seconds: {longer:.0f} shows ends." if longer is not None else ""
-    return f"No model ended: its time lacks the end of a process.{more}"
+    return "No model ended: its time lacks the end of a process. Raise confirm.seconds."
 
 
 def explain_difference(confirmation: Confirmation) -> str:

@@ -15,7 +15,7 @@ from msgspec import convert
 
 from scaling_study.common import last_words
 from scaling_study.host import kernel_counters, perf_events
-from scaling_study.launch.axes import openmp
+from scaling_study.launch.axes import threads
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
@@ -136,7 +136,7 @@ class MemberProcesses:
         self.members = Members(launch.folder, len(members), launch.ranks or 1)
         how = LAUNCHERS[launch.launcher]
         self._launcher = how.starter(launch, len(members))
-        self._restless = not how.rests or openmp.spins_long(launch.env)
+        self._restless = not how.rests or threads.spins_long(launch.env)
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
         self._launched_ns: dict[int, int] = {}

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import ConfigError
-from scaling_study.launch.axes import optimizer_kernel
+from scaling_study.launch.axes import training
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.member import after_torch, model_server, program
 
@@ -104,8 +104,8 @@ def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
         axes: the launch's values.
         optimizers: the classes that the script uses, as far as is known.
     """
-    unknown = optimizer_kernel.UNKNOWN
-    classes = optimizer_kernel.classes(str(axes.get("optimizer_kernel", "")), optimizers)
+    unknown = training.UNKNOWN
+    classes = training.classes(str(axes.get("optimizer_kernel", "")), optimizers)
     return [
         line.replace(unknown, one)
         for name, value in switched(axes).items()
@@ -154,4 +154,4 @@ def _applied(axis: str) -> str:
 
 
 def _function(axis: str) -> str:
-    return OWN_IMPORT.sub("", _applied(axis)).replace("def apply(", f"def {axis}(", 1)
+    return re.sub(r"^def \w+", f"def {axis}", OWN_IMPORT.sub("", _applied(axis)))

@@ -1,8 +1,9 @@
 """One axis of a launch: its words, its effect on a process, and the check that it took effect.
 
-An axis is a module of this package, or of a folder ``scaling_study_axes`` on PYTHONPATH, with an
-``AXIS``; the module's name is the axis's. A member imports the module of an axis that changes the
-process itself, so these need the standard library only; torch is imported where it is used.
+The axes of this package stand in its modules by theme, each by its name in ``AXES``; a further one
+is a module with an ``AXIS`` in a folder ``scaling_study_axes`` on PYTHONPATH, whose name is the
+axis's. A member imports the module of an axis that changes the process itself, so these need the
+standard library only; torch is imported where it is used.
 """
 
 from __future__ import annotations
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
     from scaling_study.records.machine import Machine
     from scaling_study.records.readback import Readback
 
-V = TypeVar("V")
+V_contra = TypeVar("V_contra", contravariant=True)
 """The values of an axis."""
-
-LAST = 1000
-"""The order of an axis that names none."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Axis(Generic[V]):
+class Axis(Generic[V_contra]):
     """One thing that is fixed when a process starts.
 
     Attributes:
@@ -129,7 +127,6 @@ class Axis(Generic[V]):
         others: Further values that are allowed.
         variables: Environment variables that belong to this axis, so no workload may set them.
         libraries: Shared libraries that its values need, by name.
-        order: Its place in labels and names of launches; a change would rename all launches.
         refuse: Raises UnavailableError where other axes exclude a value other than the default.
         prepare: Returns the effects of a value other than the default before a process starts;
             raises UnavailableError if the machine cannot do it.
@@ -155,17 +152,16 @@ class Axis(Generic[V]):
     others: Others | None = None
     variables: tuple[str, ...] = ()
     libraries: Mapping[str, Library] = field(default_factory=dict)
-    order: int = LAST
     refuse: Callable[[Axes], None] | None = None
-    prepare: Callable[[V, Where], Effects] | None = None
+    prepare: Callable[[V_contra, Where], Effects] | None = None
     place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] | None = None
-    apply: Callable[[V], None] | None = None
-    lines: Callable[[V], str] = lambda _value: ""
+    apply: Callable[[V_contra], None] | None = None
+    lines: Callable[[V_contra], str] = lambda _value: ""
     observe: Callable[[], object] | None = None
     numbers: Literal["same", "rounding", "coarser"] = "same"
-    requested: Callable[[V, window.Slot], str] = lambda value, _slot: str(value)
-    effective: Callable[[V, Readback], str] | None = None
-    holds: Callable[[V, Readback, window.Slot], bool] | None = None
+    requested: Callable[[V_contra, window.Slot], str] = lambda value, _slot: str(value)
+    effective: Callable[[V_contra, Readback], str] | None = None
+    holds: Callable[[V_contra, Readback, window.Slot], bool] | None = None
 
     @property
     def of_environment(self) -> bool:

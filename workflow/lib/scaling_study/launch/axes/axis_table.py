@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from scaling_study.common import entries
 from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.common.topology import format_cpu_list
-from scaling_study.launch.axes import shell
+from scaling_study.launch.axes import (
+    binding,
+    build,
+    launcher,
+    libraries,
+    loaders,
+    placement,
+    ranks,
+    shell,
+    threads,
+    training,
+)
 from scaling_study.launch.axes.axis import Axis, Effects, Slot
 from scaling_study.records import window
 from scaling_study.records.readback import Check
@@ -23,12 +34,22 @@ if TYPE_CHECKING:
     from scaling_study.records.readback import Readback
 
 
-def _all() -> dict[str, Axis[Any]]:  # type: ignore[explicit-any]  # each has its own values
-    known = entries.found("axes", "AXIS", Axis)
-    return dict(sorted(known.items(), key=lambda item: (item[1].order, item[0])))
+OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own values
+    "shell": shell.AXIS,
+    "build": build.AXIS,
+    "launcher": launcher.AXIS,
+    **threads.AXES,
+    **libraries.AXES,
+    "placement": placement.AXIS,
+    **binding.AXES,
+    **training.AXES,
+    **loaders.AXES,
+    "ranks": ranks.AXIS,
+}
+"""In the order of labels and names of launches: a change would rename all launches. Effects of a
+later axis replace those of an earlier one, of the shell and a launcher above all."""
 
-
-AXES = _all()
+AXES = entries.found("axes", "AXIS", Axis, OWN)
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
 LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
 
@@ -123,7 +144,7 @@ def switches(axes: Axes) -> tuple[str, ...]:
         axis = AXES.get(name)  # none for an axis of a study's own
         inside = axis and (axis.apply or axis.observe)
         if axis and inside and value != axis.default:
-            found.append(f"{inside.__module__}={json.dumps(value)}")
+            found.append(f"{inside.__module__}:{name}={json.dumps(value)}")
     return tuple(found)
 
 

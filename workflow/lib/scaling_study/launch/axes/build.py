@@ -98,7 +98,6 @@ AXIS = Axis(
     "the Python environment that runs the script",
     {"default": "workload.python"},
     BUILD,
-    order=10,
     prepare=_prepare,
     effective=lambda _, got: f"{got.python}, torch {got.torch}",
     holds=_holds,

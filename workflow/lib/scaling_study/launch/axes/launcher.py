@@ -1,13 +1,30 @@
 """How members are started: each of the launchers is a value."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+
+if TYPE_CHECKING:
+    from scaling_study.common.axis_values import Axes
+
+
+def _refuse(axes: Axes) -> None:
+    launcher, membind = axes["launcher"], axes["membind"]
+    if membind != "none" and not LAUNCHERS[str(launcher)].binds_memory:
+        raise UnavailableError(
+            f"a memory policy cannot be set before members that {launcher} starts",
+            f"exclude: [{{launcher: {launcher}, membind: {membind}}}]",
+        )
+
 
 AXIS: Axis[str] = Axis(
     "how members are started",
     {name: launcher.meaning for name, launcher in LAUNCHERS.items()},
-    # Before the axes whose variables a launcher may set: what these set replaces it.
-    order=20,
+    refuse=_refuse,
     prepare=lambda value, _where: Effects(LAUNCHERS[value].environment()),
     effective=lambda _, got: str(got.launcher),
     holds=lambda value, got, _: bool(got.launcher == value),

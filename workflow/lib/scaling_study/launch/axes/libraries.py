@@ -1,75 +1,320 @@
-"""Shared libraries that a launch needs or preloads: found, preloaded, and recognised afterwards."""
+"""Axes of the libraries that a process multiplies matrices with and takes memory from."""
 
 from __future__ import annotations
 
-import os
-import shlex
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import Effects
+from scaling_study.launch.axes import preloading
+from scaling_study.launch.axes.axis import Axis, Effects, Library
+from scaling_study.launch.axes.values import LIBRARY
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Never
 
-    from scaling_study.common.axis_values import Value
-    from scaling_study.launch.axes.axis import Library
-    from scaling_study.records.machine import Machine
+    from scaling_study.common.axis_values import Axes, Value
+    from scaling_study.launch.axes.axis import Where
+    from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
 
-def path_of(name: str, machine: Machine, entry: Library) -> str:
-    """Return the path of a library that the probe found.
+# ---- blas
+
+BLAS = {
+    # The OpenMP builds first: they share torch's pool of OpenMP threads, the pthread builds add a
+    # pool of their own beside it. The price: the OpenMP runtime they are linked to becomes torch's.
+    "openblas": Library(
+        patterns=(
+            *("openblas-openmp/libopenblas.so.[0-9]*", "libopenblaso.so.[0-9]*"),
+            *("openblas-pthread/libopenblas.so.[0-9]*", "libopenblasp.so.[0-9]*"),
+            "libopenblas.so.[0-9]*",
+        ),
+        install="apt install libopenblas0-openmp",
+    ),
+    "blis": Library(
+        patterns=(
+            *("blis-openmp/libblis.so.[0-9]*", "libblis-mt.so.[0-9]*"),
+            *("blis-pthread/libblis.so.[0-9]*", "libblis.so.[0-9]*"),
+        ),
+        install="apt install libblis4-openmp",
+    ),
+    "mkl": Library(patterns=("libmkl_rt.so.[0-9]*",), install="pip install mkl"),
+}
+
+INTEL_PATH = "bundled-intel-path"
+INSTALL_COMPILER = "apt install gcc libc6-dev (a one-line library has to be compiled)"
+
+
+def intel_path_library(folder: Path, machine: str) -> str:
+    """Return the library that has MKL take its Intel kernels, compiled once for each machine.
+
+    Jobs that compile it at the same time each do so apart; a member never sees half a file, nor one
+    that changes while it is mapped.
+
+    Args:
+        folder: where all machines have theirs.
+        machine: the machine's hash.
 
     Raises:
-        UnavailableError: it is not installed.
+        UnavailableError: there is no C compiler, or it cannot make it.
     """
-    found = machine.libraries.get(name)
-    if found is None:
-        raise UnavailableError(f"{name} is not installed", entry.install)
-    return found
+    source = Path(__file__).with_name("intel_path.c")
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    path = folder / f"libintel_path-{machine}-{version}.so"
+    if path.exists():
+        return str(path)
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise UnavailableError("there is no C compiler (cc)", INSTALL_COMPILER)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".intel_path-", dir=folder) as own:
+        made = Path(own) / path.name
+        command = [compiler, "-shared", "-fPIC", "-o", str(made), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = "".join(done.stderr.strip().splitlines()[-1:])
+            raise UnavailableError(f"{compiler} failed: {last}", INSTALL_COMPILER)
+        made.replace(path)
+    return str(path)
 
 
-def preloaded(path: str) -> Effects:
-    """Return the effect of preloading a library.
+def _prepare_blas(value: str, where: Where) -> Effects:
+    if value == INTEL_PATH:
+        if where.builds is None:
+            raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
+        return preloading.preloaded(intel_path_library(where.builds, where.machine.hash))
+    # mkl_rt chooses its threading layer at run time; GNU is the OpenMP runtime that torch has
+    # already brought, where the default would add Intel's beside it.
+    layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}
+    return Effects(layer) | preloading.preload(value, where.machine, BLAS)
 
-    Raises:
-        UnavailableError: its path cannot be written into LD_PRELOAD.
+
+def _effective_blas(_value: Value, readback: Readback) -> str:
+    kernel = readback.sgemm_kernel or "kernel unknown"
+    return f"{readback.sgemm} ({kernel}, {readback.sgemm_gflops:.0f} GF/s)"
+
+
+def _holds_blas(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    multiplies = preloading.is_preloaded(readback.sgemm, readback)
+    chooses = preloading.is_preloaded(readback.intel_path, readback)
+    if value == "bundled":
+        return not multiplies and not chooses
+    if value == INTEL_PATH:
+        return chooses and not multiplies
+    return multiplies and preloading.is_named(value, readback.sgemm)
+
+
+# ---- isa
+
+VARIABLES = (
+    *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE"),
+    "MKL_ENABLE_INSTRUCTIONS",
+)
+"""ATen and oneDNN obey everywhere. OpenBLAS and BLIS take the kernel of a CPU that has the set; MKL
+obeys on Intel's CPUs only."""
+
+
+class Isa(NamedTuple):
+    """An instruction set.
+
+    Attributes:
+        flags: of a CPU that has it.
+        aten: its name, as ATen reports it.
+        values: of ``VARIABLES``.
     """
-    # ld.so(8) takes both for separators, and has no way to quote them.
-    if " " in path or ":" in path:
+
+    flags: tuple[str, ...]
+    aten: str
+    values: tuple[str, ...]
+
+
+ISAS = {
+    "avx2": Isa(
+        flags=("avx2", "fma"),
+        aten="AVX2",
+        values=("avx2", "AVX2", "Haswell", "haswell", "AVX2"),
+    ),
+    "avx512": Isa(
+        flags=("avx512f", "avx512dq", "avx512bw", "avx512vl"),
+        aten="AVX512",
+        values=("avx512", "AVX512_CORE", "SkylakeX", "skx", "AVX512"),
+    ),
+}
+
+
+def _prepare_isa(value: str, where: Where) -> Effects:
+    missing = [flag for flag in ISAS[value].flags if flag not in where.machine.isa]
+    if missing:
         raise UnavailableError(
-            f"{path} cannot be preloaded: its path has a space or a colon",
-            f"ln -s {shlex.quote(path)} to a path without, and name that one",
+            f"this CPU has no {', '.join(missing)}", f"leave isa {value} to a machine that has it"
         )
-    return Effects(preload=(os.path.abspath(path),))  # noqa: PTH100 (members run elsewhere)
+    return Effects(dict(zip(VARIABLES, ISAS[value].values, strict=True)))
 
 
-def preload(value: str, machine: Machine, libraries: Mapping[str, Library]) -> Effects:
-    """Return the effect of preloading a library that is given by its path, or by its name.
+# ---- allocator
 
-    Raises:
-        UnavailableError: it is not installed, or cannot be preloaded.
-    """
-    return preloaded(value if is_path(value) else path_of(value, machine, libraries[value]))
+ALLOCATORS = {
+    "jemalloc": Library(patterns=("libjemalloc.so.[0-9]*",), install="apt install libjemalloc2"),
+    # The minimal build has no heap profiler, whose hooks cost time.
+    "tcmalloc": Library(
+        patterns=("libtcmalloc_minimal.so.[0-9]*", "libtcmalloc.so.[0-9]*"),
+        install="apt install libtcmalloc-minimal4",
+    ),
+    "mimalloc": Library(
+        patterns=("libmimalloc.so.[0-9]*",),
+        install="pip install cmeel-mimalloc",
+    ),
+}
+
+# glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
+LARGE_MMAP_BYTES = 32 * 1024**2
+# Never give memory back to the kernel between steps: any figure above a step's garbage does.
+LARGE_TRIM_BYTES = 4 * 1024**3
+LARGE_THRESHOLDS = {
+    "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
+    "MALLOC_TRIM_THRESHOLD_": str(LARGE_TRIM_BYTES),
+}
+
+# The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
+# back to the kernel after so many milliseconds: never.
+JEMALLOC_DECAY_MS = 9_000_000_000
+JEMALLOC = {
+    "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+    f"dirty_decay_ms:{JEMALLOC_DECAY_MS},muzzy_decay_ms:{JEMALLOC_DECAY_MS}"
+}
+
+# The file of glibc, with its version in the name before glibc 2.34.
+_GLIBC = re.compile(r"libc[.-]")
 
 
-def is_path(value: Value) -> bool:
-    """Whether a value is a path, and no word."""
-    return isinstance(value, str) and os.sep in value
+def _prepare_allocator(value: str, where: Where) -> Effects:
+    if value == "glibc-large-thresholds":
+        return Effects(LARGE_THRESHOLDS)
+    tuned = Effects(JEMALLOC if value == "jemalloc" else {})
+    return preloading.preload(value, where.machine, ALLOCATORS) | tuned
 
 
-def is_preloaded(path: str | None, readback: Readback) -> bool:
-    """Whether a library is among those that a member's environment preloads."""
-    preloads = readback.env.get("LD_PRELOAD", "").split(":")
-    return any(_same_file(one, path) for one in preloads if one)
+def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in LARGE_THRESHOLDS if name in env}
 
 
-def is_named(value: str, path: str | None) -> bool:
-    """Whether a value stands for a library: its file, or a word in its name."""
-    return _same_file(value, path) if is_path(value) else value in Path(path or "").name
+def _effective_allocator(_value: Value, readback: Readback) -> str:
+    found = _thresholds(readback.env)
+    decay_ms = readback.jemalloc_decay_ms
+    kept = [] if decay_ms is None else [f"dirty_decay_ms:{decay_ms}"]
+    return " ".join([str(readback.allocator), *map("=".join, found.items()), *kept])
 
 
-def _same_file(path: str, other: str | None) -> bool:
-    return other is not None and os.path.realpath(path) == os.path.realpath(other)
+def _holds_allocator(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    owner = readback.allocator
+    if value not in {"glibc", "glibc-large-thresholds"}:
+        if value == "jemalloc" and readback.jemalloc_decay_ms != JEMALLOC_DECAY_MS:
+            return False
+        return preloading.is_preloaded(owner, readback) and preloading.is_named(value, owner)
+    found = _thresholds(readback.env)
+    # A launcher may set a threshold of its own, which glibc alone leaves as it is.
+    wanted = (
+        found == LARGE_THRESHOLDS
+        if value == "glibc-large-thresholds"
+        else not found or found == _thresholds(LAUNCHERS[readback.launcher].environment())
+    )
+    return wanted and bool(_GLIBC.match(Path(owner or "").name))
+
+
+# ---- huge_pages
+
+
+def _refuse_huge_pages(axes: Axes) -> None:
+    if not str(axes["allocator"]).startswith("glibc"):
+        raise UnavailableError(
+            f"huge_pages always is a setting of glibc's allocator, not of {axes['allocator']}",
+            "exclude: [{huge_pages: always, allocator: " + str(axes["allocator"]) + "}]",
+        )
+
+
+def _prepare_huge_pages(_value: str, where: Where) -> Effects:
+    if where.machine.thp == "never":
+        raise UnavailableError(
+            "transparent huge pages are switched off",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
+        )
+    # hugetlb=1 makes malloc ask for transparent huge pages by madvise (glibc 2.35 and newer).
+    return Effects({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
+
+
+def _effective_huge_pages(_value: Value, readback: Readback) -> str:
+    size = readback.huge_page_bytes
+    return "unknown" if size is None else f"{size / 1024**2:.0f} MiB in huge pages"
+
+
+AXES: dict[str, Axis[Never]] = {
+    "blas": Axis(
+        "the library that multiplies matrices (sgemm_)",
+        {
+            "bundled": "the one inside torch",
+            "openblas": "OpenBLAS, preloaded",
+            "blis": "BLIS, preloaded",
+            "mkl": "MKL from PyPI, preloaded",
+            INTEL_PATH: "torch's own MKL, made to take its Intel kernels on any CPU "
+            "(not supported by Intel)",
+        },
+        LIBRARY,
+        variables=("LD_PRELOAD", "MKL_THREADING_LAYER"),
+        libraries=BLAS,
+        prepare=_prepare_blas,
+        effective=_effective_blas,
+        holds=_holds_blas,
+    ),
+    "isa": Axis(
+        "the vector instructions that ATen, oneDNN and BLAS may use",
+        {
+            "default": "all that the CPU has",
+            "avx2": "at most AVX2",
+            "avx512": "at most AVX-512",
+        },
+        variables=(*VARIABLES, "DNNL_MAX_CPU_ISA"),
+        prepare=_prepare_isa,
+        effective=lambda _, got: str(got.isa),
+        holds=lambda value, got, _: value == "default" or bool(got.isa == ISAS[value].aten),
+    ),
+    "allocator": Axis(
+        "the library that hands out memory",
+        {
+            "glibc": "the system's malloc",
+            "glibc-large-thresholds": "the system's malloc, which keeps large blocks",
+            "jemalloc": "jemalloc, preloaded, with the settings of PyTorch's tuning guide",
+            "tcmalloc": "tcmalloc, preloaded",
+            "mimalloc": "mimalloc, preloaded",
+        },
+        LIBRARY,
+        variables=(
+            "LD_PRELOAD",
+            "MALLOC_CONF",
+            "MALLOC_TRIM_THRESHOLD_",
+            "MALLOC_MMAP_THRESHOLD_",
+            "MALLOC_MMAP_MAX_",
+            "MALLOC_TOP_PAD_",
+        ),
+        libraries=ALLOCATORS,
+        prepare=_prepare_allocator,
+        effective=_effective_allocator,
+        holds=_holds_allocator,
+    ),
+    "huge_pages": Axis(
+        "whether malloc asks for transparent huge pages",
+        {"default": "it does not ask", "always": "it asks for them (a tunable of glibc)"},
+        variables=("GLIBC_TUNABLES",),
+        refuse=_refuse_huge_pages,
+        prepare=_prepare_huge_pages,
+        effective=_effective_huge_pages,
+        holds=lambda value, got, _: value == "default" or bool(got.huge_page_bytes),
+    ),
+}

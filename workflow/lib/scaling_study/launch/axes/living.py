@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 V = TypeVar("V", int, str)
@@ -19,34 +19,6 @@ def living(kind: type[T]) -> list[T]:
     if frozen:
         gc.freeze()
     return found
-
-
-class Loading(NamedTuple):
-    """How a DataLoader of torch's prepares batches."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    persistent_workers: bool
-
-
-def loaders() -> set[Loading]:
-    """Return the settings of all live loaders and iterators: a loop may hold the iterator alone."""
-    from torch.utils.data import DataLoader
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-    known = {
-        Loading(one.num_workers, one.prefetch_factor, one.persistent_workers)
-        for one in living(DataLoader)
-    }
-    # One without workers prepares nothing ahead.
-    return known | {
-        Loading(
-            one._num_workers,  # noqa: SLF001 (torch tells it nowhere else)
-            getattr(one, "_prefetch_factor", None),
-            getattr(one, "_persistent_workers", False),
-        )
-        for one in living(_BaseDataLoaderIter)
-    }
 
 
 def the_one(values: set[V], without: str) -> V | str:

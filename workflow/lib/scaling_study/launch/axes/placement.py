@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import loader_cpus, ranks
+from scaling_study.launch.axes import loaders, ranks
 from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
 
@@ -173,17 +173,17 @@ def threads(axes: Axes) -> int | None:
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
-    own, loaders, asked = width(axes), axes["loader_cpus"], axes["placement"]
+    own, others, asked = width(axes), axes["loader_cpus"], axes["placement"]
     placement = str(asked) if isinstance(asked, int | float) else asked
-    if loaders == loader_cpus.REST:
-        loaders = max(0, len(topology.cpus) // len(given) - own)
-    extra = loaders if isinstance(loaders, int) else 0
+    if others == loaders.REST:
+        others = max(0, len(topology.cpus) // len(given) - own)
+    extra = others if isinstance(others, int) else 0
 
     def cut(usable: Topology) -> tuple[Slot, ...]:
         return slots(placement, usable, len(given), own + extra)
 
     placed = cut(topology)
-    if loaders != loader_cpus.SHARED:
+    if others != loaders.SHARED:
         placed = tuple(_divided(one, own, topology) for one in placed)
         if _train_on_siblings(placed, topology):
             placed = tuple(_divided(one, own, topology) for one in cut(_by_threads(topology)))
@@ -263,7 +263,6 @@ AXIS = Axis(
         "per_l3": "a whole L3 cache for each slot, in turn",
     },
     CPU_LISTS,
-    order=100,
     place=_place,
     requested=_requested,
     effective=lambda _, got: f"slot {got.slot}: {format_cpu_list(got.cpus)}",

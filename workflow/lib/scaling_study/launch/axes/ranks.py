@@ -58,7 +58,6 @@ AXIS: Axis[int] = Axis(
         *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
         *("TORCHELASTIC_USE_AGENT_STORE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     ),
-    order=210,
     refuse=refuse,
     observe=observe,
     numbers="rounding",

@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
-from scaling_study.common.topology import parse_cpu_list
-from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import libraries
+from scaling_study.launch.axes import placement, preloading
 from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
-from scaling_study.launch.axes.membind import LIBRARIES, memory_policy
+from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +60,7 @@ def tell(value: Value) -> str:
 
 def _prepare(value: Value, where: Where) -> Effects:
     if POLICY in split(value):
-        libraries.path_of("numa", where.machine, LIBRARIES["numa"])
+        preloading.path_of("numa", where.machine, LIBRARIES["numa"])
     # A preload is a variable like others here, so an axis that preloads something replaces it.
     return Effects(variables(value))
 
@@ -72,13 +70,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     asked = split(axes["shell"])
     placed = tuple(given)
     if CPUS in asked:
-        cpus = parse_cpu_list(asked[CPUS])
-        if missing := set(cpus) - {cpu.cpu for cpu in topology.cpus}:
-            listed = ", ".join(map(str, sorted(missing)))
-            raise UnavailableError(
-                f"CPU {listed} is not there or may not be used", "change launches.today.cpus"
-            )
-        placed = tuple(replace(one, cpus=cpus) for one in placed)
+        placed = placement.slots([asked[CPUS]], topology, len(given), 1)
     if POLICY in asked:
         mode, _, nodes = asked[POLICY].partition(":")
         policy = memory_policy(nodes, Slot(0), topology).replace("bind", mode)
@@ -99,8 +91,6 @@ AXIS = Axis(
     "what your shell, or launches.today, sets for a process",
     {NONE: "nothing"},
     Others("what launches.today describes", lambda _value, _files: None),
-    # The first: what another axis sets replaces it.
-    order=0,
     prepare=_prepare,
     place=_place,
     requested=lambda value, _slot: tell(value),

@@ -1,0 +1,254 @@
+"""Axes of what a slot's threads and memory are bound to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaling_study.common.topology import (
+    NO_NODE,
+    SHARED_NODE,
+    format_cpu_list,
+    parse_cpu_list,
+)
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.launch.axes import preloading, ranks
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Others
+from scaling_study.launch.axes.threads import is_kmp
+from scaling_study.launch.axes.values import read_id_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Never
+
+    from scaling_study.common.axis_values import Axes, Value
+    from scaling_study.common.topology import Topology
+    from scaling_study.launch.axes.axis import Slot, Where
+    from scaling_study.records import window
+    from scaling_study.records.readback import Readback
+
+
+# ---- openmp_affinity
+
+# libgomp takes OMP_PROC_BIND and OMP_PLACES. libiomp5 and libomp get KMP_AFFINITY alone: with
+# OMP_PROC_BIND the bundled libgomp, which stays mapped, binds the first thread when it is loaded,
+# and they then take that one CPU for all there is. Measured with two threads on two CPUs: both on
+# CPU 0.
+#
+# The thread that trains has one CPU from then on. Whatever threads the script starts itself inherit
+# that CPU; processes that multiprocessing starts, such as loader workers, get the whole slot.
+
+DEFAULT = "default"
+KMP = {"close": "compact", "spread": "scatter"}
+
+
+def apply_openmp_affinity(_value: str) -> None:
+    """Let child processes have all CPUs that OpenMP has places on, and bind no threads there.
+
+    They would have the training thread's CPU, or their runtime would choose the same one anew.
+    """
+    import ctypes
+    import functools
+    import os
+    from multiprocessing.process import BaseProcess
+
+    runtime = ctypes.CDLL(None)
+    cpus: set[int] = set()
+    for place in range(runtime.omp_get_num_places()):
+        ids = (ctypes.c_int * runtime.omp_get_place_num_procs(place))()
+        runtime.omp_get_place_proc_ids(place, ids)
+        cpus.update(ids)
+    start = BaseProcess.start
+
+    @functools.wraps(start)
+    def started(process: BaseProcess) -> None:
+        own = os.sched_getaffinity(0)
+        names = ("OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
+        binding = {name: os.environ.pop(name) for name in names if name in os.environ}
+        os.sched_setaffinity(0, cpus or own)  # the new process inherits both
+        try:
+            start(process)
+        finally:
+            os.sched_setaffinity(0, own)
+            os.environ.update(binding)
+
+    BaseProcess.start = started  # type: ignore[method-assign, assignment]
+
+
+def _refuse_openmp_affinity(axes: Axes) -> None:
+    value = axes["openmp_affinity"]
+    if axes["placement"] == "none":
+        raise UnavailableError(
+            f"openmp_affinity {value} binds within a member's CPUs: placement none gives it none,"
+            " and the first threads of all members would share one CPU",
+            "set placement to cores, compact, spread or per_l3",
+        )
+    # A fork server loads the runtime before members have CPUs. Ranks share the CPUs of a slot, and
+    # their runtimes would choose the same ones; a loader's CPUs are not told from the others.
+    alone = {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}
+    for name, needed in alone.items():
+        if axes[name] != needed:
+            raise UnavailableError(
+                f"openmp_affinity {value} and {name} {axes[name]} exclude each other",
+                f"combine openmp_affinity with {name} {needed}",
+            )
+
+
+def _prepare_openmp_affinity(value: str, where: Where) -> Effects:
+    if is_kmp(str(where.axes["openmp"])):
+        return Effects({"KMP_AFFINITY": f"granularity=fine,{KMP[value]}"})
+    return Effects({"OMP_PROC_BIND": value, "OMP_PLACES": "threads"})
+
+
+def _place_openmp_affinity(
+    axes: Axes, _topology: Topology, given: Sequence[Slot]
+) -> tuple[Slot, ...]:
+    threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
+    fewest = min((len(one.cpus) for one in given if one.cpus is not None), default=threads)
+    if axes["openmp_affinity"] != DEFAULT and fewest < threads:
+        raise UnavailableError(
+            f"openmp_affinity gives each thread a CPU, and a slot has {fewest} for {threads}",
+            f"set intra_op to at most {fewest}, or give each slot more CPUs",
+        )
+    return tuple(given)
+
+
+def _effective_openmp_affinity(_value: Value, readback: Readback) -> str:
+    masks = readback.thread_cpus
+    if masks is None:
+        return "no variable binds OpenMP threads"
+    return f"threads on CPUs {' | '.join(map(format_cpu_list, masks))}"
+
+
+def _holds_openmp_affinity(value: str, readback: Readback, _slot: window.Slot) -> bool:
+    masks = readback.thread_cpus or []
+    alone = {mask[0] for mask in masks if len(mask) == 1}
+    return value == DEFAULT or len(alone) == len(masks) == readback.intra_op
+
+
+# ---- membind
+
+# py-libnuma, which sets memory policies, is a wrapper around it.
+LIBRARIES = {"numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1")}
+UNKNOWN = {
+    NO_NODE: "the NUMA node of these CPUs is offline",
+    SHARED_NODE: "several NUMA nodes list the same CPUs, so no memory is known to be local",
+}
+"""Reasons why no memory is known to be near a slot's CPUs."""
+
+
+def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
+    """Return the memory policy of a member (see ``Slot``), to be set before exec.
+
+    Args:
+        membind: a word of this axis, or a node list such as ``"0-1"`` to bind to.
+        slot: the member's slot.
+        topology: the CPUs and nodes that may be used.
+
+    Raises:
+        UnavailableError: A node is not there, not allowed or without memory, or it is not known
+            which memory is near to the slot.
+    """
+    usable = topology.memory_nodes
+    if membind == "none":
+        return "default"
+    if not usable:
+        raise UnavailableError("no NUMA node is known to have memory", "set membind to none")
+    if membind == "interleave":
+        # A node without CPUs is slower or scarcer: CXL, persistent, high-bandwidth, a GPU's.
+        near = [node.node for node in topology.nodes if node.has_cpus and node.node in usable]
+        return f"interleave:{format_cpu_list(near or usable)}"
+    wanted = _local_nodes(slot, topology) if membind == "local" else set(parse_cpu_list(membind))
+    if missing := wanted.difference(usable):
+        numbers = ", ".join(map(str, sorted(missing)))
+        absent = f"NUMA node {numbers} is not there, has no memory or may not be used"
+        nodes = format_cpu_list(usable)
+        raise UnavailableError(
+            f"{UNKNOWN.get(min(missing), absent)}; nodes with memory are {nodes}",
+            f'set membind to "{_nearest(missing, topology) or nodes}" or to interleave',
+        )
+    return f"bind:{format_cpu_list(wanted)}"
+
+
+def _local_nodes(slot: Slot, topology: Topology) -> set[int]:
+    """Return the nodes of a slot's CPUs; of several, those that have memory."""
+    if slot.cpus is None:
+        raise UnavailableError(
+            "membind local needs to know a member's CPUs, and placement none does not bind it",
+            "set placement to compact, cores, spread or per_l3",
+        )
+    nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
+    return nodes.intersection(topology.memory_nodes) or nodes
+
+
+def _nearest(nodes: set[int], topology: Topology) -> str:
+    """Return the node with memory that is nearest to any of these; empty if unknown."""
+    distances = [
+        (node.distances[other], other)
+        for node in topology.nodes
+        if node.node in nodes
+        for other in topology.memory_nodes
+        if other in node.distances
+    ]
+    return str(min(distances)[1]) if distances else ""
+
+
+def _prepare_membind(_value: str, where: Where) -> Effects:
+    preloading.path_of("numa", where.machine, LIBRARIES["numa"])
+    return Effects()
+
+
+def _place_membind(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+    if axes["membind"] == "none":  # the kernel's, or the shell's
+        return tuple(given)
+    return tuple(
+        replace(one, policy=memory_policy(str(axes["membind"]), one, topology)) for one in given
+    )
+
+
+def _read_nodes(value: object, _files: bool) -> str | None:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not number and not (isinstance(value, str) and value[:1].isdigit()):
+        return None
+    return read_id_list(value, NODE_LIST.allowed)
+
+
+NODE_LIST = Others('a list of memory nodes in one text, such as "0" or "0-1"', _read_nodes)
+
+
+AXES: dict[str, Axis[Never]] = {
+    "openmp_affinity": Axis(
+        "the CPUs that a member's OpenMP threads are bound to, within those of its slot",
+        {
+            DEFAULT: "as the OpenMP runtime chooses: any CPU of the slot",
+            "close": "one for each thread, next to each other",
+            "spread": "one for each thread, as far apart as the slot's CPUs are",
+        },
+        variables=("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"),
+        refuse=_refuse_openmp_affinity,
+        prepare=_prepare_openmp_affinity,
+        place=_place_openmp_affinity,
+        apply=apply_openmp_affinity,
+        lines=lambda _value: (
+            "# before `import torch`: cpus = os.sched_getaffinity(0)\n"
+            "loader = DataLoader(..., worker_init_fn=lambda _: os.sched_setaffinity(0, cpus))"
+        ),
+        effective=_effective_openmp_affinity,
+        holds=_holds_openmp_affinity,
+    ),
+    "membind": Axis(
+        "the memory nodes that a slot takes its memory from",
+        {
+            "none": "the kernel's policy: the node that touches first",
+            "local": "only the nodes of the slot's CPUs",
+            "interleave": "all nodes with CPUs in turn, page by page",
+        },
+        NODE_LIST,
+        libraries=LIBRARIES,
+        prepare=_prepare_membind,
+        place=_place_membind,
+        requested=lambda _, slot: f"slot {slot.slot}: {slot.policy}",
+        effective=lambda _, got: f"slot {got.slot}: {got.policy}",
+        holds=lambda _value, got, slot: slot.policy == got.policy,
+    ),
+}
