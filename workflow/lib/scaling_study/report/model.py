@@ -10,7 +10,7 @@ from scaling_study.common import tables
 from scaling_study.profiling import profiles
 from scaling_study.records import analysis
 from scaling_study.records.codec import read_file
-from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.records.columns import BETWEEN, POINTS
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import Causes, DataLoader, Target
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=analysis.OfMachine)
 
-MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
-"""Columns of tables/windows that ``compare_members`` reads."""
 OTHER_NODES = ", other nodes"
 """Behind a machine's name: nodes under it that are another machine."""
 
@@ -40,7 +38,6 @@ class Machine:
         suffix: of its files' names; ``""`` for the first machine.
         points: its rows of tables/points, without the baseline's repeat.
         between: its rows of tables/between.
-        members: of `compare_members`.
         profiled: of `profiles.read_manifests`.
         targets: launches on which experiments were made, each once.
     """
@@ -64,7 +61,6 @@ class Machine:
     microbenchmarks: Microbenchmarks | None
     points: pd.DataFrame
     between: pd.DataFrame
-    members: pd.DataFrame
 
     def point(self, launch: str, n: int | None = None) -> pd.Series | None:  # type: ignore[explicit-any]  # cells of several types
         """Return a launch's row of points at a count (its largest by default); None without one."""
@@ -104,7 +100,6 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
     points = tables.read_table(folder / "tables", POINTS)
     points = points[points["role"] != "repeat"]
     between = tables.read_table(folder / "tables", BETWEEN)
-    members = compare_members(tables.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
     asked = plan.profiled  # profiles of an earlier config may lie there
     folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)
@@ -141,27 +136,6 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
                 microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],
                 between=between[between["machine"] == machine],
-                members=members[members["machine"] == machine],
             )
         )
     return machines
-
-
-def compare_members(windows: pd.DataFrame) -> pd.DataFrame:
-    """Mean step time of every member against its cohort's, at each launch's largest n.
-
-    Args:
-        windows: rows of tables/windows, ``MEMBER_COLUMNS``.
-
-    Returns:
-        Columns ``machine``, ``launch``, ``n``, ``slot``, ``relative`` (0.02: two percent slower
-        than the mean of the members).
-    """
-    valid = windows[windows["valid"].astype(bool) & (windows["n"] > 1)]
-    largest = valid.groupby(["machine", "launch"])["n"].transform("max")
-    point = ["machine", "launch", "n"]
-    rows = valid[valid["n"] == largest].groupby([*point, "slot"])["step_mean_s"]
-    members = rows.mean().to_frame("step_mean_s").reset_index()
-    mean_s = members.groupby(point)["step_mean_s"].transform("mean")
-    members["relative"] = members["step_mean_s"] / mean_s - 1
-    return members[[*point, "slot", "relative"]]
