@@ -38,10 +38,10 @@ def added_by_function(folder, found):
     for point, sign in zip(found.points, (-1, 1), strict=True):
         kind = point.profile("stacks")
         folded = stacks.read_point(folder / str(point.n), kind.turns, step_s=kind.unprofiled_step_s)
-        for stack in folded.stacks:
-            if stack.root == stacks.TRAINER:
-                own = [frame for frame in stack.frames if "injected.py" in frame]
-                added[own[-1].split(" ")[0] if own else ""] += sign * stack.seconds
+        for stack, seconds in folded.stacks.items():
+            if stack[0] == stacks.TRAINER:
+                own = [frame for frame in stack if "injected.py" in frame]
+                added[own[-1].split(" ")[0] if own else ""] += sign * seconds
     return added
 
 
