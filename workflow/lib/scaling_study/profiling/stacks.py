@@ -6,7 +6,7 @@ number of samples. Every thread is sampled once in a tick, so the trainer's samp
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         StackError: a file holds no stacks, a line is none, or no sample is the trainer's.
     """
     steps = sum(turn.steps for turn in turns)
-    seconds: Counter[Stack] = Counter()
+    seconds: defaultdict[Stack, float] = defaultdict(float)
     counted, native = 0, False
     for turn in turns:
         path = folder / turn.file

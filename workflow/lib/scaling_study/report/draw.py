@@ -360,10 +360,13 @@ def _known(curve: Curve) -> list[tuple[float, Interval]]:
 
 def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     hue = svg.colour(curve.colour)
-    sure = [(x, value) for x, value in curve.points if value.sure]
-    axes.vlines([x for x, _ in sure], [value.low for _, value in sure],
-                [value.high for _, value in sure], color=hue, linewidth=5, alpha=0.35,
-                zorder=2.5)  # fmt: skip
+    sure = [
+        (x, value.low, value.high)
+        for x, value in curve.points
+        if value.low is not None and value.high is not None
+    ]
+    if sure:
+        axes.vlines(*zip(*sure, strict=True), color=hue, linewidth=5, alpha=0.35, zorder=2.5)
     marker = curve.marker or ("." if len(_known(curve)) == 1 else "")
     (line,) = axes.plot(
         [x for x, _ in curve.points], [value.value for _, value in curve.points], color=hue,

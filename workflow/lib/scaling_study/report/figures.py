@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.quantities import format_count, known, time_unit
 from scaling_study.config import process_counts
-from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, read_groups
-from scaling_study.records.analysis import ENOUGH_STARTS
+from scaling_study.profiling import operator_groups
 from scaling_study.report import draw, words
 from scaling_study.report.draw import About, Curve, Figure, Row, Stack, Step
+from scaling_study.report.model import estimate
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -61,6 +61,11 @@ SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step"
 """Shares of a step up to which these accounts are not drawn."""
 SMALL_SHARE = 0.005
 """An account below this share of the longer step, at both counts, has no row of its own."""
+GROUP_COLOURS = (
+    *("series-1", "series-2", "series-3", "series-4", "series-5", "series-6"),
+    *("part-2", "muted"),
+)
+"""Colours of the groups of operators, in their order."""
 LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"
@@ -258,7 +263,9 @@ def _against_n(
 
     def curve_of(rows: pd.DataFrame, label: str, **style: object) -> Curve:
         """Return the curve of a launch, with a gap where a count was not measured."""
-        measured = {row["n"]: _estimate(row, kind) for row in rows.to_dict("records")}
+        measured = {
+            row["n"]: estimate(row, kind.column, kind.scale) for row in rows.to_dict("records")
+        }
         values = tuple((float(n), measured.get(n, Interval())) for n in places)
         return Curve(label, values, **style)  # type: ignore[arg-type]
 
@@ -288,13 +295,6 @@ def _against_n(
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
     )
-
-
-def _estimate(row: Mapping[Hashable, float], kind: Kind) -> Interval:
-    """Return a cell of tables/points, with its interval if that is of enough starts."""
-    ends = (row.get(f"{kind.column}_low"), row.get(f"{kind.column}_high"))
-    sure = row["replicates"] >= ENOUGH_STARTS and known(ends[0])
-    return Interval(row[kind.column], *(ends if sure else ())).times(kind.scale)
 
 
 def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | None:
@@ -476,10 +476,7 @@ def use(machine: Machine) -> Figure | None:
 
 def group_colour(group: str) -> str:
     """Return the name in ``svg.THEME`` of the colour of a group of operators."""
-    names = [one.name for one in read_groups()]
-    if group in names:
-        return f"series-{names.index(group) + 1}"
-    return {OTHER: "part-2", OUTSIDE: "muted"}[group]
+    return GROUP_COLOURS[operator_groups.names().index(group)]
 
 
 def operators(comparison: Comparison, about: About) -> Figure:
