@@ -1,11 +1,6 @@
 """Profiling jobs: what they choose, what they say, and real ones with real members."""
 
-import os
-import shutil
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -82,15 +77,6 @@ def test_stacks_hold_native_and_python_frames(real):
     assert "libtorch" in text or "at::" in text
 
 
-@pytest.mark.slow
-def test_a_launch_that_the_machine_cannot_do_is_skipped_with_its_reason(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py", launch={"membind": "7"}) | {"profile": FEW}
-    found = profile(mapping, tmp_path)
-    assert found.status == "skipped"
-    assert found.reason
-    assert found.points == ()
-
-
 def test_counts_that_no_launch_has_are_a_skip(tmp_path):
     asked = {"profile": {**FEW, "processes": [3]}}
     found = profile(config(WORKLOADS / "plain_loop.py") | asked, tmp_path)
@@ -105,23 +91,6 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
     )
     assert found.status == "failed"
     assert "status 1" in found.reason
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_what_py_spy_says_where_tracing_is_forbidden_is_understood():
-    with tempfile.TemporaryDirectory() as name:
-        # The environment, and pytest's folders, may lie where nobody else may look.
-        folder = Path(name)
-        folder.chmod(0o755)
-        spy = shutil.copy(Path(sys.executable).with_name("py-spy"), folder / "py-spy")
-        nobody = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all"]
-        command = [spy, "record", "--pid", str(os.getpid()), "--format", "raw", "--duration", "1"]
-        done = subprocess.run(
-            [*nobody, *map(str, command), "--output", "/dev/null"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode != 0
-    assert "ptrace_scope" in profile_launch._not_sampled(done).remedy, done.stderr
 
 
 @pytest.mark.slow

@@ -37,16 +37,6 @@ def test_a_launch_that_two_targets_share_is_read_once(tmp_path):
     assert len(operators) == 2 * len(synthetic_profiles.OPERATORS)
 
 
-def test_what_was_skipped_is_no_row(tmp_path):
-    place = tmp_path / "profile" / "recommended"
-    synthetic_profiles.write_manifest(
-        place, machine="m", target="recommended", status="skipped", reason="none"
-    )
-    manifests, operators = profiles.read_profiles([place])
-    assert manifests[0].status == "skipped"
-    assert operators.empty
-
-
 @pytest.mark.parametrize("content", ["", "{}", '{"schema_version": 99}'])
 def test_a_broken_manifest_is_named(folders, content):
     (folders[0] / "profile.json").write_text(content)

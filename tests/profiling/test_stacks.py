@@ -110,10 +110,8 @@ def test_nobody_trains(tmp_path):
     [
         ("0x7f2210a3 (libgomp-24e2ab19.so.1.0.0)", "for OpenMP threads"),
         ("__kmp_hyper_barrier_release (libiomp5.so)", "for OpenMP threads"),
-        ("pthread_cond_wait@@GLIBC_2.3.2 (libc.so.6)", "for a lock or a thread"),
         ("__futex_abstimed_wait_common (libc.so.6)", "for a lock or a thread"),
         ("epoll_wait (libc.so.6)", "for input or output"),
-        ("PyThread_acquire_lock_timed (libpython3.11.so.1.0)", "for a lock or a thread"),
         ("wait (threading.py:320)", "for a lock or a thread"),
         ("select (selectors.py:415)", "for input or output"),
         ("at::native::wait (libtorch_cpu.so)", ""),

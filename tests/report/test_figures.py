@@ -120,29 +120,6 @@ def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     assert "opacity: 0.35" not in drawn["throughput"].svg
 
 
-def luminance(colour):
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("scheme", [0, 1])
-def test_the_theme_is_legible_in_light_and_dark(scheme):
-    surface = svg.THEME["surface"][scheme]
-    for name, pair in svg.THEME.items():
-        if name in {"ink", "muted"}:
-            assert contrast(pair[scheme], surface) >= 4.5, name
-        elif name.startswith("series"):
-            assert contrast(pair[scheme], surface) >= 3, name
-
-
 def test_every_colour_to_draw_with_can_be_told_from_the_others():
     drawn = [light for light, _ in svg.THEME.values()]
     assert len(set(drawn)) == len(drawn)

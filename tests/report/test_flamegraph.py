@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import random
 import re
-from collections import Counter
 
 import pytest
 
@@ -47,33 +45,23 @@ ONE = profile({"main f g": 4, "main f": 1, "main h": 5})
 OTHER = profile({"main f g": 9, "main h": 5, "main k": 2}, label="other")
 
 
-def test_the_tree_agrees_with_a_plain_sum_over_prefixes():
-    chance = random.Random(3)  # noqa: S311 (made-up data)
-    pair = [
-        {" ".join(chance.choices("abcd", k=chance.randint(1, 7))): chance.randint(1, 99)
-         for _ in range(300)}
-        for _ in range(2)
-    ]  # fmt: skip
-    sums = Counter()
-    for place, paths in enumerate(pair):
-        for path, ms in paths.items():
-            frames = ("all", "trainer", "running", "phase: forward", *path.split())
-            for depth in range(1, len(frames) + 1):
-                sums[frames[:depth], place] += ms / 1e3
-    found = decode(flamegraph.view("x", "x", *map(profile, pair)))
-    both = {path: (sums[path, 0], sums[path, 1]) for path, _ in sums}
-    assert found == {path: pytest.approx(times, abs=2e-5) for path, times in both.items()}
+def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
+    found = decode(flamegraph.view("x", "x", ONE, OTHER))
+    assert {path[-1]: path for path in found}["g"] == ("all", *RUNNING, "main", "f", "g")
+    assert {path[-1]: times for path, times in found.items()} == {
+        **dict.fromkeys(("all", *RUNNING, "main"), pytest.approx((0.010, 0.016))),
+        "f": pytest.approx((0.005, 0.009)),
+        "g": pytest.approx((0.004, 0.009)),
+        "h": pytest.approx((0.005, 0.005)),
+        "k": pytest.approx((0.0, 0.002)),
+    }
 
 
 def test_what_cannot_be_seen_is_left_out():
     times = {"main wide": 1000.0} | {f"main narrow{place}": 0.01 for place in range(100)}
-    seen = {
-        path[-1]: seconds
-        for path, seconds in decode(flamegraph.view("x", "x", profile(times))).items()
-    }
-    assert "wide" in seen
-    assert "narrow7" not in seen
-    assert seen["main"][0] == pytest.approx(1.001)
+    found = decode(flamegraph.view("x", "x", profile(times)))
+    assert found["all", *RUNNING, "main"][0] == pytest.approx(1.001)
+    assert {path[-1] for path in found} == {"all", *RUNNING, "main", "wide"}
 
 
 def test_the_caption_says_what_is_compared():
@@ -85,9 +73,9 @@ def test_the_caption_says_what_is_compared():
 
 
 def test_own_times_exclude_callees_and_other_threads():
-    rows = flamegraph.own_times(ONE, None)
+    both = dataclasses.replace(ONE, stacks=ONE.stacks | {(*POOL, "work"): 0.05})
+    rows = flamegraph.own_times(both, None)
     assert rows == [("h", 0.005, 0.0), ("g", 0.004, 0.0), ("f", 0.001, 0.0)]
-    assert not flamegraph.own_times(profile({"work": 50}, owner=POOL), None)
 
 
 def test_data_holds_nothing_that_could_end_it():
@@ -188,17 +176,14 @@ def test_keys_and_presses_zoom_and_come_back(opened):
     assert pixel(opened, 0.02, 4) == pixel(opened, 0.98, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_search_counts_each_time_once_and_says_what_is_not_there(opened):
+    for text, found in (
         ("ATEN::", "2 found. n = 1: 15 ms (26.8%); n = 64: 51 ms (54.8%); +36 ms"),
         ("d1", "111 found. n = 1: 40 ms (71.4%)"),
         ("nowhere", "Nothing found"),
         ("<b>&amp;", "1 found. n = 1: 0 µs"),
-    ],
-)
-def test_search_counts_each_time_once_and_says_what_is_not_there(opened, text, found):
-    assert find_text(opened, text).startswith(found)
+    ):
+        assert find_text(opened, text).startswith(found)
 
 
 def test_search_unfolds_chains_and_reset_restores_everything(opened):
