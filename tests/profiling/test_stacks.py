@@ -25,18 +25,6 @@ def line(*frames, count=1, head=HEAD):
     return ";".join((head, *frames)) + f" {count}"
 
 
-def test_samples_become_seconds_per_step(tmp_path):
-    folded = read(tmp_path, [line("a (x.py:1)", count=30), line("b (x.py:9)", count=10)])
-    # 40 ticks are 10 s and 100 steps: a tick is 2.5 ms of a step.
-    assert folded.stacks == {
-        ("trainer", "running", "phase: other", "a (x.py)"): pytest.approx(0.075),
-        ("trainer", "running", "phase: other", "b (x.py)"): pytest.approx(0.025),
-    }
-    assert folded.sampled_step_s == pytest.approx(0.1)
-    assert folded.step_s == 0.09
-    assert folded.samples == 40
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -64,15 +52,20 @@ def test_any_frame_is_read_without_an_error(names):
         clean_name(name)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n"])
-def test_a_profile_without_stacks_is_an_error(tmp_path, text):
-    with pytest.raises(stacks.StackError, match=r"stacks\.raw: no stacks"):
-        read(tmp_path, [text])
-
-
-def test_what_is_no_stack_is_an_error_with_its_line(tmp_path):
-    with pytest.raises(stacks.StackError, match="line 2: a stack without a number"):
-        read(tmp_path, [line("a (x.py:1)"), "Error: failed to get stack"])
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["", ""], r"stacks\.raw: no stacks"),
+        ([line("a (x.py:1)"), "Error: failed"], "line 2: a stack without a number"),
+        (
+            [line("a (x.py:1)", head=HEAD.replace("(10)", "(77)"))],
+            "no sample of the training thread",
+        ),
+    ],
+)
+def test_a_file_without_the_trainers_stacks_is_an_error(tmp_path, lines, message):
+    with pytest.raises(stacks.StackError, match=message):
+        read(tmp_path, lines)
 
 
 def test_threads_and_children_are_roots_of_their_own(tmp_path):
@@ -98,11 +91,6 @@ def test_threads_and_children_are_roots_of_their_own(tmp_path):
     # Each thread's time is per step of the trainer.
     seconds = folded.stacks["other threads", "thread: Thread", "b (x.py)"]
     assert seconds == pytest.approx(0.01)
-
-
-def test_nobody_trains(tmp_path):
-    with pytest.raises(stacks.StackError, match="no sample of the training thread"):
-        read(tmp_path, [line("wait (threading.py:300)")], trainer_tid=77)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +182,6 @@ def test_addresses_lines_and_versions_are_folded(text, shown):
     assert read_frame(text).text == shown
 
 
-def test_native_frames_are_noticed(tmp_path):
-    assert not read(tmp_path, [line("f (x.py:1)")]).native
-    assert read(tmp_path, [line("f (x.py:1)", "g (libm.so.6)")]).native
-
-
 @pytest.mark.parametrize("folder", ["", "/study/workflow/lib/", "/env/lib/site-packages/"])
 def test_a_member_outside_of_its_window_does_not_count(tmp_path, folder):
     park = f"park ({folder}scaling_study/member/member.py:113)"
@@ -211,32 +194,26 @@ def test_a_member_outside_of_its_window_does_not_count(tmp_path, folder):
 
 # ---- members that are sampled in turn
 
-FRAMES = "<module> (train.py:9);run (train.py:4)"
-
-
-def turn(folder, number, *, mul, mm, seconds, steps):
-    lines = [
-        f"thread (7): MainThread;{FRAMES};mul (libtorch_cpu.so) {mul}",
-        f"thread (7): MainThread;{FRAMES};mm{number} (libtorch_cpu.so) {mm}",
-    ]
-    file = f"stacks-{number}.raw"
-    (folder / file).write_text("\n".join(lines) + "\n")
-    return Turn(slot=0, pid=7, samples=1, file=file, seconds=seconds, steps=steps, trainer_tid=7)
+FRAME = "run (train.py:4)"
 
 
 def test_stacks_of_turns_are_means_over_all_their_steps(tmp_path):
-    turns = (
-        turn(tmp_path, 0, mul=90, mm=10, seconds=10.0, steps=100),  # 0.1 s a step
-        turn(tmp_path, 1, mul=30, mm=30, seconds=10.0, steps=50),  # 0.2 s a step
-    )
+    turns = []
+    # A step of the first member takes 0.1 s, one of the second 0.2 s.
+    for number, mul, mm, steps in ((0, 90, 10, 100), (1, 30, 30, 50)):
+        file = f"stacks-{number}.raw"
+        lines = (line(FRAME, "mul (libtorch.so)", count=mul), line(FRAME, f"mm{number}", count=mm))
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+        turns.append(
+            Turn(slot=0, pid=10, samples=1, file=file, seconds=10.0, steps=steps, trainer_tid=10)
+        )
     folded = stacks.read_point(tmp_path, turns, step_s=0.12, label="default")
-    assert folded.samples == 160
+    assert (folded.samples, folded.step_s, folded.label) == (160, 0.12, "default")
     assert folded.sampled_step_s == pytest.approx(20 / 150)
-    assert folded.step_s == 0.12
-    assert folded.label == "default"
+    assert folded.sample_s == pytest.approx(20 / 150 / 160)
+    assert folded.native
     assert {stack[-1].split(" ")[0]: seconds for stack, seconds in folded.stacks.items()} == {
         "mul": pytest.approx((9.0 + 5.0) / 150),
         "mm0": pytest.approx(1.0 / 150),
         "mm1": pytest.approx(5.0 / 150),
     }
-    assert folded.sample_s == pytest.approx(20 / 150 / 160)

@@ -256,7 +256,10 @@ def _against_n(
     machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str
 ) -> Figure | None:
     kind = KINDS[name]
+    ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
+    needed = ["launch", "n", "replicates", "steps_per_s", *ends]  # a row of all takes long to make
     points = machine.points[machine.points[kind.column].notna()]
+    points = points.loc[:, points.columns.isin(needed)]
     if points.empty:
         return None
     places = sorted({*counts, *points["n"]})
