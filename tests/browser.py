@@ -87,16 +87,6 @@ class Page:
                 self.problems.append(params["entry"]["text"])
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
-            case "Page.javascriptDialogOpening":
-                self.problems.append(f"dialog: {params['message']}")
-                self._id += 1
-                dismissal = {
-                    "id": self._id,
-                    "method": "Page.handleJavaScriptDialog",
-                    "params": {"accept": False},
-                    "sessionId": self._session,
-                }
-                os.write(self._to, json.dumps(dismissal).encode() + b"\0")
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a file as a screen of this width shows it, and wait until it has loaded."""

@@ -26,7 +26,7 @@ _drawn: dict[bytes, Any] = {}
 
 def _draw_once(machine: Any, plan: Any, series: Any) -> Any:
     """Draw the figures of the same numbers once: they take most of a page's time."""
-    key = pickle.dumps((machine.points, machine.members, machine.noise, series, machine.suffix))
+    key = pickle.dumps((machine.points, machine.noise, series, machine.suffix))
     if key not in _drawn:
         _drawn[key] = draw_scaling(machine, plan, series)
     return _drawn[key]

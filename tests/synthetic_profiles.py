@@ -74,7 +74,7 @@ def write_target(
         taken = Profile(
             kind="operators", status="ok", steps=content.steps, step_s=profiled_s,
             overhead=overhead, unprofiled_step_s=profiled_s / overhead,
-            others_overhead=None if n == 1 else 1.004, files=(f"{n}/operators.json",),
+            files=(f"{n}/operators.json",),
         )  # fmt: skip
         skipped = Profile(
             kind="stacks", status="skipped", reason="py-spy: Permission denied",

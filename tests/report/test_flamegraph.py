@@ -1,9 +1,8 @@
 """Trees, files and pages of flamegraphs, and which of them a report has."""
 
+import dataclasses
 import json
-import random
 import re
-from collections import Counter
 
 import pytest
 
@@ -11,11 +10,13 @@ import rendering
 import synthetic
 import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
-from scaling_study.profiling.stacks import THREADS, TRAINER, Folded, Stack
+from scaling_study.profiling.stacks import THREADS, TRAINER, Folded
 from scaling_study.report import flamegraph
 from scaling_study.report.flamegraph import PointError, view_flames, view_points
 from scaling_study.report.page import render_page
 
+RUNNING = (TRAINER, "running", "phase: forward")
+POOL = (THREADS, "thread: pool")
 HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
 
 
@@ -23,21 +24,11 @@ def page_of(*flames):
     return render_page("flames.html.j2", flames=True, graphs=flames)
 
 
-def profile(times, *, label="one", root=TRAINER, sample_s=1e-4, native=True):
-    """A profile from frames, joined by spaces, and milliseconds."""
-    found = tuple(
-        Stack(
-            root, "" if root == TRAINER else "pool", "", "forward", tuple(frames.split()), ms / 1e3
-        )
-        for frames, ms in sorted(times.items())
-    )
-    whole = sum(stack.seconds for stack in found)
-    samples = round(whole / sample_s)
-    return Folded(found, 0.9 * whole, whole, samples, sample_s, label, native)
-
-
-def find(root, name):
-    return next((node for node, _ in flamegraph.walk(root) if node.name == name), None)
+def profile(times, *, label="one", owner=RUNNING, native=True):
+    """A profile from frames, joined by spaces, and milliseconds; a sample is 0.1 ms."""
+    found = {(*owner, *frames.split()): ms / 1e3 for frames, ms in sorted(times.items())}
+    whole = sum(found.values())
+    return Folded(found, 0.9 * whole, whole, round(1e4 * whole), 1e-4, label, native)
 
 
 def decode(flame):
@@ -54,44 +45,23 @@ ONE = profile({"main f g": 4, "main f": 1, "main h": 5})
 OTHER = profile({"main f g": 9, "main h": 5, "main k": 2}, label="other")
 
 
-def test_the_tree_agrees_with_a_plain_sum_over_prefixes():
-    chance = random.Random(3)  # noqa: S311 (made-up data)
-    pair = [
-        {" ".join(chance.choices("abcd", k=chance.randint(1, 7))): chance.randint(1, 99)
-         for _ in range(300)}
-        for _ in range(2)
-    ]  # fmt: skip
-    sums = Counter()
-    for place, paths in enumerate(pair):
-        for path, ms in paths.items():
-            frames = ("all", "trainer", "running", "phase: forward", *path.split())
-            for depth in range(1, len(frames) + 1):
-                sums[frames[:depth], place] += ms / 1e3
-    found = decode(flamegraph.view("x", "x", *map(profile, pair)))
-    both = {path: (sums[path, 0], sums[path, 1]) for path, _ in sums}
-    assert found == {path: pytest.approx(times, abs=2e-5) for path, times in both.items()}
+def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
+    found = decode(flamegraph.view("x", "x", ONE, OTHER))
+    assert {path[-1]: path for path in found}["g"] == ("all", *RUNNING, "main", "f", "g")
+    assert {path[-1]: times for path, times in found.items()} == {
+        **dict.fromkeys(("all", *RUNNING, "main"), pytest.approx((0.010, 0.016))),
+        "f": pytest.approx((0.005, 0.009)),
+        "g": pytest.approx((0.004, 0.009)),
+        "h": pytest.approx((0.005, 0.005)),
+        "k": pytest.approx((0.0, 0.002)),
+    }
 
 
-def test_what_cannot_be_seen_is_left_out_and_said():
+def test_what_cannot_be_seen_is_left_out():
     times = {"main wide": 1000.0} | {f"main narrow{place}": 0.01 for place in range(100)}
-    root, hidden = flamegraph.merge(profile(times))
-    assert find(root, "wide")
-    assert not find(root, "narrow7")
-    assert hidden == pytest.approx(1 / 1001, rel=1e-6)
-    assert find(root, "main").times[0] == pytest.approx(1.001)
-    assert "0.1% of the time" in flamegraph.view("x", "x", profile(times)).caption
-    assert "left out" not in flamegraph.view("x", "x", ONE).caption
-
-
-def test_the_widest_frames_are_kept_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(flamegraph, "MOST_NODES", 50)
-    times = {f"main f{place:03}": 1 + place for place in range(200)}
-    root, hidden = flamegraph.merge(profile(times))
-    names = [node.name for node, _ in flamegraph.walk(root)]
-    assert len(names) <= 51
-    assert "f199" in names
-    assert "f100" not in names
-    assert 0 < hidden < 1
+    found = decode(flamegraph.view("x", "x", profile(times)))
+    assert found["all", *RUNNING, "main"][0] == pytest.approx(1.001)
+    assert {path[-1] for path in found} == {"all", *RUNNING, "main", "wide"}
 
 
 def test_the_caption_says_what_is_compared():
@@ -103,14 +73,13 @@ def test_the_caption_says_what_is_compared():
 
 
 def test_own_times_exclude_callees_and_other_threads():
-    rows = flamegraph.own_times(ONE, None)
+    both = dataclasses.replace(ONE, stacks=ONE.stacks | {(*POOL, "work"): 0.05})
+    rows = flamegraph.own_times(both, None)
     assert rows == [("h", 0.005, 0.0), ("g", 0.004, 0.0), ("f", 0.001, 0.0)]
-    assert not flamegraph.own_times(profile({"work": 50}, root=THREADS), None)
 
 
 def test_data_holds_nothing_that_could_end_it():
-    hostile = Stack(TRAINER, "", "", "forward", (HOSTILE, "f"), 1.0)
-    one = Folded((hostile,), 1.0, 1.0, 10, 0.1, HOSTILE, native=True)
+    one = Folded({(*RUNNING, HOSTILE, "f"): 1.0}, 1.0, 1.0, 10, 0.1, HOSTILE, native=True)
     flame = flamegraph.view("x", HOSTILE, one, one)
     assert not re.search(r"[<>&\u2028]", flame.data)
     assert HOSTILE in json.loads(flame.data)["names"]
@@ -131,8 +100,8 @@ DEEPER = profile(
 @pytest.fixture
 def opened(page, tmp_path):
     path = tmp_path / "page.html"
-    pool = profile({"work": 9}, root=THREADS)
-    one = Folded(DEEP.stacks + pool.stacks, 1, 1, 460, 1e-4, "n = 1", native=True)
+    pool = profile({"work": 9}, owner=POOL)
+    one = dataclasses.replace(DEEP, stacks=DEEP.stacks | pool.stacks)
     flames = [
         flamegraph.view("one", "1 against 64", one, DEEPER),
         flamegraph.view("two", "n", DEEP),
@@ -207,17 +176,14 @@ def test_keys_and_presses_zoom_and_come_back(opened):
     assert pixel(opened, 0.02, 4) == pixel(opened, 0.98, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_search_counts_each_time_once_and_says_what_is_not_there(opened):
+    for text, found in (
         ("ATEN::", "2 found. n = 1: 15 ms (26.8%); n = 64: 51 ms (54.8%); +36 ms"),
         ("d1", "111 found. n = 1: 40 ms (71.4%)"),
         ("nowhere", "Nothing found"),
         ("<b>&amp;", "1 found. n = 1: 0 µs"),
-    ],
-)
-def test_search_counts_each_time_once_and_says_what_is_not_there(opened, text, found):
-    assert find_text(opened, text).startswith(found)
+    ):
+        assert find_text(opened, text).startswith(found)
 
 
 def test_search_unfolds_chains_and_reset_restores_everything(opened):
@@ -321,7 +287,7 @@ def test_stacks_that_cannot_be_read_are_a_note(tmp_path, lines):
     assert "No flamegraph of default, n = 1" in flames.notes[0]
 
 
-def test_the_page_has_them_with_their_kernels(folder, page):
+def test_the_page_has_them(folder, page):
     study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
     page.open(rendering.render(study))
     names = {path.name for path in (study / "figures").glob("stacks-*")}
@@ -334,7 +300,7 @@ def test_the_page_has_them_with_their_kernels(folder, page):
     assert len(widths) == 3
     assert min(widths) > 300  # they are drawn when the section is unfolded
     text = page.run("document.getElementById('m1-time').parentNode.innerText")
-    assert "mkl_blas_avx512_sgemm_kernel_0" in text
+    assert "default: 150 samples, a step" in text
 
 
 def test_a_point_that_was_not_profiled_is_an_error_that_names_those_that_were(folder):

@@ -1,12 +1,16 @@
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from msgspec import convert
 
+from configs import ROOT
 from made_records import made_plan
 from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
 from scaling_study.member import bind
@@ -237,6 +241,74 @@ def test_names_cannot_leave_their_comments(tmp_path, script):
     assert "212 (208 to 215) steps/s, 1,530 models/hour" in path.read_text()
     assert run(path, "logs").returncode == 0
     assert not (tmp_path / "hacked").exists()
+
+
+def test_a_command_runs_as_the_member_of_a_slot(tmp_path, script):
+    cpu = max(os.sched_getaffinity(0))
+    slots = [slot(0), slot(1, str(cpu))]
+    path = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(script))
+    member = json.loads(run(path, "--slot", "1", sys.executable, script).stdout)
+    assert (member["cpus"], member["env"]["SPICY"]) == ([cpu], "hot")
+    assert run(path, "--slot", "2", "true").returncode == 2
+
+
+TRAIN = """
+def train(seed):
+    import os, time
+    time.sleep(0.02)  # or one worker does all
+    with open(f"trained-{seed}", "w") as file:
+        print(*sorted(os.sched_getaffinity(0)), os.environ["SPICY"], file=file)
+
+"""
+
+
+def test_each_worker_of_joblib_has_a_slots_cpus_and_environment(tmp_path):
+    docs = (ROOT / "docs/own-script.md").read_text(encoding="utf-8")
+    snippet = re.search(r"```python\n(import multiprocessing.*?)```", docs, re.DOTALL)[1]
+    (tmp_path / "sweep.py").write_text(TRAIN + snippet, encoding="utf-8")
+    cpus = [str(cpu) for cpu in sorted(os.sched_getaffinity(0))[:2]]
+    slots = [slot(at, cpus[at % len(cpus)]) for at in range(2)]
+    path = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(tmp_path / "train.py"))
+    done = run(path, "--slot", "all", sys.executable, "sweep.py")
+    assert done.returncode == 0, done.stderr
+    told = [path.read_text() for path in tmp_path.glob("trained-*")]
+    assert len(told) == 100
+    assert set(told) == {f"{cpu} hot\n" for cpu in cpus}
+
+
+DASK = """
+import os, subprocess, sys
+from distributed import Client, LocalCluster
+
+def where():
+    return sorted(os.sched_getaffinity(0)), os.environ["SPICY"], os.environ.get("OMP_NUM_THREADS")
+
+with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
+    workers = [
+        subprocess.Popen([
+            *sys.argv[1:], "--slot", str(slot), sys.executable, "-m", "distributed.cli.dask_worker",
+            cluster.scheduler_address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+        ])
+        for slot in range(2)
+    ]
+    client.wait_for_workers(2)
+    print(sorted(client.run(where).values()))
+    for one in workers:
+        one.terminate()
+        one.wait()
+"""
+
+
+def test_each_worker_of_dask_has_a_slots_cpus_and_environment(tmp_path):
+    (tmp_path / "sweep.py").write_text(DASK, encoding="utf-8")
+    cpus = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    slots = [slot(at, str(cpu)) for at, cpu in enumerate(cpus)]
+    launch = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(tmp_path / "train.py"))
+    done = subprocess.run(
+        [sys.executable, "sweep.py", BASH, launch],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    assert ast.literal_eval(done.stdout) == [([cpu], "hot", None) for cpu in sorted(cpus)]
 
 
 def test_nothing_to_recommend_is_said_and_fails(tmp_path, script):

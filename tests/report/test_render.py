@@ -26,23 +26,6 @@ def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it
         late.join()
 
 
-def test_a_confirmation_is_the_headline_of_report_and_terminal(tmp_path):
-    folder = rendering.make_study(tmp_path / "confirmed", ns=(1, 2), replicates=2)
-    assert "predicted" in conclusion(folder, folder / "plan.json", folder / "report.html")
-    found = rendering.machine_entry(folder, "recommendation")
-    best = found["recommended"]
-    arm = {
-        "role": "recommended", "launch": best["launch"], "label": best["label"], "n": best["n"],
-        "start": "fresh", "rounds": 4, "value": 911.0, "low": 900.0, "high": 922.0,
-    }  # fmt: skip
-    entry = {"machine": found["machine"], "status": "confirmed", "arms": [arm]}
-    write_file(folder / "analysis/confirmation.json", {"machines": [entry]})
-    said = conclusion(folder, folder / "plan.json", folder / "report.html").splitlines()[0]
-    text = f"is the best launch found: 911 models/hour with {best['n']} processes"
-    assert said.endswith(f"{text} (confirmed)")
-    assert text in rendering.render(folder).read_text(encoding="utf-8")
-
-
 def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp_path):
     folder = rendering.make_study(tmp_path / "confirmed", ns=(1, 2), replicates=2)
     found = rendering.machine_entry(folder, "recommendation")
@@ -57,6 +40,8 @@ def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp
     entry = {"machine": found["machine"], "status": "confirmed", "arms": arms, "start": "forked",
              "steps_per_model": 500, "imports": imports}  # fmt: skip
     write_file(folder / "analysis/confirmation.json", {"machines": [entry]})
+    said = conclusion(folder, folder / "plan.json", folder / "report.html").splitlines()[0]
+    assert said.endswith("(confirmed)")
     report = rendering.render(folder).read_text(encoding="utf-8")
     script = (folder / "launch/recommended.sh").read_text()
     assert "  start=forked\n" in script

@@ -1,7 +1,7 @@
-"""A plain loop with a injected slowdown that is there only while another member trains too.
+"""A plain loop with an operator that takes longer only while another member trains too.
 
-Each member touches a file of its own in every step; who finds another one that is fresh is not
-alone. What is injected is one known function or operator.
+Each member touches a file of its own in every step. A member that finds another fresh file is not
+alone.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import torch
 ALONE_AFTER_S = 0.25
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--kind", choices=["nothing", "sleep", "spin", "mul"], required=True)
 parser.add_argument("--folder", type=Path, required=True)
 parser.add_argument("--member", required=True)
 args = parser.parse_args()
@@ -25,16 +24,6 @@ def alone():
     own.touch()
     since = time.time() - ALONE_AFTER_S
     return all(path == own or path.stat().st_mtime < since for path in args.folder.iterdir())
-
-
-def injected_sleep():
-    time.sleep(0.02)
-
-
-def injected_spin():
-    until = time.perf_counter() + 0.02
-    while time.perf_counter() < until:
-        pass
 
 
 def injected_mul(size):
@@ -49,11 +38,5 @@ targets = inputs.sum(dim=1, keepdim=True)
 for _ in range(500):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
-    together = not alone()
-    if args.kind == "sleep" and together:
-        injected_sleep()
-    if args.kind == "spin" and together:
-        injected_spin()
-    if args.kind == "mul":
-        injected_mul(10_000_000 if together else 1000)
+    injected_mul(1000 if alone() else 10_000_000)
     optimizer.step()

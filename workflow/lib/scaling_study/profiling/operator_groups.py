@@ -4,58 +4,42 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from msgspec import Struct, yaml
 
 DATA = Path(__file__).with_name("operator_groups.yaml")
 OTHER = "other operators"
 OUTSIDE = "outside operators"
-"""Not of an operator: the part of a step that a table of operators does not cover."""
-REASONS = {
-    OTHER: "No pattern of operator_groups.yaml matches their names.",
-    OUTSIDE: (
-        "The rest of the step: Python between operators, libraries that are no operators of torch, "
-        "sleeping, and the profiler itself."
-    ),
-}
 CUT = "..."
 """Ends a name that torch's text tables have cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Operators that are bound by the same thing.
-
-    Attributes:
-        name: a few words.
-        reason: what they are bound by, and what their growth points to.
-        patterns: names, where ``*`` stands for any text.
-    """
+class Group(Struct, frozen=True):
+    """Operators that are bound by the same thing."""
 
     name: str
+    """A few words."""
     reason: str
-    patterns: tuple[str, ...]
+    """What they are bound by, and what their growth points to."""
+    patterns: tuple[str, ...] = ()
+    """Names, where ``*`` stands for any text."""
 
 
 @functools.cache
 def read_groups() -> tuple[Group, ...]:
     """Read the groups, in the order of the file."""
-    entries = yaml.safe_load(DATA.read_text(encoding="utf-8"))
-    return tuple(
-        Group(entry["name"], entry["reason"].strip(), tuple(entry["patterns"])) for entry in entries
-    )
+    return yaml.decode(DATA.read_bytes(), type=tuple[Group, ...])
 
 
 def names() -> list[str]:
-    """All names of groups, in the order of reports: those of the file, other, outside."""
-    return [*(group.name for group in read_groups()), OTHER, OUTSIDE]
+    """All names of groups, in the order of reports."""
+    return [group.name for group in read_groups()]
 
 
 def reason(name: str) -> str:
     """Why operators are in this group."""
-    return REASONS.get(name) or next(group.reason for group in read_groups() if group.name == name)
+    return read_groups()[names().index(name)].reason
 
 
 @functools.cache

@@ -60,8 +60,8 @@ samples should take, what there is must do."""
 
 NO_TRACING = "sudo sysctl kernel.yama.ptrace_scope=0 or docker run --cap-add=SYS_PTRACE"
 
-TurnTimes = tuple[int, list[list[float]]]
-"""The place of the member that is profiled, and the step times (s) of each member."""
+TurnTimes = tuple[int, list[float]]
+"""The place of the member that is profiled, and its step times (s)."""
 
 log = logging.getLogger("profile")
 
@@ -242,7 +242,8 @@ class _Profiling:
             shutil.move(self._private / name, self._output / str(n) / name)
         files = tuple(f"{n}/{name}" for name in names)
         found = Profile(kind=kind, status="ok", steps=covered, files=files)
-        return found, [(0, _step_times(activities, 0, last=covered))]
+        own = activities[0]
+        return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
 
     def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
         """Sample members' stacks from outside, in turn, until there are as many as asked for."""
@@ -255,16 +256,17 @@ class _Profiling:
             self._cohort.ask(slot, channel.ALLOW_TRACING)
         native_failed: str | None = None
         turns: list[Turn] = []
-        times: list[TurnTimes] = []
+        turns_s: list[TurnTimes] = []
         while (missing := asked - sum(turn.samples for turn in turns)) > 0:
             spent_s = sum(turn.seconds for turn in turns)
             if spent_s >= LONGEST_FACTOR * max(SHORTEST_TURN_S, asked / rate_hz):
                 break
-            left = len(slots) - len(turns) % len(slots)
+            at = len(turns) % len(slots)
+            left = len(slots) - at
             seconds = max(SHORTEST_TURN_S, math.ceil(missing / rate_hz / left))
             words = [spy] if native_failed else [spy, "--native"]
             try:
-                turn, steps_s = self._turn(n, len(turns), words, seconds)
+                turn, steps_s = self._turn(n, at, f"stacks-{len(turns)}.raw", words, seconds)
             except (UnavailableError, _FailedError) as error:
                 if turns:
                     log.info("n = %d: no more stacks (%s)", n, error)
@@ -274,7 +276,7 @@ class _Profiling:
                 native_failed = str(error)
                 continue
             turns.append(turn)
-            times.append(steps_s)
+            turns_s.append((at, steps_s))
         found = Profile(
             kind="stacks",
             status="ok",
@@ -288,16 +290,17 @@ class _Profiling:
             turns=tuple(turns),
             files=tuple(f"{n}/{turn.file}" for turn in turns),
         )
-        return found, times
+        return found, turns_s
 
     def _turn(
-        self, n: int, number: int, spy: Sequence[str], seconds: int
-    ) -> tuple[Turn, TurnTimes]:
-        """Sample one member for a while; the members take turns by the number.
+        self, n: int, at: int, file: str, spy: Sequence[str], seconds: int
+    ) -> tuple[Turn, list[float]]:
+        """Sample one member for a while; return its step times (s), too.
 
         Args:
             n: members that train.
-            number: of the turn, from 0.
+            at: place of the member among them.
+            file: gets what py-spy writes; in the folder of the point.
             spy: py-spy and what it is given.
             seconds: how long.
 
@@ -305,9 +308,7 @@ class _Profiling:
             UnavailableError: this machine forbids it.
             _FailedError: nothing was sampled.
         """
-        at = number % min(n, SAMPLED_MEMBERS)
         slot = self._cohort.alive[at]
-        file = f"stacks-{number}.raw"
         raw = self._output / str(n) / file
         pid, trainer_tid = self._cohort.trainer(slot)
         command = [
@@ -328,18 +329,18 @@ class _Profiling:
             ended_ns = time.perf_counter_ns()
         if done.returncode or not raw.exists():
             raise _not_sampled(done)
-        steps_s = _step_times(activities, at, since_ns=ended_ns - seconds * 10**9)
-        if not steps_s[at]:
+        steps_s = _step_times(activities[at], ended_ns - seconds * 10**9)
+        if not steps_s:
             raise _FailedError(f"no whole step within {seconds} s")
         turn = Turn(
-            slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s[at]),
+            slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s),
             trainer_tid=trainer_tid, file=file,
         )  # fmt: skip
         try:
             samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
         except stacks.StackError as error:
             raise _FailedError(str(error)) from None
-        return replace(turn, samples=samples), (at, steps_s)
+        return replace(turn, samples=samples), steps_s
 
 
 def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _FailedError:
@@ -351,35 +352,10 @@ def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _
     return _FailedError(reason)
 
 
-def _step_times(
-    activities: Sequence[windows.Activity],
-    profiled: int,
-    *,
-    last: int | None = None,
-    since_ns: int = 0,
-) -> list[list[float]]:
-    """Return each member's step times (s) while one of them was profiled.
-
-    Args:
-        activities: what the members did.
-        profiled: the place of the profiled one.
-        last: take only so many of the profiled member's steps, and those of others beside them.
-        since_ns: take steps that began after this time.
-    """
-    own = activities[profiled]
-    if last is not None:
-        since_ns = own.steps[-1 - last].end_ns
-    times = []
-    for one in activities:
-        durations, steps = windows.counted_steps(one, since_ns, own.parked_ns)
-        times.append(
-            [
-                duration / 1e9
-                for duration, step in zip(durations, steps, strict=True)
-                if step.end_ns <= own.parked_ns  # others may rest later than the profiled one
-            ]
-        )
-    return times
+def _step_times(own: windows.Activity, since_ns: int) -> list[float]:
+    """Return the times (s) of a profiled member's steps that began after some time."""
+    durations, _ = windows.counted_steps(own, since_ns, own.parked_ns)
+    return [duration / 1e9 for duration in durations]
 
 
 def _with_cost(profile: Profile, turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Profile:
@@ -391,21 +367,7 @@ def _with_cost(profile: Profile, turns_s: Sequence[TurnTimes], *around: Sequence
         around: of each unprofiled window, the mean step time (s) of each member, in order.
     """
     bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
-    weights = [len(steps_s[at]) for at, steps_s in turns_s]
-    step_s = statistics.fmean((statistics.fmean(steps_s[at]) for at, steps_s in turns_s), weights)
+    weights = [len(steps_s) for _, steps_s in turns_s]
+    step_s = statistics.fmean(duration for _, steps_s in turns_s for duration in steps_s)
     bare_s = statistics.fmean((bare[at] for at, _ in turns_s), weights)
-    others = []
-    for at, steps_s in turns_s:
-        ratios = [
-            statistics.fmean(times) / usual_s
-            for member, (times, usual_s) in enumerate(zip(steps_s, bare, strict=True))
-            if times and member != at
-        ]
-        others += [statistics.fmean(ratios)] if ratios else []
-    return replace(
-        profile,
-        step_s=step_s,
-        unprofiled_step_s=bare_s,
-        overhead=step_s / bare_s,
-        others_overhead=statistics.fmean(others) if others else None,
-    )
+    return replace(profile, step_s=step_s, unprofiled_step_s=bare_s, overhead=step_s / bare_s)

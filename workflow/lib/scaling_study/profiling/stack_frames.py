@@ -147,13 +147,6 @@ def is_asleep(frames: Sequence[Frame]) -> bool:
     return any(_meaning(stack_rules.ASLEEP, frame) for frame in frames)
 
 
-def is_blas_kernel(frame: Frame) -> bool:
-    """Whether the frame is a function that multiplies matrices on a kind of CPU."""
-    if frame.python or not stack_rules.BLAS_KERNEL.fullmatch(frame.name):
-        return False
-    return not stack_rules.BLAS_CALLER.fullmatch(frame.name)
-
-
 def fold(frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the texts of a stack's frames without noise, and each once where it repeats.
 

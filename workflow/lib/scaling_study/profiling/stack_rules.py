@@ -1,4 +1,4 @@
-"""Rules on frames of a sampled stack, as data: waiting, phases, noise, BLAS kernels."""
+"""Rules on frames of a sampled stack, as data: waiting, phases, noise."""
 
 from __future__ import annotations
 
@@ -126,15 +126,3 @@ NOISE = (
     ),
 )
 """Frames to leave out, unless they are innermost: then time is spent in them."""
-
-BLAS_KERNEL = re.compile(
-    r"(?!at::|c10::|torch::|caffe2::|dnnl::)\w*(?:sgemm|sgemv|gemm_|gemmsup)\w*", re.IGNORECASE
-)
-"""Functions of MKL (``mkl_blas_def_sgemm_kernel_0_zen``, ``sgemm_bdz``), OpenBLAS
-(``sgemm_kernel_SKYLAKEX``) and BLIS (``bli_sgemm_haswell_asm_6x16``)."""
-BLAS_CALLER = re.compile(
-    r"(?:cblas_|mkl_blas_|mkl_)?[sd]?gem[mv](?:_batch|_strided)*(?:_64)?_?|\w*(?:driver|thread|omp_)\w*"
-    r"|bli_\w*gemm\w*_(?:front|int|ex|blk_var\d|ker_var\d|cntl\w*)",
-    re.IGNORECASE,
-)
-"""Interfaces among them, and functions that share the work out: the same for every CPU."""

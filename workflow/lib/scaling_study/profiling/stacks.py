@@ -7,7 +7,7 @@ number of samples. Every thread is sampled once in a tick, so the trainer's samp
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,8 @@ THREADS = "other threads"
 WORKERS = "child processes"
 IDLE = "other threads, waiting"
 
-Place = tuple[str, str, str, str, tuple[str, ...]]
-"""Root, thread, wait, phase and frames of a stack, as in ``Stack``."""
+Stack = tuple[str, ...]
+"""A stack's place in a flamegraph: owner, running or waiting, phase or thread, frames."""
 
 _LINE_END = re.compile(r" \d+$")
 # A command line may hold ";" and '"': it ends where the next process or the thread begins.
@@ -55,45 +55,11 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """A folded stack with its time.
-
-    Attributes:
-        root: TRAINER, THREADS or WORKERS.
-        thread: the thread's name without its number; ``""`` for the trainer.
-        wait: what it waits for, such as ``for OpenMP threads``; ``""`` while it runs.
-        phase: load, forward, backward, optimizer, or ``""``.
-        frames: texts, outermost first.
-        seconds: per step.
-    """
-
-    root: str
-    thread: str
-    wait: str
-    phase: str
-    frames: tuple[str, ...]
-    seconds: float
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The stack's place in a flamegraph: owner, running or waiting, phase, frames."""
-        state = f"waiting {self.wait}" if self.wait else "running"
-        if self.root == TRAINER:
-            phase = (f"phase: {self.phase or 'other'}",)
-            return (TRAINER, state, *phase, *self.frames)
-        thread = f"thread: {self.thread or 'without a name'}"
-        if self.wait:
-            owner = (WORKERS,) if self.root == WORKERS else ()
-            return (IDLE, *owner, thread, *self.frames)
-        return (self.root, thread, *self.frames)
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
     """The stacks of one profile.
 
     Attributes:
-        stacks: each distinct once, in the order of their text.
+        stacks: seconds per step of each distinct stack, in the order of their text.
         step_s: step time of the same point without the sampler, in seconds.
         sampled_step_s: step time while sampled: the trainer's stacks add up to it, apart from
             samples outside of any window.
@@ -103,7 +69,7 @@ class Folded:
         native: whether there are frames of libraries.
     """
 
-    stacks: tuple[Stack, ...]
+    stacks: dict[Stack, float]
     step_s: float
     sampled_step_s: float
     samples: int
@@ -164,7 +130,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         StackError: a file holds no stacks, a line is none, or no sample is the trainer's.
     """
     steps = sum(turn.steps for turn in turns)
-    seconds: defaultdict[Place, float] = defaultdict(float)
+    seconds: defaultdict[Stack, float] = defaultdict(float)
     counted, native = 0, False
     for turn in turns:
         path = folder / turn.file
@@ -173,18 +139,17 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
             counts, tick_s = _fold(samples, turn)
         except StackError as error:
             raise StackError(f"{path}: {error}") from None
-        for place, count in counts.items():
-            seconds[place] += count * tick_s / steps
-            counted += count if place[0] == TRAINER else 0
+        for stack, count in counts.items():
+            seconds[stack] += count * tick_s / steps
+            counted += count if stack[0] == TRAINER else 0
         native = native or any(
             not frame.python and frame.file.endswith(".so")
             for sample in samples
             for frame in sample.frames
         )
-    stacks = [Stack(*place, seconds=found) for place, found in sorted(seconds.items())]
-    sampled_step_s = sum(stack.seconds for stack in stacks if stack.root == TRAINER)
+    sampled_step_s = sum(own for stack, own in seconds.items() if stack[0] == TRAINER)
     return Folded(
-        stacks=tuple(sorted(stacks, key=lambda stack: stack.path)),
+        stacks=dict(sorted(seconds.items())),
         step_s=step_s,
         sampled_step_s=sampled_step_s,
         samples=counted,
@@ -194,7 +159,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
     )
 
 
-def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Place], float]:
+def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Stack], float]:
     """Count the samples of each stack of a turn; return the seconds between two as well.
 
     Raises:
@@ -202,70 +167,53 @@ def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Place], float]
     """
     if not samples:
         raise StackError("no stacks")
-    trainer = find_trainer(samples, turn.trainer_tid)
+    trainer = _find_trainer(samples, turn.trainer_tid)
     ticks = sum(sample.count for sample in samples if sample.tid == trainer)
     # The sampler knows a new thread's name only after a while.
     names = {sample.tid: sample.thread for sample in samples if sample.thread}
-    counts: Counter[Place] = Counter()
+    counts: Counter[Stack] = Counter()
     for sample in samples:
-        is_trainer = sample.tid == trainer
-        if is_trainer and stack_frames.is_asleep(sample.frames):
+        wait = stack_frames.wait_of(sample.frames)
+        if sample.tid != trainer:
+            owner = _owner(sample, names.get(sample.tid, ""), wait)
+        elif stack_frames.is_asleep(sample.frames):
             continue
-        counts[_place(sample, names.get(sample.tid, ""), is_trainer=is_trainer)] += sample.count
+        else:
+            phase = stack_frames.phase_of(sample.frames) or "other"
+            owner = (TRAINER, f"waiting {wait}" if wait else "running", f"phase: {phase}")
+        frames = stack_frames.fold(sample.frames) or ("[no frames]",)
+        counts[*owner, *frames] += sample.count
     return counts, turn.seconds / ticks
 
 
-def find_trainer(samples: Iterable[Sample], tid: int | None) -> int | None:
+def _find_trainer(samples: Sequence[Sample], tid: int | None) -> int | None:
     """The training thread's id as the sampler wrote it.
 
-    A sampler that does not know the kernel's ids writes pthread's: then the trainer is the thread
-    with the most samples in torch's or the harness's training functions, in the outermost process.
+    Before Python 3.11 the sampler may know pthread's ids only: then the trainer is the thread with
+    the most samples in the script or in a phase of a step, in the outermost process.
 
     Raises:
         StackError: no thread trains.
     """
-    by_thread: dict[int | None, int] = defaultdict(int)
+    if any(sample.tid == tid for sample in samples):
+        return tid
+    trains: Counter[int | None] = Counter()
     for sample in samples:
-        if tid is not None and sample.tid == tid:
-            return tid
-        if len(sample.processes) > 1:
-            continue
-        if (
+        if len(sample.processes) == 1 and (
             stack_frames.phase_of(sample.frames)
             or stack_frames.is_asleep(sample.frames)
             or any(frame.name == "<module>" for frame in sample.frames)
         ):
-            by_thread[sample.tid] += sample.count
-    if not by_thread:
+            trains[sample.tid] += sample.count
+    if not trains:
         raise StackError("no thread trains")
-    return max(by_thread, key=by_thread.__getitem__)
+    return trains.most_common(1)[0][0]
 
 
-def _place(sample: Sample, thread: str, *, is_trainer: bool) -> Place:
-    wait = stack_frames.wait_of(sample.frames)
-    phase = stack_frames.phase_of(sample.frames)
-    frames = stack_frames.fold(sample.frames) or ("[no frames]",)
-    if is_trainer:
-        return TRAINER, "", wait, phase, frames
-    root = WORKERS if len(sample.processes) > 1 else THREADS
-    return root, _NUMBERED.sub("", thread), wait, phase, frames
-
-
-def blas_kernel(stacks: Folded) -> str | None:
-    """The function of a BLAS library in which most time was spent multiplying, or None.
-
-    It is the innermost frame of that kind, whose name says for which CPU it was written. Functions
-    that only call such a one, and time that waits, say nothing.
-    """
-    texts = {text for stack in stacks.stacks for text in stack.frames}
-    kernels = {
-        text: frame.name
-        for text in texts
-        if stack_frames.is_blas_kernel(frame := stack_frames.read_frame(text))
-    }
-    seconds: dict[str, float] = defaultdict(float)
-    for stack in stacks.stacks:
-        if not stack.wait and not kernels.keys().isdisjoint(stack.frames):
-            innermost = next(text for text in reversed(stack.frames) if text in kernels)
-            seconds[kernels[innermost]] += stack.seconds
-    return max(seconds, key=lambda name: (seconds[name], name), default=None)
+def _owner(sample: Sample, thread: str, wait: str) -> Stack:
+    """Return the place of a thread that does not train."""
+    named = f"thread: {_NUMBERED.sub('', thread) or 'without a name'}"
+    child = len(sample.processes) > 1
+    if not wait:
+        return WORKERS if child else THREADS, named
+    return (IDLE, WORKERS, named) if child else (IDLE, named)

@@ -77,8 +77,6 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean step time of the same members in the windows around it."""
     overhead: Number = None
     """One over the other."""
-    others_overhead: Number = None
-    """The same of members that trained beside."""
     turns: tuple[Turn, ...] = ()
     files: tuple[str, ...] = ()
     """From the folder of the target."""

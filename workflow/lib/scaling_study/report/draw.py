@@ -78,7 +78,6 @@ STYLE: dict[str, object] = {
     "xtick.bottom": True,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "svg.fonttype": "none",
-    "svg.hashsalt": "scaling-study",
 }
 
 
@@ -129,14 +128,6 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """A plot of curves; the scale of values is shared by all of a figure."""
-
-    title: str
-    curves: tuple[Curve, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """Values in a row of a figure of dots; a figure has one or two columns of them."""
 
@@ -181,17 +172,18 @@ def wrap(text: str, characters: int) -> str:
 
 
 @contextlib.contextmanager
-def drawing() -> Iterator[None]:
-    """Set the style while a figure is drawn and written."""
-    with sns.axes_style("white"), mpl.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+def drawing(about: About, height_in: float) -> Iterator[Canvas]:
+    """Yield a canvas, and set the style while a figure is drawn on it and written."""
+    style = {**STYLE, "svg.hashsalt": about.name}
+    with sns.axes_style("white"), mpl.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type]
         # Names may hold any script. The reader's browser has fonts that matplotlib has not.
         warnings.filterwarnings("ignore", message=r"(?s).*Glyph.* missing from font")
         warnings.filterwarnings("ignore", message=r"(?s).*Matplotlib currently does not support")
-        yield
+        yield Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
 def lines(
-    panels: Sequence[Panel],
+    panels: Mapping[str, Sequence[Curve]],
     about: About,
     x_label: str,
     *,
@@ -203,7 +195,7 @@ def lines(
     """Draw curves in one plot, or in small plots of equal axes.
 
     Args:
-        panels: at least one.
+        panels: the curves of each plot by its title; at least one.
         about: the texts around the figure.
         x_label: below the plot.
         counts: whether x is process counts: their ticks are the counts themselves.
@@ -212,32 +204,32 @@ def lines(
         ratios: whether values are ratios to 1.
     """
     several = len(panels) > 1
-    curves = [curve for panel in panels for curve in panel.curves]
-    labels = list(dict.fromkeys(curve.label for curve in curves if curve.label))
-    legend_rows = sum(wrap(label, LABEL_CHARACTERS).count("\n") + 1 for label in labels)
-    with drawing():
-        rows = -(-len(panels) // 2) if several else 1
-        height_in = (SMALL_IN * rows if several else PLOT_IN) + LEGEND_ROW_IN * legend_rows + 0.5
-        canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
-        grid = list(canvas.subplots(rows, 2 if several else 1, squeeze=False, sharey=True).flat)
+    rows, columns = (-(-len(panels) // 2), 2) if several else (1, 1)
+    curves = [curve for own in panels.values() for curve in own]
+    labels = dict.fromkeys(curve.label for curve in curves if curve.label)
+    wrapped = [wrap(label, LABEL_CHARACTERS) for label in labels]
+    legend_rows = sum(text.count("\n") + 1 for text in wrapped)
+    height_in = (SMALL_IN * rows if several else PLOT_IN) + LEGEND_ROW_IN * legend_rows + 0.5
+    with drawing(about, height_in) as canvas:
+        grid = list(canvas.subplots(rows, columns, squeeze=False, sharey=True).flat)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         handles: dict[str, Artist] = {}
-        for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-            for depth, curve in enumerate(reversed(panel.curves)):
+        for place, (axes, (title, own)) in enumerate(zip(grid, panels.items(), strict=False)):
+            for depth, curve in enumerate(reversed(own)):
                 handles[curve.label] = _draw_curve(axes, curve, depth)
-            below = place >= len(panels) - 2
-            _scale_x(axes, curves, counts=counts, label=x_label if below else "")
+            axes.set_xlabel(x_label if place >= len(panels) - 2 else "")
+            if counts:
+                _scale_counts(axes, curves)
             if several:
-                axes.set_title("\n".join(textwrap.wrap(shorten(panel.title, 42), 25)), pad=5)
+                axes.set_title("\n".join(textwrap.wrap(shorten(title, 42), 25)), pad=5)
             if ratios:
                 axes.axhline(1, color=svg.colour("rest"), linewidth=1, zorder=1)
         # What is ideal, without values of its own, does not stretch the axis.
         shown = [
-            (value.value, x, curve.label or panel.title)
-            for panel in panels
-            for curve in panel.curves
-            if curve.marker
+            (value.value, x, curve.label)
+            for curve in curves
+            if not curve.dashed or curve.marker
             for x, value in _known(curve)
         ]
         values = [value for value, _, _ in shown]
@@ -245,8 +237,7 @@ def lines(
         _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
         if labels:
             canvas.legend(
-                [handles[label] for label in labels],
-                [wrap(label, LABEL_CHARACTERS) for label in labels],
+                [handles[label] for label in labels], wrapped,
                 loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
             )  # fmt: skip
         most, at, label = max(shown, default=(None, 0.0, ""))
@@ -270,20 +261,17 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
     span = 0.05 * (max(ends) - min(ends)) if len(set(ends)) > 1 else 0.01
     low = max(-FARTHEST, min([0.0, *(end - span for end in ends)]))
     high = min(FARTHEST, max([0.0, *(end + span for end in ends)]))
-    with drawing():
-        canvas = Canvas(figsize=(WIDTH_IN, ROW_IN * len(rows) + 1.4), layout="constrained")
+    with drawing(about, ROW_IN * len(rows) + 1.4) as canvas:
         grid = list(canvas.subplots(1, len(heads), squeeze=False, sharey=True).flat)
         for at, (axes, head) in enumerate(zip(grid, heads, strict=True)):
             colour = f"series-{at + 1}"
-            axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
             for place, row in enumerate(rows):
                 for value in row.columns[at]:
                     _draw_dot(axes, value, place, svg.colour(row.colour or colour), (low, high))
             axes.set_title(head, color=svg.colour(colour), weight="bold")
             axes.set_xlim(low, high)
-            _rows_only(axes, len(rows))
-            axes.xaxis.set_major_locator(MaxNLocator(4 // len(heads) + 1, steps=[1, 2, 5, 10]))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_percent(round(x, 4))))
+            percent = FuncFormatter(lambda x, _: format_percent(round(x, 4)))
+            _rows_only(axes, len(rows), 4 // len(heads) + 1, percent)
         for place, row in enumerate(rows):
             _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS))
         said = [f"{row.title} {', '.join(map(_range, row.columns))}" for row in rows]
@@ -298,10 +286,9 @@ def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: Abo
         parts: name and colour of each part, from the bottom up.
         about: the texts around the figure.
     """
-    with drawing():
-        extra = sum(wrap(panel.title, LABEL_CHARACTERS).count("\n") for panel in panels)
-        height_in = PANEL_IN * len(panels) + LEGEND_ROW_IN * extra + 1.1
-        canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
+    extra = sum(wrap(panel.title, LABEL_CHARACTERS).count("\n") for panel in panels)
+    height_in = PANEL_IN * len(panels) + LEGEND_ROW_IN * extra + 1.1
+    with drawing(about, height_in) as canvas:
         grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
         for axes, panel in zip(grid, panels, strict=True):
             _draw_stack(axes, panel, parts)
@@ -312,7 +299,7 @@ def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: Abo
 
 
 def waterfall(
-    steps: Sequence[Step], about: About, legend: Iterable[tuple[str, str]] = ()
+    steps: Sequence[Step], about: About, legend: Sequence[tuple[str, str]] = ()
 ) -> Figure:
     """Draw what each part adds to a step: each bar begins where the one above ended.
 
@@ -321,11 +308,9 @@ def waterfall(
         about: the texts around the figure.
         legend: names and colours.
     """
-    names, said = list(legend), []
-    with drawing():
-        rows_in = LEGEND_ROW_IN * -(-len(names) // 2)
-        size = (WIDTH_IN, ROW_IN * len(steps) + 0.9 + rows_in)
-        canvas = Canvas(figsize=size, layout="constrained")
+    said = []
+    legend_in = LEGEND_ROW_IN * -(-len(legend) // 2)
+    with drawing(about, ROW_IN * len(steps) + 0.9 + legend_in) as canvas:
         axes = canvas.subplots()
         unit_s, unit = (1.0, "s") if max(abs(one.added_s) for one in steps) >= 1 else (1e-3, "ms")
         end_s = 0.0
@@ -342,12 +327,9 @@ def waterfall(
             if place < len(steps) - 1:
                 axes.plot([end_s / unit_s] * 2, [place, place + 1], color=svg.colour("rest"),
                           linewidth=1, zorder=1)  # fmt: skip
-        axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
-        _rows_only(axes, len(steps))
-        axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.4g} {unit}"))
-        if names:
-            _legend(canvas, names)
+        _rows_only(axes, len(steps), 4, FuncFormatter(lambda x, _: f"{x:,.4g} {unit}"))
+        if legend:
+            _legend(canvas, legend)
         return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
@@ -378,9 +360,13 @@ def _known(curve: Curve) -> list[tuple[float, Interval]]:
 
 def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     hue = svg.colour(curve.colour)
-    for x, value in curve.points:
-        if value.low is not None and value.high is not None:
-            axes.vlines(x, value.low, value.high, color=hue, linewidth=5, alpha=0.35, zorder=2.5)
+    sure = [
+        (x, value.low, value.high)
+        for x, value in curve.points
+        if value.low is not None and value.high is not None
+    ]
+    if sure:
+        axes.vlines(*zip(*sure, strict=True), color=hue, linewidth=5, alpha=0.35, zorder=2.5)
     marker = curve.marker or ("." if len(_known(curve)) == 1 else "")
     (line,) = axes.plot(
         [x for x, _ in curve.points], [value.value for _, value in curve.points], color=hue,
@@ -395,19 +381,16 @@ def _places(curves: Sequence[Curve]) -> list[float]:
     return sorted({x for curve in curves for x, _ in _known(curve)})
 
 
-def _scale_x(axes: Axes, curves: Sequence[Curve], *, counts: bool, label: str) -> None:
+def _scale_counts(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Set the axis of process counts."""
     places = _places(curves)
-    axes.set_xlabel(label)
-    if not places or not counts:
+    if not places:
         return
-    logarithmic = places[-1] / places[0] >= LONG_AXIS
-    place: Callable[[float], float] = math.log2 if logarithmic else float
-    if logarithmic:
+    place: Callable[[float], float] = float
+    if places[-1] / places[0] >= LONG_AXIS:
         axes.set_xscale("log", base=2)
-    first, last = place(places[0]), place(places[-1])
-    margin = 0.06 * (last - first) or 0.5
-    low, high = first - margin, last + margin
-    axes.set_xlim(*((2**low, 2**high) if logarithmic else (low, high)))
+        place = math.log2
+    axes.margins(x=0.06)
     axes.xaxis.set_major_locator(FixedLocator(with_room(places, place)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -490,20 +473,18 @@ def _draw_stack(axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]]) -> N
     places = list(range(len(sums)))
     bottom = [0.0] * len(sums)
     for heights, (_, colour) in zip(panel.parts, parts, strict=True):
-        axes.bar(places, [h / unit_s for h in heights], bottom=[b / unit_s for b in bottom],
-                 width=0.78, color=svg.colour(colour), linewidth=0)  # fmt: skip
-        bottom = [below + height for below, height in zip(bottom, heights, strict=True)]
-    for place, total in zip(places, sums, strict=True):
-        if len(sums) <= CROWDED_BARS or place in {0, len(sums) - 1}:
-            axes.annotate(format_number(total / unit_s), (place, total / unit_s), xytext=(0, 3),
-                          textcoords="offset points", ha="center", fontsize=12,
-                          color=svg.colour("ink"))  # fmt: skip
+        bars = axes.bar(places, [height / unit_s for height in heights], bottom=bottom,
+                        width=0.78, color=svg.colour(colour), linewidth=0)  # fmt: skip
+        bottom = [below + height / unit_s for below, height in zip(bottom, heights, strict=True)]
+    labelled = places if len(sums) <= CROWDED_BARS else {0, len(sums) - 1}
+    texts = [format_number(sums[at] / unit_s) if at in labelled else "" for at in places]
+    axes.bar_label(bars, texts, padding=3, fontsize=12, color=svg.colour("ink"))
     axes.set_ylim(0, 1.2 * largest / unit_s or 1)
     side = 0.6 + max(0, FEWEST_BARS - len(sums)) / 2
     axes.set_xlim(-side, len(sums) - 1 + side)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.4g} {unit}"))
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    chosen = [int(place) for place in with_room(places, float)] if places else []
+    chosen = [int(place) for place in with_room(places, float)]
     axes.xaxis.set_major_locator(FixedLocator(chosen))
     axes.set_xticklabels([panel.ticks[place] for place in chosen])
     axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"))
@@ -523,11 +504,15 @@ def _write(axes: Axes, place: int, left: str, *, right: str = "", bold: bool = F
         note.set_in_layout(bool(right))
 
 
-def _rows_only(axes: Axes, rows: int) -> None:
+def _rows_only(axes: Axes, rows: int, ticks: int, texts: FuncFormatter) -> None:
+    """Leave the vertical axis to rows, and mark zero on the other."""
+    axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
     axes.set_ylim(rows - 0.6, -0.95)
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(texts)
 
 
 def _legend(canvas: Canvas, parts: Iterable[tuple[str, str]]) -> None:
@@ -540,4 +525,4 @@ def _legend(canvas: Canvas, parts: Iterable[tuple[str, str]]) -> None:
 def _finish(canvas: Canvas, about: About, alt: str, head: str = "") -> Figure:
     """Write the figure, with its title and with a text for those who cannot see it."""
     canvas.suptitle(head or about.title, x=0.012, ha="left", fontsize=14, weight="bold")
-    return Figure(about.name, about.caption, svg.themed(canvas, name=about.name, alt=alt))
+    return Figure(about.name, about.caption, svg.themed(canvas, alt=alt))

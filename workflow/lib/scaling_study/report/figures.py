@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.quantities import format_count, known, time_unit
 from scaling_study.config import process_counts
-from scaling_study.profiling.operator_groups import OTHER, OUTSIDE, read_groups
-from scaling_study.records.analysis import ENOUGH_STARTS
+from scaling_study.profiling import operator_groups
 from scaling_study.report import draw, words
-from scaling_study.report.draw import About, Curve, Figure, Panel, Row, Stack, Step
+from scaling_study.report.draw import About, Curve, Figure, Row, Stack, Step
+from scaling_study.report.model import estimate
 from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -56,10 +56,16 @@ USES = {
     "workers": ("processes of theirs", "series-3"),
     "others": ("other programs", "rest"),
 }
+TRAINER = {f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()}
 SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step": 0.02}
 """Shares of a step up to which these accounts are not drawn."""
 SMALL_SHARE = 0.005
 """An account below this share of the longer step, at both counts, has no row of its own."""
+GROUP_COLOURS = (
+    *("series-1", "series-2", "series-3", "series-4", "series-5", "series-6"),
+    *("part-2", "muted"),
+)
+"""Colours of the groups of operators, in their order."""
 LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"
@@ -110,52 +116,103 @@ def choose_series(machine: Machine, plan: Plan) -> tuple[Series, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class AgainstCount:
-    """A figure of curves against the number of processes: a column of tables/points."""
+class Kind:
+    """A kind of figure.
 
-    column: str
+    Attributes:
+        title: above the plots.
+        caption: how to read it.
+        column: of tables/points, drawn as curves against the number of processes.
+        scale: of the column.
+        parts: columns of tables/points, with title and colour, drawn as stacked bars.
+    """
+
     title: str
     caption: str
+    column: str = ""
     scale: float = 1.0
+    parts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-CURVES = {
-    "throughput": AgainstCount(
-        "steps_per_s", "Throughput, steps/s",
+KINDS = {
+    "throughput": Kind(
+        "Throughput, steps/s",
         "All members together; higher is better. Shaded: 95% intervals over starts. Upright lines: "
         "processes of one CPU each fill a part of the machine.",
+        "steps_per_s",
     ),
-    "step_time": AgainstCount(
-        "step_s", "Step time, ms", "What one member sees: a flat line is perfect scaling.", 1e3
+    "step_time": Kind(
+        "Step time, ms", "What one member sees: a flat line is perfect scaling.", "step_s", 1e3
     ),
-    "efficiency": AgainstCount(
-        "efficiency", "Efficiency",
+    "efficiency": Kind(
+        "Efficiency",
         "Throughput over n times that of one process of the same launch: 1 is perfect.",
+        "efficiency",
     ),
-}  # fmt: skip
-STACKS: dict[str, tuple[str, dict[str, tuple[str, str]], str]] = {
-    "phases": (
-        "Phases of a step", PHASES,
+    "phases": Kind(
+        "Phases of a step",
         "Mean time; forward has all other Python. Each launch has a scale of its own.",
+        parts=PHASES,
     ),
-    "accounts": (
+    "accounts": Kind(
         "Where the training thread's time goes",
-        {f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()},
         "Per step, as the kernel counts it. Blocked: waiting for threads, locks or data.",
+        parts=TRAINER,
     ),
-    "cpu_time": (
-        "CPU time of all threads", CPU_TIMES,
+    "cpu_time": Kind(
+        "CPU time of all threads",
         "Per step of one member, child processes included: several threads take more than a step.",
+        parts=CPU_TIMES,
     ),
-}  # fmt: skip
-"""Title, parts with their columns of tables/points, and caption."""
-SCALING = (*CURVES, *STACKS, "fairness", "noise")
+    "noise": Kind(
+        "A/A check: the baseline against itself",
+        "The repeat is the same launch: this is how no difference looks on this machine.",
+    ),
+    "causes-accounts": Kind(
+        "What more processes add to a step",
+        "The training thread's mean step in these experiments, as the kernel counts it.",
+    ),
+    "causes-interventions": Kind(
+        "One change at a time: what it takes away",
+        "The same launch with one thing changed. At 0% a change does nothing; to the left it makes "
+        "things worse.",
+    ),
+    "causes-doses": Kind(
+        "One thing added: step time beside other work",
+        "The others run one kernel each for a share of their time (the dose). What rises "
+        "above the control, in grey, is what training is sensitive to.",
+    ),
+    "microbenchmarks": Kind(
+        "This machine: kernels side by side",
+        "Small kernels, each bound by one thing, in place of the training: the rate of one alone "
+        "over the mean rate of n. Grey: a loop in registers, which shares only the clock.",
+    ),
+    "use": Kind(
+        "CPUs in use while it trains as it is",
+        "By kind of thread. The dashed line: all that the study may use.",
+    ),
+    "inflation": Kind(
+        "Change of the step time by operator",
+        "Self time per profiled step of one member: small differences mean nothing.",
+    ),
+}
+CURVES = tuple(name for name, kind in KINDS.items() if kind.column)
+STACKS = tuple(name for name, kind in KINDS.items() if kind.parts)
+SCALING = (*CURVES, *STACKS, "noise")
 """Figures against the number of processes, in the page's order."""
 
 
-def numbered(at: int) -> str:
-    """Return what is behind the name of the first, second, … figure of a kind."""
-    return f"-{at + 1}" if at else ""
+def texts(kind: str, suffix: str = "", at: int = 0) -> About:
+    """Return the texts of a figure.
+
+    Args:
+        kind: a key of ``KINDS``.
+        suffix: the machine's.
+        at: the figure's place among those of its kind, from 0.
+    """
+    found = KINDS[kind]
+    number = f"-{at + 1}" if at else ""
+    return About(f"{kind}{number}{suffix}", found.title, found.caption)
 
 
 def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
@@ -163,20 +220,14 @@ def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str
     suffix, alone = machine.suffix, machine.microbenchmarks
     found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
     for at, comparison in enumerate(machine.comparisons):
-        found[f"operators-{at}"] = operators(comparison, f"inflation{numbered(at)}{suffix}")
+        found[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
     for at, target in enumerate(machine.targets):
-        end = f"{numbered(at)}{suffix}"
-        found[f"accounts-{at}"] = accounts(target, f"causes-accounts{end}")
-        found[f"interventions-{at}"] = interventions(target, f"causes-interventions{end}")
-        about = About(
-            f"causes-doses{end}",
-            "One thing added: step time beside other work",
-            "The others run one kernel each for a share of their time (the dose). What rises "
-            "above the control, in grey, is what training is sensitive to.",
-        )
-        found[f"doses-{at}"] = doses(target.sensitivities, about)
+        found[f"accounts-{at}"] = accounts(target, texts("causes-accounts", suffix, at))
+        about = texts("causes-interventions", suffix, at)
+        found[f"interventions-{at}"] = interventions(target, about)
+        found[f"doses-{at}"] = doses(target.sensitivities, texts("causes-doses", suffix, at))
     if alone:
-        found["microbenchmarks"] = microbenchmarks(alone, f"microbenchmarks{suffix}")
+        found["microbenchmarks"] = microbenchmarks(alone, texts("microbenchmarks", suffix))
     found["use"] = use(machine)
     return {name: one for name, one in found.items() if one is not None}
 
@@ -190,7 +241,6 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
     return {
         **{name: _against_n(machine, series, counts, name) for name in CURVES},
         **{name: _stacked(machine, series, name) for name in STACKS},
-        "fairness": _fairness(machine, series),
         "noise": _noise(machine),
     }
 
@@ -198,29 +248,34 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
 def _against_n(
     machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str
 ) -> Figure | None:
-    shown = CURVES[name]
-    column, scale = shown.column, shown.scale
-    points = machine.points[machine.points[column].notna()]
+    kind = KINDS[name]
+    ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
+    needed = ["launch", "n", "replicates", "steps_per_s", *ends]  # a row of all takes long to make
+    points = machine.points[machine.points[kind.column].notna()]
+    points = points.loc[:, points.columns.isin(needed)]
     if points.empty:
         return None
     places = sorted({*counts, *points["n"]})
 
-    def curve_of(rows: pd.DataFrame, label: str, colour: str, marker: str, width: float) -> Curve:
+    def curve_of(rows: pd.DataFrame, label: str, **style: object) -> Curve:
         """Return the curve of a launch, with a gap where a count was not measured."""
-        measured = {row["n"]: _estimate(row, column, scale) for row in rows.to_dict("records")}
+        measured = {
+            row["n"]: estimate(row, kind.column, kind.scale) for row in rows.to_dict("records")
+        }
         values = tuple((float(n), measured.get(n, Interval())) for n in places)
-        return Curve(label, values, colour, marker, width)
+        return Curve(label, values, **style)  # type: ignore[arg-type]
 
     launches = dict(tuple(points.groupby("launch")))
     curves = [
-        curve_of(
-            launches.pop(one.launch), one.title, one.colour, one.marker, 2.8 if one.roles else 1.8
-        )
+        curve_of(launches.pop(one.launch), one.title, colour=one.colour, marker=one.marker,
+                 width=2.8 if one.roles else 1.8)
         for one in series
         if one.launch in launches
-    ]
+    ]  # fmt: skip
     rest = format_count(len(launches), "other launch", "other launches")
-    curves += [curve_of(rows, rest, "rest", "", 1.0) for rows in launches.values()]
+    curves += [
+        curve_of(rows, rest, colour="rest", marker="", width=1.0) for rows in launches.values()
+    ]
     one_process = points[points["n"] == 1].set_index("launch")["steps_per_s"]
     slope = 0.0 if name == "efficiency" else None
     if name == "throughput" and series:
@@ -230,47 +285,23 @@ def _against_n(
         ideal = tuple((n, Interval(n * slope or 1.0)) for n in ns)
         curves.append(Curve("ideal: in proportion", ideal, "muted", "", 1.2, dashed=True))
     return draw.lines(
-        [Panel("", tuple(curves))],
-        About(f"{name}{machine.suffix}", shown.title, shown.caption),
+        {"": curves},
+        texts(name, machine.suffix),
         "processes",
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
     )
 
 
-def _estimate(row: Mapping[Hashable, float], column: str, scale: float) -> Interval:
-    """Return a cell of tables/points, with its interval if that is of enough starts."""
-    ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
-    sure = row["replicates"] >= ENOUGH_STARTS and known(ends[0])
-    return Interval(row[column], *(ends if sure else ())).times(scale)
-
-
-def _fairness(machine: Machine, series: Sequence[Series]) -> Figure | None:
-    rows = []
-    for one in series:
-        own = machine.members[machine.members["launch"] == one.launch]
-        if not own.empty:
-            values = tuple(Interval(float(each)) for each in own["relative"])
-            rows.append(Row(f"{one.title}, n = {own['n'].max()}", (values,), one.colour))
-    about = About(
-        f"fairness{machine.suffix}",
-        "Members against their mean step time",
-        "A dot is a member at the largest number of processes; to the right of 0 it is slower "
-        "than their mean. Dots far apart: the machine is not shared evenly.",
-    )
-    return draw.dots(rows, about)
-
-
 def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | None:
-    title, columns, caption = STACKS[name]
     points = machine.points
     # A quota and what is not accounted for are shown where they are not nothing.
-    hidden = {
-        column
-        for column, least in SHOWN_FROM.items()
-        if column in columns and not (points[column] / points["step_s"]).abs().max() > least
+    parts = {
+        column: part
+        for column, part in KINDS[name].parts.items()
+        if column not in SHOWN_FROM
+        or (points[column] / points["step_s"]).abs().max() > SHOWN_FROM[column]
     }
-    parts = {column: part for column, part in columns.items() if column not in hidden}
     panels = []
     for one in series[:STACKED]:
         rows = points[points["launch"] == one.launch].sort_values("n")
@@ -281,7 +312,7 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
         panels.append(Stack(one.title, tuple(str(n) for n in rows["n"]), heights))
     if not panels:
         return None
-    return draw.stacks(panels, parts.values(), About(f"{name}{machine.suffix}", title, caption))
+    return draw.stacks(panels, parts.values(), texts(name, machine.suffix))
 
 
 def _noise(machine: Machine) -> Figure | None:
@@ -290,12 +321,7 @@ def _noise(machine: Machine) -> Figure | None:
         for one in machine.noise.points
         for difference in [Interval(one.ratio, one.low, one.high).plus(-1.0)]
     ]
-    about = About(
-        f"noise{machine.suffix}",
-        "A/A check: the baseline against itself",
-        "The repeat is the same launch: this is how no difference looks on this machine.",
-    )
-    return draw.dots(rows, about)
+    return draw.dots(rows, texts("noise", machine.suffix))
 
 
 def front(machine: Machine) -> Figure | None:
@@ -322,11 +348,11 @@ def front(machine: Machine) -> Figure | None:
         unit,
         f"To the left {thing} is done sooner, to the top there are more. Predicted means.",
     )
-    panel = Panel("", tuple(one for one in curves if one.points))
-    return draw.lines([panel], about, f"time of {thing}, {time_name}", counts=False)
+    shown = [one for one in curves if one.points]
+    return draw.lines({"": shown}, about, f"time of {thing}, {time_name}", counts=False)
 
 
-def accounts(target: Target, name: str) -> Figure | None:
+def accounts(target: Target, about: About) -> Figure | None:
     """Draw a step of one process, what each account adds, and a step of n processes."""
     times = [
         (*ACCOUNTS.get(one.account, (one.title, "muted")), one.low_s, one.high_s)
@@ -338,11 +364,6 @@ def accounts(target: Target, name: str) -> Figure | None:
     if not shown or target.n is None:
         return None
     changes = [Step(title, high - low, colour) for title, colour, low, high in shown]
-    about = About(
-        name,
-        "What more processes add to a step",
-        "The training thread's mean step in these experiments, as the kernel counts it.",
-    )
     return draw.waterfall(
         [
             Step("a step of 1 process", low_s, whole=True),
@@ -353,7 +374,7 @@ def accounts(target: Target, name: str) -> Figure | None:
     )
 
 
-def interventions(target: Target, name: str) -> Figure | None:
+def interventions(target: Target, about: About) -> Figure | None:
     """Draw what each change takes away, of the added time and of a step of one process."""
     rows = [
         Row(one.title, (_known(one.scaling_loss), _known(one.single_process_loss)))
@@ -361,12 +382,6 @@ def interventions(target: Target, name: str) -> Figure | None:
         if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]
     rows.sort(key=lambda row: -max((one.value for one in row.columns[0]), default=-1.0))
-    about = About(
-        name,
-        "One change at a time: what it takes away",
-        "The same launch with one thing changed. At 0% a change does nothing; to the left it makes "
-        "things worse.",
-    )
     return draw.dots(rows[:12], about, ("of the growth with n", "of a step alone"))
 
 
@@ -390,7 +405,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
     return _multiples(curves, about, "dose of the others")
 
 
-def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
+def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
     placements = {row.placement for row in found.rows}
     best = PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
@@ -412,12 +427,6 @@ def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:
         )
         if values:
             curves[kernel.kernel] = kernel.title, Curve("", values)
-    about = About(
-        name,
-        "This machine: kernels side by side",
-        "Small kernels, each bound by one thing, in place of the training: the rate of one alone "
-        "over the mean rate of n. Grey: a loop in registers, which shares only the clock.",
-    )
     return _multiples(curves, about, "processes")
 
 
@@ -429,10 +438,10 @@ def _multiples(
         return None
     control = curves.get(CONTROL)
     grey = () if control is None else (Curve(control[0], control[1].points, "muted", "s"),)
-    panels = [
-        Panel(head, grey if kernel == CONTROL else (curve, *grey))
+    panels = {
+        head: grey if kernel == CONTROL else (curve, *grey)
         for kernel, (head, curve) in curves.items()
-    ]
+    }
     return draw.lines(panels, about, x_label, counts=x_label == "processes", ratios=True)
 
 
@@ -449,23 +458,16 @@ def use(machine: Machine) -> Figure | None:
     ]
     usable = tuple((span.at_s, Interval(found.cpus)) for span in found.spans)
     curves.append(Curve("CPUs that the study may use", usable, "muted", ".", 1.2, dashed=True))
-    about = About(
-        f"use{machine.suffix}",
-        "CPUs in use while it trains as it is",
-        "By kind of thread. The dashed line: all that the study may use.",
-    )
-    return draw.lines([Panel("", tuple(curves))], about, "seconds", counts=False, from_zero=True)
+    about = texts("use", machine.suffix)
+    return draw.lines({"": curves}, about, "seconds", counts=False, from_zero=True)
 
 
 def group_colour(group: str) -> str:
     """Return the name in ``svg.THEME`` of the colour of a group of operators."""
-    names = [one.name for one in read_groups()]
-    if group in names:
-        return f"series-{names.index(group) + 1}"
-    return {OTHER: "part-2", OUTSIDE: "muted"}[group]
+    return GROUP_COLOURS[operator_groups.names().index(group)]
 
 
-def operators(comparison: Comparison, name: str) -> Figure:
+def operators(comparison: Comparison, about: About) -> Figure:
     """Draw the time that each operator adds to a step."""
     summed = sum_operators(comparison)
     by_size = sorted(summed, key=lambda one: -one.size)
@@ -480,10 +482,5 @@ def operators(comparison: Comparison, name: str) -> Figure:
     if others:
         steps.append(Step(f"{len(others)} smaller changes", sum(others), "rest"))
     steps.append(Step("whole step", sum(step.added_s for step in steps), whole=True))
-    about = About(
-        name,
-        "Change of the step time by operator",
-        "Self time per profiled step of one member: small differences mean nothing.",
-    )
     legend = [(one.group, group_colour(one.group)) for one in comparison.groups]
     return draw.waterfall(steps, about, legend)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
-from scaling_study.common.quantities import format_count, format_percent, format_seconds
+from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
 from scaling_study.report.words import processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scaling_study.profiling.stacks import Folded
     from scaling_study.records.profile import Profiled
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 1 / 20_000
 """Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
-MOST_NODES = 60_000
-"""Frames in a page's flamegraph: about 1.3 MB. The widest are kept."""
 PALE_SAMPLES = 4
 """A frame of so few samples stays pale however different: chance alone would give that."""
 UNITS = 10_000_000
@@ -56,7 +54,7 @@ class Node:
     Attributes:
         name: the frame's text.
         times: in the first and in the second profile (s per step), callees included.
-        children: its callees by name, the widest first.
+        children: its callees by name.
     """
 
     name: str
@@ -103,68 +101,50 @@ def view(
         b: what is red where it costs more.
         labels: what the profiles are called below the title; their own names by default.
     """
-    root, hidden = merge(a, b)
     called = labels or (a.label, b.label if b else None)
     return Flame(
         name=name,
         title=title,
-        caption=_caption(a, b, called, hidden),
+        caption=_caption(a, b, called),
         labels=called,
-        data=to_json(root, labels=called, pale=pale_seconds(a, b)),
+        data=to_json(merge(a, b), labels=called, pale=pale_seconds(a, b)),
         rows=own_times(a, b),
     )
 
 
-def merge(a: Folded, b: Folded | None = None) -> tuple[Node, float]:
-    """Merge profiles into one tree.
-
-    Returns:
-        The root, whose children are the trainer, other threads and so on; and the share of all
-        time in frames that are too narrow to be seen, which stays with their callers.
-    """
+def merge(a: Folded, b: Folded | None = None) -> Node:
+    """Merge profiles into one tree; return its root, whose children are the groups of threads."""
     root = Node("all")
     for place, folded in enumerate((a, b)):
-        for stack in folded.stacks if folded else ():
+        for stack, seconds in folded.stacks.items() if folded else ():
             node = root
-            node.times[place] += stack.seconds
-            for name in stack.path:
+            node.times[place] += seconds
+            for name in stack:
                 node = node.children.setdefault(name, Node(name))
-                node.times[place] += stack.seconds
-    # Each group of threads is shown alone: a frame is narrow beside its group.
-    groups = root.children.values()
-    shares = [node.width / (group.width or 1.0) for group in groups for node, _ in walk(group)]
-    least = max([LEAST_SHARE, *sorted(shares, reverse=True)[MOST_NODES : MOST_NODES + 1]])
-    hidden = 0.0
-    for group in groups:
-        for node, _ in walk(group):
-            wide = [one for one in node.children.values() if one.width > least * group.width]
-            narrow = [one for one in node.children.values() if one.width <= least * group.width]
-            hidden += sum(sum(one.times) for one in narrow)
-            node.children = _in_order(wide)
-    root.children = _in_order(groups)
-    return root, hidden / (sum(root.times) or 1.0)
-
-
-def _in_order(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Return groups and phases in their usual order, frames by width."""
-
-    def order(node: Node) -> tuple[int, float, str]:
-        place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
-        return place, -sum(node.times), node.name
-
-    return {node.name: node for node in sorted(nodes, key=order)}
+                node.times[place] += seconds
+    return root
 
 
 def walk(root: Node) -> Iterator[tuple[Node, int]]:
-    """Yield a node and all below it with their depths, each before its children.
+    """Yield the frames that can be seen with their depths, callers before callees.
 
-    The children of a node may change when it is yielded.
+    Groups and phases have their usual order, frames that of their times. Each group of threads is
+    shown alone, so a frame is narrow beside its group; its time stays with its caller.
     """
-    waiting = [(root, 0)]
+    waiting = [(root, 0, 0.0)]
     while waiting:
-        node, depth = waiting.pop()
+        node, depth, least_s = waiting.pop()
         yield node, depth
-        waiting.extend((child, depth + 1) for child in reversed(node.children.values()))
+        for child in sorted(node.children.values(), key=_order, reverse=True):
+            narrow_s = least_s if depth else LEAST_SHARE * child.width
+            if child.width > narrow_s:
+                waiting.append((child, depth + 1, narrow_s))
+
+
+def _order(node: Node) -> tuple[int, float, str]:
+    """Return the place of a frame among those beside it."""
+    place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
+    return place, -sum(node.times), node.name
 
 
 def pale_seconds(a: Folded, b: Folded | None) -> float:
@@ -204,9 +184,9 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
     """
     frames: dict[str, int] = {}
     samples = [
-        [frames.setdefault(frame, len(frames)) for frame in stack.path] for stack in folded.stacks
+        [frames.setdefault(frame, len(frames)) for frame in stack] for stack in folded.stacks
     ]
-    weights = [stack.seconds for stack in folded.stacks]
+    weights = [*folded.stacks.values()]
     scope = {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": title,
@@ -219,9 +199,8 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
         ],
     }  # fmt: skip
     lines = [
-        f"{printable(';'.join(frame.replace(';', ':') for frame in stack.path))}"
-        f" {1e6 * stack.seconds:.3f}\n"
-        for stack in folded.stacks
+        f"{printable(';'.join(frame.replace(';', ':') for frame in stack))} {1e6 * seconds:.3f}\n"
+        for stack, seconds in folded.stacks.items()
     ]
     return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
 
@@ -230,9 +209,9 @@ def own_times(a: Folded, b: Folded | None) -> list[tuple[str, float, float]]:
     """Return frames by own time of the trainer: those that differ most, or that take most."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for place, folded in enumerate((a, b)):
-        for stack in folded.stacks if folded else ():
-            if stack.root == stacks.TRAINER:
-                times[stack.frames[-1]][place] += stack.seconds
+        for stack, seconds in folded.stacks.items() if folded else ():
+            if stack[0] == stacks.TRAINER:
+                times[stack[-1]][place] += seconds
     rows = [(frame, a_s, b_s) for frame, (a_s, b_s) in times.items()]
     rows.sort(key=lambda row: (-abs(row[2] - row[1] if b else row[1]), row[0]))
     return rows[:TABLE_ROWS]
@@ -255,7 +234,7 @@ def say_coarse(samples: int) -> str:
     )
 
 
-def _caption(a: Folded, b: Folded | None, labels: Labels, hidden: float) -> str:
+def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
     """Say how many samples there are, and what weakens or limits what is seen."""
     parts = [
         f"{label}: {format_count(folded.samples, 'sample')}, a step "
@@ -264,13 +243,8 @@ def _caption(a: Folded, b: Folded | None, labels: Labels, hidden: float) -> str:
         if folded
     ]
     text = f"{'; '.join(parts)}." + say_coarse(min(one.samples for one in (a, b) if one))
-    kernels = {kernel for one in (a, b) if one and (kernel := stacks.blas_kernel(one))}
-    if kernels:
-        text += f" Matrices were multiplied by {' and '.join(sorted(kernels))}."
     if not all(one.native for one in (a, b) if one):
         text += " Frames of libraries are missing: the sampler could not unwind them."
-    if hidden:
-        text += f" Frames too narrow to be seen are left out: {format_percent(hidden)} of the time."
     return text
 
 

@@ -53,7 +53,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     (machine,) = read_file(path, Machines[Inflation]).machines
     comparisons = machine.comparisons
     drawn = [
-        figures.operators(one, f"inflation{figures.numbered(at)}")
+        figures.operators(one, figures.texts("inflation", at=at))
         for at, one in enumerate(comparisons)
     ]
     html = render_page(

@@ -48,11 +48,6 @@ MARK = "\0"
 SBATCH = ("partition", "account", "qos", "constraint")
 """Keys of a kind of node that are options of sbatch."""
 
-# A script that marks its steps imports this package, which other builds may not have.
-MARK_ENVIRONMENT = (
-    f'--env PYTHONPATH={shlex.quote(str(LIBRARY_FOLDER))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
-)
-
 
 def render_launch_script(
     recommendation: Recommendation,
@@ -79,39 +74,32 @@ def render_launch_script(
         return _template("nothing.sh.j2").render(study=plan.study, message=message)
     workload, axes = plan.workload, launch.axes
     python = interpreter(str(axes.get("build", "default")), builds) or work.interpreter(workload)
-    slots = launch.slots[: 1 if workload.pool else launch.n]
     words, passed = work.program(workload), workload.pass_env
     switches = script.with_suffix(SWITCHES).absolute() if switched(axes) else None
-    group = ranks.asked(axes)
+    environment = _environment(
+        launch.requested_env, mark=work.marks(workload), built=activated(python, {})
+    )
     return _template("launch.sh.j2").render(
         script=name(words),
-        study=plan.study,
-        label=launch.label,
-        times=format_count(len(slots), "process", "processes"),
+        plan=plan,
+        launch=launch,
+        slots=launch.slots[: 1 if workload.pool else launch.n],
         measured=confirmed_amount(confirmation) or _measured(launch),
         sureness=sureness(recommendation),
         note=LAUNCHERS[str(axes["launcher"])].note,
-        at_once=f"{len(slots)} at once" if len(slots) > 1 else "one after the other",
         bind=BINDER,
         queue=QUEUE,
         command=command(python, words, switches),
         server=served_command(python, words, switches),
         start=confirmation.start if confirmation else "fresh",
         imports=str(script.with_suffix(IMPORTS).absolute()),
-        ranks=group is not None,
-        started=" ".join(['"${command[@]}"', *_arguments(workload, launch)]),
+        ranks=ranks.asked(axes),
+        arguments=_arguments(workload, launch),
         needed=passed,
         kept=[
             one for one in (*INHERITED, *passed) if launch.requested_env.get(one, "") is not None
         ],
-        environment=_environment(
-            launch.requested_env,
-            mark=work.marks(workload),
-            group=group,
-            built=activated(python, {}),
-        ),
-        cpus=[slot.cpus or "" for slot in slots],
-        policies=[slot.policy for slot in slots],
+        environment=environment,
         folder=work.folder(workload),
     )
 
@@ -145,7 +133,7 @@ def _template(file: str) -> jinja2.Template:
         keep_trailing_newline=True,
         comment_start_string="{##",  # bash has ${#array[@]}
     )
-    environment.filters.update(sh=shlex.quote, line=one_line, words=_words)
+    environment.filters.update(sh=shlex.quote, line=one_line, words=_words, count=format_count)
     return environment.get_template(file)
 
 
@@ -168,26 +156,30 @@ def _measured(launch: Recommended) -> str:
 
 
 def _environment(
-    values: Mapping[str, str | None], *, mark: bool, group: int | None, built: Mapping[str, str]
+    values: Mapping[str, str | None], *, mark: bool, built: Mapping[str, str]
 ) -> list[str]:
     """Return options of bind.py; a variable without a value is not passed on."""
     own = {**built, **values}
-    if mark and (path := values.get("PYTHONPATH")):
-        own["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
-    if before := "PATH" in built and "PATH" not in values:
-        del own["PATH"]
-    lines = [
-        f"--env {shlex.quote(f'{name}={value}')}"
-        for name, value in sorted(own.items())
-        if value is not None
+    before = {}  # put in front of the caller's
+    if "PATH" in built and "PATH" not in values:
+        before["PATH"] = own.pop("PATH")
+    if mark:  # such a script imports this package, which other builds may not have
+        path = values.get("PYTHONPATH")
+        if path:
+            own["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
+        else:
+            before["PYTHONPATH"] = str(LIBRARY_FOLDER)
+    return [
+        *(
+            f"--env {shlex.quote(f'{name}={value}')}"
+            for name, value in sorted(own.items())
+            if value is not None
+        ),
+        *(
+            f'--env {name}={shlex.quote(str(value))}"${{{name}:+:${name}}}"'
+            for name, value in before.items()
+        ),
     ]
-    if before:
-        lines.append(f'--env PATH={shlex.quote(built["PATH"])}:"$PATH"')
-    if mark and not values.get("PYTHONPATH"):
-        lines.append(MARK_ENVIRONMENT)
-    if group is not None:
-        lines.append(f"--ranks {group}")
-    return lines
 
 
 def _words(values: Iterable[str]) -> str:

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from scaling_study.common import tables
+from scaling_study.common.quantities import known
 from scaling_study.profiling import profiles
 from scaling_study.records import analysis
 from scaling_study.records.codec import read_file
-from scaling_study.records.columns import BETWEEN, POINTS, WINDOWS
+from scaling_study.records.columns import BETWEEN, POINTS
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import Causes, DataLoader, Target
+from scaling_study.stats.interval import Interval
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=analysis.OfMachine)
 
-MEMBER_COLUMNS = ["machine", "launch", "n", "slot", "valid", "step_mean_s"]
-"""Columns of tables/windows that ``compare_members`` reads."""
 OTHER_NODES = ", other nodes"
 """Behind a machine's name: nodes under it that are another machine."""
 
@@ -40,7 +41,6 @@ class Machine:
         suffix: of its files' names; ``""`` for the first machine.
         points: its rows of tables/points, without the baseline's repeat.
         between: its rows of tables/between.
-        members: of `compare_members`.
         profiled: of `profiles.read_manifests`.
         targets: launches on which experiments were made, each once.
     """
@@ -64,7 +64,6 @@ class Machine:
     microbenchmarks: Microbenchmarks | None
     points: pd.DataFrame
     between: pd.DataFrame
-    members: pd.DataFrame
 
     def point(self, launch: str, n: int | None = None) -> pd.Series | None:  # type: ignore[explicit-any]  # cells of several types
         """Return a launch's row of points at a count (its largest by default); None without one."""
@@ -79,6 +78,13 @@ class Machine:
         return " --queue models.txt" if forked else ""
 
 
+def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> Interval:
+    """Return a cell of tables/points, with its interval if that is of enough starts."""
+    ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
+    sure = row["replicates"] >= analysis.ENOUGH_STARTS and known(ends[0])
+    return Interval(row[column], *(ends if sure else ())).times(scale)
+
+
 def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
     """Read all machines of a folder.
 
@@ -89,7 +95,7 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         first: hash of the machine that comes first, which the name stands for.
     """
 
-    def entry(name: str, kind: type[E], machine: str) -> E | None:
+    def made(name: str, kind: type[E], machine: str) -> E | None:
         """Return a machine's entry of an analysis file; None where the file is not made."""
         path = folder / f"analysis/{name}.json"
         if not path.exists():
@@ -97,14 +103,13 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         content: analysis.Machines[E] = read_file(path, analysis.Machines[kind])  # type: ignore[valid-type]
         return content.of(machine)
 
-    found = read_file(
-        folder / "analysis/recommendation.json", analysis.Machines[analysis.Recommendation]
-    )
-    recommendations = {one.machine: one for one in found.machines}
+    def entry(name: str, kind: type[E], machine: str) -> E:
+        """Return the same; an empty one where there is none."""
+        return made(name, kind, machine) or kind()
+
     points = tables.read_table(folder / "tables", POINTS)
     points = points[points["role"] != "repeat"]
     between = tables.read_table(folder / "tables", BETWEEN)
-    members = compare_members(tables.read_columns(folder / "tables", WINDOWS, MEMBER_COLUMNS))
     asked = plan.profiled  # profiles of an earlier config may lie there
     folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
     manifests = profiles.read_manifests(folders)
@@ -115,53 +120,29 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
     for provenance in sorted(provenances, key=lambda one: one.machine != first):
         machine = provenance.machine
         other = f"-{re.sub(r'[^A-Za-z0-9_-]', '_', machine)}" if machines else ""
-        loader = entry("data_loader", DataLoader, machine)
-        readback = entry("readback", analysis.EffectiveSettings, machine)
-        changes = entry("single_changes", analysis.SingleChanges, machine)
-        causes = entry("causes", Causes, machine) or Causes()
-        inflation = entry("inflation", analysis.Inflation, machine) or analysis.Inflation()
+        loader = made("data_loader", DataLoader, machine)
+        causes = entry("causes", Causes, machine)
         machines.append(
             Machine(
                 name=f"{name}{OTHER_NODES}" if name and machines else name,
                 suffix=f"-{name}{other}" if name else other,
                 hardware=provenance.description,
                 provenance=provenance,
-                recommendation=recommendations[machine],
-                confirmation=entry("confirmation", analysis.Confirmation, machine),
-                noise=entry("noise", analysis.Noise, machine) or analysis.Noise(),
-                failures=entry("failures", analysis.Failures, machine) or analysis.Failures(),
-                readback=readback or analysis.EffectiveSettings(),
-                scaling=entry("scaling", analysis.Scaling, machine) or analysis.Scaling(),
-                single_changes=changes or analysis.SingleChanges(),
-                pareto=entry("pareto", analysis.Pareto, machine) or analysis.Pareto(),
-                comparisons=inflation.comparisons,
+                recommendation=entry("recommendation", analysis.Recommendation, machine),
+                confirmation=made("confirmation", analysis.Confirmation, machine),
+                noise=entry("noise", analysis.Noise, machine),
+                failures=entry("failures", analysis.Failures, machine),
+                readback=entry("readback", analysis.EffectiveSettings, machine),
+                scaling=entry("scaling", analysis.Scaling, machine),
+                single_changes=entry("single_changes", analysis.SingleChanges, machine),
+                pareto=entry("pareto", analysis.Pareto, machine),
+                comparisons=entry("inflation", analysis.Inflation, machine).comparisons,
                 profiled=tuple(one for one in manifests if one.machine == machine),
                 targets=tuple(one for one in causes.targets if one.same_as is None),
                 data_loader=None if plan.data_loader == "off" else loader,
                 microbenchmarks=alone if alone and alone.machine == machine else None,
                 points=points[points["machine"] == machine],
                 between=between[between["machine"] == machine],
-                members=members[members["machine"] == machine],
             )
         )
     return machines
-
-
-def compare_members(windows: pd.DataFrame) -> pd.DataFrame:
-    """Mean step time of every member against its cohort's, at each launch's largest n.
-
-    Args:
-        windows: rows of tables/windows, ``MEMBER_COLUMNS``.
-
-    Returns:
-        Columns ``machine``, ``launch``, ``n``, ``slot``, ``relative`` (0.02: two percent slower
-        than the mean of the members).
-    """
-    valid = windows[windows["valid"].astype(bool) & (windows["n"] > 1)]
-    largest = valid.groupby(["machine", "launch"])["n"].transform("max")
-    point = ["machine", "launch", "n"]
-    rows = valid[valid["n"] == largest].groupby([*point, "slot"])["step_mean_s"]
-    members = rows.mean().to_frame("step_mean_s").reset_index()
-    mean_s = members.groupby(point)["step_mean_s"].transform("mean")
-    members["relative"] = members["step_mean_s"] / mean_s - 1
-    return members[[*point, "slot", "relative"]]

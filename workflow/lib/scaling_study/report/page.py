@@ -8,7 +8,7 @@ no script but its own, which it knows by its hash.
 import base64
 import hashlib
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from scaling_study.report import draw, figures, sections, svg, words
 from scaling_study.report.draw import Figure
 from scaling_study.report.figures import Series
 from scaling_study.report.flamegraph import Flames
-from scaling_study.report.model import Machine
+from scaling_study.report.model import Machine, estimate
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 from scaling_study.stats import thresholds
@@ -73,12 +73,6 @@ def sortable(value: Interval | float | None) -> str:
     return f"{number:.9g}" if number is not None and not math.isnan(number) else ""
 
 
-def range_of(row: Mapping[str, float], column: str, scale: float = 1.0) -> str:
-    """Write the interval of a column of tables/points."""
-    low, high = (scale * row[f"{column}_{end}"] for end in ("low", "high"))
-    return quantities.format_interval(low, high, like=scale * row[column])
-
-
 def grouped(items: Iterable[object], *names: str) -> list[list[object]]:
     """Gather the items that agree in some attributes, in the order of their first ones."""
     groups: dict[tuple[object, ...], list[object]] = {}
@@ -110,7 +104,8 @@ FILTERS = {
     "interval": interval,
     "share": share,
     "overhead": overhead,
-    "range": range_of,
+    "estimate": estimate,
+    "cpus": quantities.format_cpus,
     "count": quantities.format_count,
     "bytes": quantities.format_bytes,
     "cpu_list": format_cpu_list,

@@ -14,61 +14,30 @@ from scaling_study.common.quantities import (
     format_cpus,
     format_percent,
     format_ratio,
-    known,
 )
 from scaling_study.experiments.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
-from scaling_study.records.analysis import ENOUGH_STARTS, Best, Compared, Comparison, Recommendation
+from scaling_study.records.analysis import Best, Compared, Comparison, Recommendation
 from scaling_study.records.experiment import Microbenchmarks
-from scaling_study.records.verdict import DataLoader, MachineUse
-from scaling_study.report.model import Machine
+from scaling_study.records.verdict import MachineUse
 from scaling_study.report.words import (
     NOUNS,
-    WIDE,
     Mark,
     amount,
     differs,
     listed,
     name_launch,
-    opening,
     processes,
-    share_and_interval,
     spelled,
 )
 from scaling_study.stats import thresholds
-from scaling_study.stats.interval import Interval
 
 Rule = tuple[str, bool | None, str]
 
-STILL_SCALING = 0.9
-"""From this efficiency on, a launch still scales."""
 MAXED = 0.9
 """A resource used to this part has nothing left to give."""
 STALLED = 0.1
 """Something waits for this share of the time, and more."""
-
-
-def scaling(machine: Machine, launch: str, label: str) -> str:
-    """Say how far a launch scales; nothing is quoted of a launch that was started once."""
-    last, first = machine.point(launch), machine.point(launch, 1)
-    name = opening(label)
-    if last is None:
-        return f"{name} gave no valid window."
-    if last["n"] == 1:
-        return f"Only one process of {name_launch(label)} was measured."
-    ends = (last["efficiency_low"], last["efficiency_high"])
-    found = Interval(last["efficiency"], *(end if known(end) else None for end in ends))
-    starts = 0 if first is None else min(first["replicates"], last["replicates"])
-    if starts < ENOUGH_STARTS or not known(found.value):
-        return f"{name} was not started often enough to say how it scales."
-    if (found.high or 0.0) > WIDE * max(found.low or 0.0, 0.01):
-        return f"{name} differs too much between its starts to say how it scales."
-    verb = "still scales with" if found.value >= STILL_SCALING else "has"
-    busy = format_cpus(round(float(last["cpu_use"]), 1))
-    return (
-        f"{name} {verb} an efficiency of {share_and_interval(found)} at "
-        f"{processes(int(last['n']))}, with {busy} of {len(machine.hardware.cpus)} CPUs busy."
-    )
 
 
 def operators(comparison: Comparison) -> str:
@@ -89,21 +58,6 @@ def operators(comparison: Comparison) -> str:
     share = largest.difference_s / comparison.added_s if comparison.added_s else 1.0
     part = f"the largest part of the {change} time, {format_percent(share)}, is in {where}"
     return f"{comparison.title}: {part}.{by_group}"
-
-
-def other_way(found: DataLoader) -> str:
-    """Say what the best other way to load gives; empty where none was looked at."""
-    tried = [one for one in found.ways if one.name and one.measured_s is not None]
-    if not found.ways or found.ways[0].name:  # nothing is known of the script as it is
-        return ""
-    if not tried:
-        return "Of the ways to load that were looked at, none should be faster."
-    best = min(tried, key=lambda one: one.predicted_s or 0.0)
-    gain = f"{format_ratio(best.gain.value)} ({spelled(best.gain)})" if best.gain else "not known"
-    axes = ", ".join(f"{axis}: {value}" for axis, value in best.axes.items())
-    if best.gain is None or not best.gain.above_one:
-        return f"The best other way to load, {best.title}, is not surely faster: {gain}."
-    return f"Load with {best.title}: {gain} as fast{f'; in a launch, {axes}' if axes else ''}."
 
 
 def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:

@@ -1,25 +1,21 @@
 """From a matplotlib figure to an SVG that follows the reader's light or dark theme.
 
 Matplotlib writes fixed colours, ids that repeat from figure to figure and a style rule for every
-element of the page. Here the colours of ``THEME`` become CSS variables, ids get the figure's name
-in front, and what only a file of its own needs is left to ``standalone``.
+element of the page. Here the colours of ``THEME`` become CSS variables, ids that nothing refers to
+go, and what only a file of its own needs is left to ``standalone``.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 from scaling_study.common.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-SVG = "http://www.w3.org/2000/svg"
-XLINK = "http://www.w3.org/1999/xlink"
-HREF = f"{{{XLINK}}}href"
 
 THEME: dict[str, tuple[str, str]] = {
     # name: (on light, on dark). The light colour is what figures draw with, so each is unique.
@@ -44,10 +40,16 @@ FONT_STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu
 DRAWN_FONT = "'DejaVu Sans'"
 """Matplotlib's own font, which it brings along: layouts are the same on every machine. It is
 wider than the fonts of ``FONT_STACK``, so what fits here fits there."""
+SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 _VARIABLE = {light: f"var(--{name}, {light})" for name, (light, _) in THEME.items()}
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
-_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_STYLE = re.compile(r'style="[^"]*"')
+_GROUP_ID = re.compile(r' id="[A-Za-z.]+(?:2d)?_\d+"')
+"""Ids of groups, such as ``axes_1``: those that something refers to are hashes."""
+_HEAD_END = "</style>\n </defs>\n"
+"""Ends the head of matplotlib's file: the root element, and a style rule for ``*``, which in a page
+would reach everything in it."""
 
 
 def colour(name: str) -> str:
@@ -64,12 +66,12 @@ def theme_css(scheme: int) -> str:
     return "".join(f"--{name}:{pair[scheme]};" for name, pair in THEME.items())
 
 
-def themed(figure: Figure, *, name: str, alt: str) -> str:
+def themed(figure: Figure, *, alt: str) -> str:
     """Write a figure as an SVG element to put into a page.
 
     Args:
-        figure: what to write; the same figure always gives the same text.
-        name: the prefix of all ids in it; unique in the page.
+        figure: what to write; the same figure always gives the same text. The setting
+            ``svg.hashsalt`` makes the ids in it unique in the page.
         alt: what the figure shows, for those who cannot see it.
 
     Returns:
@@ -78,21 +80,14 @@ def themed(figure: Figure, *, name: str, alt: str) -> str:
     text = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
     figure.savefig(text, format="svg", metadata=nothing, transparent=True)
-    root = ET.fromstring(text.getvalue())  # noqa: S314 (matplotlib's own output)
-    _drop_page_wide(root)
-    _rename_ids(root, name)
-    for element in root.iter():
-        style = element.get("style")
-        if style is not None:
-            element.set("style", _restyle(style))
-    for size in ("width", "height"):
-        root.attrib.pop(size)
-    root.set("class", "figure")
-    root.set("role", "img")
-    root.set("aria-label", printable(alt))  # XML has no control characters
-    ET.register_namespace("", SVG)
-    ET.register_namespace("xlink", XLINK)
-    return ET.tostring(root, encoding="unicode")
+    _, _, body = text.getvalue().partition(_HEAD_END)
+    body = _STYLE.sub(lambda found: _restyle(found[0]), _GROUP_ID.sub("", body))
+    width, height = 72 * figure.get_size_inches()
+    return (
+        f'<svg {SVG} viewBox="0 0 {width:g} {height:g}" class="figure" role="img"'
+        f' aria-label="{html.escape(printable(alt))}"'  # XML has no control characters
+        f' style="stroke-linejoin:round;stroke-linecap:butt">\n{body}'
+    )
 
 
 def standalone(svg: str) -> str:
@@ -111,31 +106,6 @@ def standalone(svg: str) -> str:
         '<?xml version="1.0" encoding="utf-8"?>\n'
         f'{head} width="{width}" height="{height}">{style}{body}\n'
     )
-
-
-def _drop_page_wide(root: ET.Element) -> None:
-    """Remove the style rule for ``*``, which in a page would reach everything in it."""
-    for parent in root.iter():
-        for child in parent.findall(f"{{{SVG}}}style"):
-            parent.remove(child)
-    root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
-
-
-def _rename_ids(root: ET.Element, name: str) -> None:
-    """Put ``name-`` before the ids that are referred to, and drop all others."""
-    used: set[str] = set()
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key == HREF:
-                used.add(value.removeprefix("#"))
-                element.set(key, f"#{name}-{value.removeprefix('#')}")
-            elif found := _REFERENCE.search(value):
-                used.add(found[1])
-                element.set(key, _REFERENCE.sub(rf"url(#{name}-\1)", value))
-    for element in root.iter():
-        identity = element.attrib.pop("id", None)
-        if identity in used:
-            element.set("id", f"{name}-{identity}")
 
 
 def _restyle(style: str) -> str:
