@@ -83,10 +83,12 @@ def make(folder, **sections):
     return folder
 
 
-def environment(folder):
+def environment(folder, home):
     """Return the environment to run it in: the copy's own package, and nothing else of ours."""
     return {
         "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",  # modules of others may not be compiled yet
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(folder / "workflow/lib"),
     }
