@@ -69,8 +69,7 @@ class Member:
         self._page = channel.open_words(folder)
         # A process that the script forks has words of its own, and reads what is asked in these.
         self._words = self._shared_words = self._words_of(rank)
-        self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
-        self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
+        self._gate = channel.gate(folder, slot, rank)
         self._pid = os.getpid()
         # If this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
@@ -128,8 +127,9 @@ class Member:
         self._trainer = threading.get_ident()
         while True:
             try:
-                channel.write_rest(self._rest.descriptor(), self.slot)
-                released = os.read(self._gate.descriptor(), 1)
+                channel.write_rest(self.folder, self.slot)
+                with channel.opened(self._gate, os.O_RDONLY) as gate:
+                    released = os.read(gate, 1)
             except OSError:
                 released = b""
             if not released:
@@ -169,7 +169,7 @@ class Member:
         if not self._passed:
             self._passed = True
             try:
-                channel.write_passed(self._rest.descriptor(), self.slot)
+                channel.write_rest(self.folder, self.slot, passed=True)
             except OSError:
                 os._exit(1)  # the coordinator is gone, as in park
 
@@ -416,7 +416,12 @@ class Follower(Rank):
         if lead[channel.REST_AT] != self._total or self.fresh:
             return
         self._words[channel.PARKED_NS] = _now()
-        gate = self._gate.descriptor()
+        with channel.opened(self._gate, os.O_RDONLY) as gate:
+            self._wait_for(lead, gate)
+        self._go_on()
+
+    def _wait_for(self, lead: memoryview, gate: int) -> None:
+        """Sleep until rank 0 goes on, or has not come to rest in time."""
         poll = select.poll()
         poll.register(gate, select.POLLIN)
         # A byte that an earlier release has left in the pipe does not release from here.
@@ -425,10 +430,9 @@ class Follower(Rank):
                 if rests(lead):
                     continue
                 lead[channel.REOPENED] += 1
-                break
+                return
             if not os.read(gate, 1):
                 os._exit(1)  # the coordinator and rank 0 are gone
-        self._go_on()
 
 
 def member_of(folder: Path, slot: int, options: Options) -> Member:
