@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 import texts
+from jobs import QUICK
 from projects import SNAKEMAKE, Project
 
 STUDY = "hostile"
@@ -40,15 +41,7 @@ def config(**sections):
                 "allocator": [f"{texts.NAME}/lib.so"],
             },
         },
-        "measure": {
-            "replicates": 1,
-            "windows": 1,
-            "steps": 10,
-            "shortest_s": 0.2,
-            "longest_s": 2.0,
-            "settle_s": 0.05,
-            "warmup_steps": 3,
-        },
+        "measure": {**QUICK, "windows": 1, "steps": 10, "longest_s": 2.0},
         "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         "confirm": "off",

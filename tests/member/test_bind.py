@@ -102,27 +102,11 @@ def test_variables_are_set_beside_what_is_inherited(kept):
     assert {name: text for name, text in env.items() if name not in OWN} == inherited | asked
 
 
-def test_preloads_are_the_commands_alone(tmp_path):
-    """A preload that cannot be found is a message of the dynamic linker, of each process once."""
-    missing = tmp_path / "missing.so"
-    done = run("--env", f"LD_PRELOAD={missing}", command=["/bin/sh", "-c", "echo $LD_PRELOAD"])
-    assert done.stdout == f"{missing}\n"
-    assert done.stderr.count("cannot be preloaded") == 1
-
-
 def test_what_comes_after_the_dashes_is_the_commands():
     words = ["--cpus", "99", "--env", "A=1", "--", "-x", "", "a b", "ü", "--mempolicy=no"]
     got = told("--env", "A=0", command=[sys.executable, "-c", TOLD, *words])
     assert got["argv"] == words
     assert got["env"]["A"] == "0"
-
-
-def test_the_command_has_the_pid_of_the_binder():
-    process = subprocess.Popen(
-        [sys.executable, "-P", bind.__file__, "--", sys.executable, "-c", TOLD],
-        stdout=subprocess.PIPE,
-    )
-    assert json.loads(process.communicate()[0])["pid"] == process.pid
 
 
 def test_a_command_without_a_slash_is_searched_in_its_own_path(tmp_path):

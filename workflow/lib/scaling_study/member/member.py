@@ -365,12 +365,11 @@ class Rank(Member):
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
         self._group = [self._words_of(each) for each in range(self._ranks)]
-        self._total = 0
 
-    def step_end(self) -> None:
-        """Store the step that ends now; rest here if the whole group does."""
-        self._total += 1
-        super().step_end()
+    @property
+    def _total(self) -> int:
+        """The steps of this process, since its group began."""
+        return self._words[channel.EARLIER] + self._steps - self._began_at
 
 
 class Lead(Rank):
@@ -379,11 +378,6 @@ class Lead(Rank):
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
         self._words[channel.REST_AT] = 0  # of the group that was here before
-        # Opened for reading, too, so that a rank that does not come here yet is no error.
-        self._gates = [
-            os.open(channel.gate(folder, slot, each), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            for each in range(1, len(self._group))
-        ]
 
     def _may_rest(self) -> bool:
         """Whether the others rest, too; if not, tell them to after the next step."""
@@ -403,8 +397,14 @@ class Lead(Rank):
     def _go_on(self) -> None:
         super()._go_on()
         self._words[channel.REST_AT] = 0
-        for gate in self._gates:
-            os.write(gate, b"!")
+        for rank in range(1, self._ranks):
+            # The coordinator holds all gates open: a rank that does not come here yet is no error.
+            path = channel.gate(self.folder, self.slot, rank)
+            try:
+                with channel.opened(path, os.O_WRONLY) as gate:
+                    os.write(gate, b"!")
+            except OSError:
+                os._exit(1)  # the coordinator is gone, as in park
 
 
 class Follower(Rank):
@@ -432,7 +432,7 @@ class Follower(Rank):
                 lead[channel.REOPENED] += 1
                 return
             if not os.read(gate, 1):
-                os._exit(1)  # the coordinator and rank 0 are gone
+                os._exit(1)  # the coordinator is gone
 
 
 def member_of(folder: Path, slot: int, options: Options) -> Member:

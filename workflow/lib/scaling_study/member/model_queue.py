@@ -148,10 +148,18 @@ class Slots:
 
         It may return earlier, after ``LONGEST_WAIT_S``.
         """
-        by_pidfd = {running.pidfd: slot for slot, running in self._running.items()}
-        ready = _ready([*by_pidfd, *(() if stop is None else (stop,))], timeout_s)
-        ended_s = time.monotonic()
-        return [self._reap(by_pidfd[one], ended_s) for one in ready if one in by_pidfd]
+        watched = self._watched()
+        ready = _ready([*watched, *(() if stop is None else (stop,))], timeout_s)
+        ended = [self._ended(watched[one]) for one in ready if one in watched]
+        return [one for one in ended if one is not None]
+
+    def _watched(self) -> dict[int, int]:
+        """Return the descriptors that tell of an end, with their slots."""
+        return {running.pidfd: slot for slot, running in self._running.items()}
+
+    def _ended(self, slot: int) -> Ended | None:
+        """Return how what was in a slot has ended; None if it goes on."""
+        return self._reap(slot, time.monotonic())
 
     def stop(self, grace_s: float = GRACE_S) -> None:
         """End all processes with their own child processes.
@@ -249,13 +257,6 @@ class ServedModels(Slots):
         self._orders[slot] = json.dumps(order).encode() + b"\n"
         self._give(slot)
 
-    def wait(self, timeout_s: float = math.inf, stop: int | None = None) -> list[Ended]:
-        """Wait until a model has ended; as ``Slots.wait``."""
-        by_line = {self._lines[slot].fileno(): slot for slot in self._orders}
-        ready = _ready([*by_line, *(() if stop is None else (stop,))], timeout_s)
-        ended = [self._answered(by_line[one]) for one in ready if one in by_line]
-        return [one for one in ended if one is not None]
-
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's model and its child processes; to its server if it kills."""
         if slot in self._pids:
@@ -279,7 +280,10 @@ class ServedModels(Slots):
         with contextlib.suppress(ConnectionError):  # its end is seen where its answer is awaited
             self._lines[slot].sendall(self._orders[slot])
 
-    def _answered(self, slot: int) -> Ended | None:
+    def _watched(self) -> dict[int, int]:
+        return {self._lines[slot].fileno(): slot for slot in self._orders}
+
+    def _ended(self, slot: int) -> Ended | None:
         """Return how a slot's model has ended; None where it has begun, or starts anew."""
         ended_s = time.monotonic()
         answer: list[bytes] = []

@@ -107,10 +107,6 @@ class LaunchError(Exception):
     """A member could not be started; the text says why."""
 
 
-def _sets_nothing() -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Launcher:
     """A way to start members.
@@ -133,7 +129,7 @@ class Launcher:
     least_bytes: int = 64 * 1024**2
     rests: bool = True
     binds_memory: bool = True
-    environment: Callable[[], Mapping[str, str]] = _sets_nothing
+    environment: Callable[[], Mapping[str, str]] = dict
     note: tuple[str, ...] = ()
     remark: str = ""
 
