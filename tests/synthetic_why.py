@@ -28,6 +28,11 @@ DERIVED = {
     "loader_apart": {"intra_op": 1, "placement": "cores", "loader_cpus": "rest"},
 }
 """Axes of interventions that depend on the reference."""
+TIMED = (
+    *("load", "backward", "collect", "compile", "ranks_wait"),
+    *("loader_starts", "loader_made", "loader_computed"),
+)
+"""Times of a step that are members' counters of the same name."""
 KERNELS = ("register", "llc", "memory", "pages")
 NOISE = {"noise": 0.04, "outliers": 0.3, "start": 0.01}
 """Of windows, of single windows that are 30% off, and of starts."""
@@ -238,7 +243,7 @@ def named(target, scope=None):
 def microbenchmarks(world, rng, noise=0.03):
     """Make microbenchmarks.json of the world's machine."""
     rows = []
-    for kernel in (*KERNELS, "multiply", "wake"):
+    for kernel in KERNELS:
         for n in sorted({1, world.n}):
             for block in range(4):
                 slow = world.inflation(kernel) if n > 1 else 1.0
@@ -330,16 +335,9 @@ def _member(world, step, slot, counted, factor):
     own = counted * factor
     return made_records.member(
         [max(1, round(step.total * factor * 1e6))] * counted, slot,
-        load_s=step.load * own,
+        **{f"{name}_s": getattr(step, name) * own for name in TIMED},
         forward_s=max(0.0, (step.total - step.load - step.backward) * own),
-        backward_s=step.backward * own,
         optimizer_s=0.0,
-        collect_s=step.collect * own,
-        compile_s=step.compile * own,
-        loader_starts_s=step.loader_starts * own,
-        loader_made_s=step.loader_made * own,
-        loader_computed_s=step.loader_computed * own,
-        ranks_wait_s=step.ranks_wait * own,
         active_s=step.total * own,
         cpu_user_s=(step.user + step.helper_s) * own,
         cpu_system_s=step.system * own,

@@ -9,10 +9,8 @@ from msgspec import structs
 
 from made_records import HARDWARE, readback
 from scaling_study.analysis.experiment_runs import LoaderRun
-from scaling_study.config import efforts
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
-from scaling_study.member import changes
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader
 from scaling_study.report import page, sections
@@ -40,8 +38,6 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
     steps = {
         "as_is": (whole := training + waiting + interference + rest),
         "cached": training,
-        "beside": 1.1 * training + interference,
-        "still": 1.1 * training,  # another start
         "swapped": waiting + training + interference,
         "only": waiting + 5.0,
         "warm": whole,
@@ -56,7 +52,7 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
             factor = MS * drift * (1 + noise * rng.standard_normal())
             rows.append(
                 {
-                    "variant": variant, "replicate": replicate, "block": block, "dose": np.nan,
+                    "variant": variant, "n": 2, "replicate": replicate, "block": block,
                     "step_s": step * factor,
                     "load_s_per_step": waiting * factor * (variant in {"as_is", "swapped"}),
                     "disk_bytes_per_s": 2e9 if variant == "cold" else 0.0,
@@ -98,11 +94,6 @@ def changed(**columns):
         ([run()], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
         ([run(at) for at in range(3)], {"waiting": 4, "training": 8, "interference": 2, "rest": 0}),
         ([run(rest=3.0)], {"waiting": 4, "training": 8, "interference": 2, "rest": 3}),
-        # A loader without workers leaves caches cold.
-        (
-            [run(interference=1.0, without=("beside", "still"))],
-            {"waiting": 4, "training": 8, "interference": 1, "rest": 0},
-        ),
         ([run(without=("cached",))], {"waiting": 4}),
     ],
 )
@@ -210,40 +201,6 @@ def test_ways_to_load_are_those_that_can_be():
     # Several workers would give each batch several times.
     iterable = structs.replace(NO_WORKERS, shares_out=False)
     assert [way.name for way in loader_model.ways(iterable, 8)] == ["workers-1"]
-
-
-def beside(kind, slower):
-    """Windows beside work that uses up to two CPUs, and makes a step up to so much longer."""
-    return pd.DataFrame(
-        [
-            {
-                "variant": kind, "replicate": 0, "block": 10 + block, "dose": dose,
-                "step_s": (step := 8 * MS * (1 + slower * dose) * (1 + 0.01 * (block % 2))),
-                "spread": 1.1 + dose, "load_s_per_step": 0.0,
-                "user_s_per_step": (1 + 2 * dose) * step, "system_s_per_step": 0.0,
-                "trainer_user_s_per_step": step, "trainer_system_s_per_step": 0.0,
-                "resident_before": np.nan, "resident_after": np.nan,
-            }
-            for block in range(4)
-            for dose in (0.0, 0.5, 1.0)
-        ]
-    )  # fmt: skip
-
-
-def test_the_time_that_a_feed_takes_counts_what_there_is():
-    assert len(loader_model.TITLES) == efforts.VARIANTS
-    assert len(loader_model.NEIGHBOURS) == len(changes.BESIDE) == efforts.NEIGHBOURS
-
-
-def test_work_beside_training_hurts_from_some_use_of_cpus_on():
-    rows = [beside("neighbour_threads", 0.5), beside("neighbour_processes", 0.0)]
-    found = data_loader([run(rows=rows)])
-    threads, processes = found.neighbours
-    assert [each.dose for each in threads.doses] == [0.0, 0.5, 1.0]
-    assert [each.cpus for each in threads.doses] == pytest.approx([0, 1, 2])
-    assert threads.doses[1].ratio.value == pytest.approx(1.25)
-    assert threads.doses[2].spread == pytest.approx(2.1)
-    assert processes.doses[2].ratio.value == pytest.approx(1.0)
 
 
 def looks(shared_bytes=2**31, **rates):

@@ -8,7 +8,7 @@ import pytest
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.experiment_runs import make_run
-from scaling_study.diagnosis.case import make_case
+from scaling_study.diagnosis.case import Measurements, make_case
 from scaling_study.diagnosis.shares import recovered_share
 from scaling_study.stats.variances import START_DEGREES, START_SD, start_deviation
 from synthetic_why import World, make_records
@@ -86,9 +86,10 @@ def test_members_that_took_turns_alone_make_a_comparison_surer():
 def test_swapped_batches_are_not_waited_for():
     """Beside batches from memory new ones are made, and waited for; that wait is no training."""
     measured = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
+    columns = {("loader_beside", 1): measured, ("cached_batches", 1): measured}
     case = dataclasses.replace(
         make_case([made(World(n=2))], None),
-        measurements={("loader_beside", 1): measured, ("cached_batches", 1): measured},
+        measurements=Measurements(columns, np.array([0, 0]), "blocks"),
     )
     assert case.step(1, "loader_beside") == pytest.approx([0.006, 0.011])
     assert case.step(1, "cached_batches") == pytest.approx([0.010, 0.011])

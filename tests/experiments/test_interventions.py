@@ -4,7 +4,6 @@ import pytest
 
 import machines
 import made_records
-from scaling_study.experiments import interventions
 from scaling_study.experiments.interventions import INTERVENTIONS, Reference, choose
 from scaling_study.host import probe
 from scaling_study.host.limits import Quota
@@ -47,7 +46,7 @@ def test_every_intervention_is_a_launch_that_a_config_could_name():
         for name, value in intervention.axes.items():
             assert read_value(name, value, files=False) == value
             assert name in AXES
-        what = [intervention.axes, intervention.change, intervention.bursts, intervention.derived]
+        what = [intervention.axes, intervention.change, intervention.derived]
         assert sum(map(bool, what)) == 1
         assert intervention.change is None or intervention.change in CHANGES
     assert len({intervention.name for intervention in INTERVENTIONS}) == len(INTERVENTIONS)
@@ -63,52 +62,42 @@ def loader(load_s=0.06, made_s=0.0, report=None, **facts):
 
 
 THREADS = {"workers": None, "threads": True, "settable": False}
-OF_LOADERS = {
-    *("loader_beside", "whole_batches", "no_copies", "quick_switches", "more_workers"),
-    *("pipeline_elsewhere", "cached_batches"),
-}
+USUAL = {"pinned", "flush_denormals", "openblas"}
 OPPOSITES = {"placement": "cores", "allocator": "jemalloc", "blas": "blis", "isa": "avx2"}
-OTHER_WAY = {"unpinned", "glibc", "bundled_blas", "isa_default", "exec"}
-
-
-def test_one_thread_a_small_machine_no_loader_no_faults():
-    assert chosen() == ["pinned", "flush_denormals", "openblas"]
+NO_WAIT = {"more_workers", "cached_batches"}
+BESIDE = {"loader_beside", "cached_batches"}
 
 
 @pytest.mark.parametrize(
-    ("options", "tried", "among"),
+    ("options", "further"),
     [
-        ({"readback": {"intra_op": 2}}, {"passive", "one_thread"}, {"passive", "one_thread"}),
-        (
-            {"readback": {"intra_op": 2}, "axes": {"wait_policy": "passive"}}, {"one_thread"},
-            {"passive", "one_thread"},
-        ),
+        ({}, set()),  # one thread, a small machine, no loader, no faults
+        ({"readback": {"intra_op": 2}}, {"passive", "one_thread"}),
+        ({"readback": {"intra_op": 2}, "axes": {"wait_policy": "passive"}}, {"one_thread"}),
         # 40,000 faults in two seconds: 1% of the time at half a microsecond each
-        ({"member": {"minor_faults": 40_001}}, {"large_thresholds"}, {"large_thresholds"}),
-        ({"member": {"minor_faults": 39_000}}, set(), {"large_thresholds"}),
-        ({"member": {"trainer_system_s": 0.1}}, {"large_thresholds"}, {"large_thresholds"}),
-        ({"member": {"collect_s": 0.06}}, {"no_gc"}, {"no_gc"}),
-        (loader(), {"more_workers", "cached_batches"}, OF_LOADERS),
-        (loader(by_row=True), {"more_workers", "cached_batches", "whole_batches"}, OF_LOADERS),
-        (loader(workers=2), OF_LOADERS - {"whole_batches", "quick_switches", "pipeline_elsewhere"},
-         OF_LOADERS),
-        (loader(**THREADS), {"loader_beside", "cached_batches", "quick_switches"}, OF_LOADERS),
-        (loader(**THREADS, kinds=["Pipeline"]),
-         {"loader_beside", "cached_batches", "quick_switches", "pipeline_elsewhere"}, OF_LOADERS),
+        ({"member": {"minor_faults": 40_001}}, {"large_thresholds"}),
+        ({"member": {"minor_faults": 39_000}}, set()),
+        ({"member": {"trainer_system_s": 0.1}}, {"large_thresholds"}),
+        ({"member": {"collect_s": 0.06}}, {"no_gc"}),
+        (loader(), NO_WAIT),
+        (loader(by_row=True), NO_WAIT | {"whole_batches"}),
+        (loader(workers=2), NO_WAIT | {"loader_beside", "no_copies", "loader_apart"}),
+        (loader(**THREADS), BESIDE | {"quick_switches"}),
+        (loader(**THREADS, kinds=["Pipeline"]), BESIDE | {"quick_switches", "pipeline_elsewhere"}),
         # It hardly waits, and may still be in the way.
-        (loader(load_s=0.0, workers=2), {"cached_batches", "loader_beside"},
-         {"cached_batches", "loader_beside"}),
-        (loader(load_s=0.0), set(), {"cached_batches"}),
+        (loader(load_s=0.0, workers=2), BESIDE | {"no_copies", "loader_apart"}),
+        (loader(load_s=0.0), set()),
         # A launch that is the intervention already gets its opposite.
-        ({"axes": {**OPPOSITES, "launcher": "dask"}}, OTHER_WAY, {*OTHER_WAY, "pinned"}),
-        ({"on": "epyc-9654-2s-nps4"}, {"spread", "per_l3", "local_memory"},
-         {"spread", "per_l3", "local_memory"}),
-        ({"effort": "full"}, {"huge_pages", "blis"}, {"huge_pages", "blis"}),
-        ({}, set(), {"huge_pages", "blis", "spread", "per_l3", "local_memory"}),
+        (
+            {"axes": {**OPPOSITES, "launcher": "dask"}},
+            {"unpinned", "glibc", "bundled_blas", "isa_default", "exec"},
+        ),
+        ({"on": "epyc-9654-2s-nps4"}, {"spread", "per_l3", "local_memory"}),
+        ({"effort": "full"}, {"huge_pages", "blis", "mkl"}),
     ],
-)  # fmt: skip
-def test_what_is_known_of_the_reference_decides_what_is_tried(options, tried, among):
-    assert set(chosen(**options)) & among == tried
+)
+def test_what_is_known_of_the_reference_decides_what_is_tried(options, further):
+    assert set(chosen(**options)) - USUAL == further
 
 
 def axes_of(name, **options):
@@ -180,11 +169,13 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
         member={"active_s": active_s, "cpu_user_s": wanted * active_s - 1.0},
         quota=quota and Quota(*quota),
     )
-    timing = interventions.quota_bursts(found)
-    assert ("quota_bursts" in [one.name for one in choose(found, "quick")[0]]) is bool(steps)
+    chosen, left = choose(found, "quick")
+    timings = [one.timing for one in chosen if one.bursts]
+    assert bool(timings) is bool(steps)
     if steps is None:
-        assert "quota" in timing
+        assert "quota" in left[0].reason
         return
+    (timing,) = timings
     crowd = max(1, n * wanted / 4)
     assert timing.shortest_s == pytest.approx((steps - 0.5) * crowd * step_ms / 1e3)
     assert timing.shortest_s == timing.longest_s
@@ -193,5 +184,5 @@ def test_bursts_have_as_many_steps_as_the_quota_lasts_for(quota, n, wanted, step
 
 @pytest.mark.parametrize("throttled_s", [0.0, None])
 def test_a_quota_that_holds_nobody_back_has_nothing_to_relieve(throttled_s):
-    found = reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s)
-    assert "held nobody back" in interventions.quota_bursts(found)
+    _, left = choose(reference(quota=Quota(1.2, 0.1), throttled_s=throttled_s), "quick")
+    assert "held nobody back" in left[0].reason

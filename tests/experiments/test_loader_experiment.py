@@ -1,7 +1,5 @@
 """Every kind of loader: timed, cached, going on beside, and alone, in real members."""
 
-import time
-
 import pytest
 
 from jobs import WORKLOADS
@@ -107,11 +105,10 @@ def test_a_pipeline_goes_into_a_process_of_its_own(cohort):
 @pytest.mark.parametrize("kind", ["torch", "spdl"])
 def test_batches_that_the_script_changes_are_copied(cohort, kind):
     """It adds to each batch in place, and fails where one comes that was added to."""
-    started(cohort, kind, ("cached_batches",), "--in-place", "--seconds", "0.02")
+    started(cohort, kind, ("loader_switched",), "--in-place", "--seconds", "0.02")
+    ask(cohort, Ask(loader_substitutes.FROM_MEMORY))
     assert load_ms(cohort.train(0, 60)[5:]) < 1
-    report = cohort.read_back(0)
-    assert report.changes["cached_batches"]
-    assert report.cached["copied"]
+    assert cohort.read_back(0).cached["copied"]
 
 
 @pytest.mark.parametrize("kind", ["workers", "stateful"])
@@ -170,23 +167,3 @@ def test_a_number_holds_what_is_asked_for():
 def family(pid):
     """Processes below one."""
     return [one for one in kernel_counters.descendants(pid) if one != pid]
-
-
-def cpu_s(cohort):
-    return kernel_counters.tree_cpu_s(cohort.members.pids[0])
-
-
-@pytest.mark.parametrize("kind", ["workers", "stateful workers", "spdl"])
-def test_a_loader_goes_on_beside_batches_from_memory_at_the_rate_that_is_told(cohort, kind):
-    many = ("--samples", "8000")  # an epoch lasts longer than is looked: at rest no other begins
-    started(cohort, kind, ("loader_beside",), "--seconds", "0.001", *many)
-    assert cohort.read_back(0).changes["loader_beside"]
-    words = cohort.members.words(0)
-    before_s = cpu_s(cohort)
-    time.sleep(0.5)
-    idle_s = cpu_s(cohort) - before_s
-    words[channel.ASKED] = 2 * MS
-    before_s = cpu_s(cohort)
-    time.sleep(0.5)
-    assert cpu_s(cohort) - before_s > 3 * idle_s + 0.02
-    assert load_ms(cohort.train(0, 60)[5:]) < 3

@@ -95,32 +95,6 @@ def test_what_is_tried_stands_first_and_every_cohort_is_proved(records):
 
 
 @pytest.mark.long
-def test_reference_and_interventions_share_every_block(records):
-    names = {"reference", *(one.intervention for one in records[0].interventions)}
-    names -= {"whole_batches"}
-    blocks = records[0].blocks
-    assert efforts.FEWEST_BLOCKS <= blocks <= efforts.EFFORTS["quick"].blocks
-    attempts = [one for one in of(records, Window, attempt=0) if one.experiment != "stressor"]
-    taken = [(one.block, one.name, one.n) for one in attempts]
-    # What slows one process as much as many is tried with one only.
-    alone = {intervention.name for intervention in INTERVENTIONS if intervention.alone}
-    assert alone & names
-    expected = [
-        (block, name, n)
-        for block in range(blocks)
-        for name in names
-        for n in ((1,) if name in alone else (1, 2))
-    ]
-    assert sorted(taken) == sorted(expected)
-    for one in attempts:
-        if one.n == 1:  # members take turns
-            members = 1 if one.name in alone else 2
-            assert one.members[0].slot == one.block % members
-    orders = {tuple(one[1:] for one in taken if one[0] == block) for block in range(blocks)}
-    assert len(orders) > 1  # shuffled anew in every block
-
-
-@pytest.mark.long
 def test_the_intervention_of_the_injected_loader_recovers_its_time(records):
     reference_s = median_s(records, step_s, name="reference", n=1)
     cached_s = median_s(records, step_s, name="cached_batches", n=1)

@@ -245,10 +245,9 @@ class LoaderRun:
     Attributes:
         head: Its first record.
         readbacks: The report of the first member of each variant, by the variant's name.
-        windows: A row per valid window: `variant`, `replicate`, `block`, `dose`, `step_s`,
-            everything per step that members count, `spread` (the step that one in twenty exceeds,
-            over the median), `disk_bytes_per_s` (what the machine read from disks), and
-            `resident_before` and `resident_after`.
+        windows: A row per valid window: `variant`, `n`, `replicate`, `block`, `step_s`,
+            everything per step that members count, `disk_bytes_per_s` (what the machine read from
+            disks), and `resident_before` and `resident_after`.
         ways: Its record of other ways to load; None where the loader cannot be changed.
         invalid: How many windows were not valid.
         end: Its last record; None where the job was cut off.
@@ -293,13 +292,13 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
     names = pd.DataFrame(
         {
             "variant": [window.name for window in valid],
+            "n": [window.n for window in valid],
             "replicate": replicate,
             "block": [window.block for window in valid],
             "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
-            "spread": [_spread(window) for window in valid],
             **{
                 name: np.array([getattr(window, name) for window in valid], dtype=np.float64)
-                for name in ("dose", "resident_before", "resident_after")
+                for name in ("resident_before", "resident_after")
             },
         }
     )
@@ -309,9 +308,3 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
 def _disk_bytes_per_s(window: experiment.Window) -> float:
     read = window.vmstat.get("pgpgin")
     return np.nan if read is None else 1024 * read / window.window_s
-
-
-def _spread(window: experiment.Window) -> float:
-    steps = [us for member in window.members for us in member.step_us]
-    middle, long = np.quantile(steps, [0.5, 0.95]) if steps else (np.nan, np.nan)
-    return float(long / middle)

@@ -112,7 +112,7 @@ EFFORTS = {
         shortest_s=1.0,
         longest_s=8.0,
         settle_s=0.1,
-        kernels=("register", "multiply", "l2", "llc", "memory", "pages", "gather", "wake"),
+        kernels=("register", "llc", "memory", "pages"),
         doses=(0.25, 0.5, 0.75, 1.0),
         dose_blocks=4,
         interventions=(6, 14),
@@ -132,7 +132,6 @@ class LoaderEffort:
         longest_s: A window lasts at most this long.
         settle_s: Steps that begin before this time of a window do not count.
         ways: Of other ways to load, at most so many are run beside the script as it is.
-        neighbours: Blocks of windows beside work that does what loaders do.
     """
 
     replicates: int
@@ -142,16 +141,12 @@ class LoaderEffort:
     longest_s: float
     settle_s: float
     ways: int = 1
-    neighbours: int = 0
 
 
-# A loader that can be changed, and whose files are known, has the most: eight variants, and the
+# A loader that can be changed, and whose files are known, has the most: six variants, and the
 # loader alone in four other ways, of which some are run beside the script as it is.
-VARIANTS, ALONE, ALONE_BLOCKS = 8, 4, 4
-LIVING = 3  # the script as it is, its loader beside, and what it opens noted
-DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Parts of the time for which each thread of a neighbour wants to work."""
-NEIGHBOURS = 4  # kinds
+VARIANTS, ALONE, ALONE_BLOCKS = 6, 4, 4
+LIVING = 2  # the script as it is, and a start in which it is noted what it opens
 SETTLE_S = 4.0
 """So long the members of a variant train before they are measured. The C library's heap gets its
 form in some hundred steps: from then on it may give back what a step has used, and each step
@@ -170,13 +165,10 @@ def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
     if name not in LOADER_EFFORTS:
         return 0.0, 0.0
     effort = LOADER_EFFORTS[name]
-    starts = LIVING + (NEIGHBOURS if effort.neighbours else 0)
     windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
-    windows += NEIGHBOURS * len(DOSES) * effort.neighbours
-    # All settle but those of which it is only noted what they open.
-    trained_s = (starts - 1) * SETTLE_S + (ALONE + effort.ways) * BEGIN_S
+    trained_s = SETTLE_S + (ALONE + effort.ways) * BEGIN_S
     shortest, longest = (
-        effort.replicates * (starts * start_s + trained_s + windows * (window_s + EDGE_S))
+        effort.replicates * (LIVING * start_s + trained_s + windows * (window_s + EDGE_S))
         for window_s in (effort.shortest_s, effort.longest_s)
     )
     return shortest, longest
@@ -184,9 +176,7 @@ def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
 
 LOADER_EFFORTS = {
     "quick": LoaderEffort(1, 8, steps=20, shortest_s=0.6, longest_s=1.5, settle_s=0.1),
-    "full": LoaderEffort(
-        3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2, ways=5, neighbours=4
-    ),
+    "full": LoaderEffort(3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2, ways=5),
 }
 
 # What a window takes beside its time: counters at both edges, and rest.
@@ -195,7 +185,7 @@ EDGE_S = 0.15
 # The kernels alone, looking at members, and microbenchmarks where the machine's are not known.
 KERNELS_S = 5.0
 LOOKING_S = 3.0
-MICROBENCHMARKS_S = 27.0
+MICROBENCHMARKS_S = 15.0
 
 
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:

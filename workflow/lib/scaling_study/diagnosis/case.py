@@ -6,8 +6,8 @@ the machine meets both sides.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,65 @@ DERIVED = 1024
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
 NO_DOSE = -1.0
 """Of windows beside nothing."""
-Measurements = Mapping[tuple[str, float], Mapping[str, Floats]]
-"""Columns by name and process count, or dose."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Measurements:
+    """Windows of several conditions, in blocks that all of them share.
+
+    Attributes:
+        columns: Numbers of windows by (name, process count) or (name, dose), then by column: one
+            value per block. NaN where a block has no such window.
+        replicates: Of each block.
+        units: What intervals are over.
+    """
+
+    columns: Mapping[tuple[str, float], Mapping[str, Floats]]
+    replicates: Integers
+    units: Units
+
+    def column(self, column: str, name: str, at: float) -> Floats:
+        """Return a column of one condition by block; NaN where it was not measured."""
+        found = self.columns.get((name, at))
+        return np.full(len(self.replicates), np.nan) if found is None else found[column]
+
+    def pair(self, over: Floats, under: Floats) -> Pairs:
+        """Return numerators and denominators by unit."""
+        return ratios.pair(over, under, self.replicates, self.units)
+
+
+def units_of(replicates: Iterable[object]) -> Units:
+    """Return what intervals are over, by the replicates that have windows."""
+    return "replicates" if len({*replicates}) >= ratios.ENOUGH_REPLICATES else "blocks"
+
+
+def arrange(
+    rows: pd.DataFrame, by: str, units: Units, blocks: pd.MultiIndex | None = None
+) -> Measurements:
+    """Arrange windows by block.
+
+    Args:
+        rows: One per window, with `name`, `replicate` and `block`.
+        by: The column that tells conditions of one name apart.
+        units: What intervals are over.
+        blocks: Replicate and block of each block; None for those of the rows.
+    """
+    if blocks is None:
+        blocks = blocks_of(rows)
+    numbers = rows.set_index(["replicate", "block"]).select_dtypes("number")
+    conditions = numbers.groupby([rows["name"].to_numpy(), rows[by].to_numpy()], sort=False)
+    found: dict[tuple[str, float], dict[str, Floats]] = {}
+    for key, own in conditions:
+        values = own.reindex(blocks).to_numpy(dtype=np.float64)
+        found[cast("tuple[str, float]", key)] = dict(zip(numbers.columns, values.T, strict=True))
+    replicates = blocks.get_level_values("replicate").to_numpy(dtype=np.int64)
+    return Measurements(found, replicates, units)
+
+
+def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
+    """Return replicate and block of some windows, in order."""
+    blocks = rows[["replicate", "block"]].drop_duplicates()
+    return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +103,10 @@ class Case:
 
     Attributes:
         head: First record of its first run.
-        measurements: By (name, n) one value per block of each column of tables/experiments, of the
-            parts of the run-queue wait (`runqueue.COLUMNS`), and of `blocked_<kind>_s_per_step` by
-            what the training thread was found waiting for. NaN where a block has no such window, or
-            where that was not counted or sampled.
-        stressor_windows: By (kernel, dose) the same of windows beside stressors.
-        replicates: Of each block.
-        units: What intervals are over.
+        measurements: By (name, n) each column of tables/experiments, the parts of the run-queue
+            wait (`runqueue.COLUMNS`), and `blocked_<kind>_s_per_step` by what the training thread
+            was found waiting for; NaN where that was not counted or sampled.
+        stressed: By (kernel, dose) the same of windows beside stressors.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
         alone: By name, how many of its members took turns in the windows of one process.
         read_back: First report of each cohort's first member.
@@ -67,9 +121,7 @@ class Case:
 
     head: Why
     measurements: Measurements
-    stressor_windows: Measurements
-    replicates: Integers
-    units: Units
+    stressed: Measurements
     start_sd: float
     alone: Mapping[str, int]
     read_back: Mapping[str, Readback]
@@ -94,7 +146,7 @@ class Case:
     @property
     def names(self) -> list[str]:
         """Cohorts that have windows."""
-        return list(dict.fromkeys(name for name, _ in self.measurements))
+        return list(dict.fromkeys(name for name, _ in self.measurements.columns))
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
         """Return what a cohort's first member reports of itself; None where it does not."""
@@ -119,8 +171,7 @@ class Case:
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """Return a column of a cohort at a process count, by block."""
-        found = self.measurements.get((name, n))
-        return np.full(len(self.replicates), np.nan) if found is None else found[column]
+        return self.measurements.column(column, name, n)
 
     def time(self, column: str, n: int, name: str = REFERENCE) -> Floats:
         """Return a time per step; 0 where the machine does not count it."""
@@ -139,7 +190,7 @@ class Case:
         if name == interventions.QUOTA_BURSTS and scope == "single_process_loss":
             return False  # a burst costs a process something that training without rest does not
         counts = (1, self.n) if scope == "scaling_loss" else (1,)
-        return all((name, n) in self.measurements for n in counts)
+        return all((name, n) in self.measurements.columns for n in counts)
 
     def under(self, scope: Scope) -> Floats:
         """Return what shares are parts of, over T(1): the added time, or one process's step."""
@@ -157,10 +208,6 @@ class Case:
         """Return the mean of a column over blocks; NaN where it was never counted."""
         return ratios.mean(self.column(column, n, name))
 
-    def pair(self, over: Floats, under: Floats) -> Pairs:
-        """Return numerators and denominators by this case's units."""
-        return ratios.pair(over, under, self.replicates, self.units)
-
     def shares(self, over: Floats, under: Floats) -> Pairs:
         """Return numerators and denominators of a share, both as part of the block's own T(n).
 
@@ -172,7 +219,7 @@ class Case:
             under: What there is to explain, as part of T(1).
         """
         whole = 1 + np.maximum(under, 0.0)
-        return self.pair(over / whole, under / whole)
+        return self.measurements.pair(over / whole, under / whole)
 
     def estimate(
         self,
@@ -193,7 +240,7 @@ class Case:
             tests: Among how many tests the estimate must be sure.
         """
         pairs = self.shares(over, under)
-        if self.units == "replicates":
+        if self.measurements.units == "replicates":
             allowance = 0.0  # fresh starts show it themselves
         else:
             allowance /= 1 + max(0.0, ratios.mean(under))
@@ -228,14 +275,11 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
     blocks = blocks_of(rows)
     stressed = rows["experiment"] == "stressor"
     reference = rows[rows["name"] == REFERENCE]
-    starts = reference["replicate"].nunique()
     step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
     case = Case(
         head=head,
-        measurements=divide(rows[~stressed], "n", blocks),
-        stressor_windows=divide(rows[stressed], "dose", blocks),
-        replicates=blocks.get_level_values("replicate").to_numpy(dtype=np.int64),
-        units="replicates" if starts >= ratios.ENOUGH_REPLICATES else "blocks",
+        measurements=arrange(rows[~stressed], "n", units_of(reference["replicate"]), blocks),
+        stressed=arrange(rows[stressed], "dose", "blocks", blocks),
         start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
         read_back=read_back,
@@ -265,27 +309,6 @@ def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
     counts = [run.members[run.members["n"] == 1].groupby("name")["slot"].nunique() for run in runs]
     return {
         str(name): int(count) for name, count in pd.concat(counts).groupby(level=0).min().items()
-    }
-
-
-def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
-    """Return replicate and block of some windows, in order."""
-    blocks = rows[["replicate", "block"]].drop_duplicates()
-    return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
-
-
-def divide(rows: pd.DataFrame, by: str, blocks: pd.MultiIndex) -> Measurements:
-    """Return the numbers of rows by name and one more column, each in the place of its block."""
-    places = blocks.get_indexer(pd.MultiIndex.from_frame(rows[["replicate", "block"]]))
-    numbers = rows.select_dtypes("number")
-    table = numbers.to_numpy(dtype=np.float64)
-    found: dict[tuple[str, float], Floats] = {}
-    for key, place, row in zip(
-        zip(rows["name"], rows[by], strict=True), places, table, strict=True
-    ):
-        found.setdefault(key, np.full((len(blocks), table.shape[1]), np.nan))[place] = row
-    return {
-        key: dict(zip(numbers.columns, measured.T, strict=True)) for key, measured in found.items()
     }
 
 

@@ -7,7 +7,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.diagnosis.case import Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
 from scaling_study.diagnosis.evidence import Check, Share
-from scaling_study.diagnosis.shares import Counted, fallback, floored_by_count, recovered
+from scaling_study.diagnosis.shares import Counted, floored_by_count, recovered
 from scaling_study.diagnosis.stressors import stressor_share
 
 LAST = 1000
@@ -55,8 +55,6 @@ class Cause:
             of them does not hold, or is not known, the cause is not tested.
         notes: Further facts, shown where they are known.
         scopes: The losses that it can explain: `scaling_loss`, `single_process_loss`.
-        fallback: A count that stands for the share of one process where no intervention has a
-            result.
         others: Further ways to show it; one that does is enough.
         order: Lower ones are judged first.
         id: In causes.json; the table sets it.
@@ -78,7 +76,6 @@ class Cause:
     needs: tuple[Check, ...] = ()
     notes: tuple[Check, ...] = ()
     scopes: tuple[Scope, ...] = BOTH
-    fallback: Counted | None = None
     others: tuple[Way, ...] = ()
     order: int = LAST
     id: str = ""
@@ -87,17 +84,13 @@ class Cause:
         """Return the ways to show it in a scope; none where it cannot explain that."""
         common = self.needs, self.notes, self.scopes
         reacts = (sensitive(self.stressor),) if self.stressor else ()
-        ways = [*self.others]
+        ways = []
         if own := self._share():
             ways.append(Way(own, (*reacts, *self.requires), *common))
         if self.stressor:
             checks = (*reacts, inflated(self.stressor), *self.requires)
             ways.append(Way(stressor_share(self.stressor, self.minus), checks, *common))
-        if self.fallback:
-            ways.append(
-                Way(fallback(self.fallback, self.interventions), scopes=SINGLE_PROCESS_LOSS)
-            )
-        return [way for way in ways if scope in way.scopes]
+        return [way for way in (*ways, *self.others) if scope in way.scopes]
 
     def _share(self) -> Share | None:
         if self.share or not self.interventions:

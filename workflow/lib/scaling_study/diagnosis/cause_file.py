@@ -176,7 +176,7 @@ def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
 
 def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdict.Target:
     """Return the verdict on a target with windows."""
-    pairs = case.pair(case.step(case.n), case.step(1))
+    pairs = case.measurements.pair(case.step(case.n), case.step(1))
     ratio = ratios.geometric_ratio(pairs)
     slower = case.n > 1 and ratio is not None and grows(ratio.value, ratio.low)
     scaling_loss = judge_scope(case, "scaling_loss") if slower else []
@@ -191,9 +191,9 @@ def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdi
         target,
         status=status,
         reason=_incomplete(runs),
-        units=case.units,
+        units=case.measurements.units,
         unit_count=len(pairs),
-        start_sd=case.start_sd if case.units == "blocks" else None,
+        start_sd=case.start_sd if case.measurements.units == "blocks" else None,
         step_1_s=_mean_step(case, 1),
         step_n_s=_mean_step(case, case.n),
         growth_ratio=ratio,
@@ -219,7 +219,7 @@ def _mean_step(case: Case, n: int) -> Interval | None:
     """Return a mean step over blocks that have both counts: the ratio of two is the growth."""
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
-    return ratios.geometric_ratio(case.pair(step, step / step))
+    return ratios.geometric_ratio(case.measurements.pair(step, step / step))
 
 
 def _side(
@@ -309,7 +309,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
     added = together and slower
     return structs.replace(
         known,
-        units=len(case.pair(case.step(1, name), case.step(1))),
+        units=len(case.measurements.pair(case.step(1, name), case.step(1))),
         single_process_loss=recovered_share(case, "single_process_loss", name) if alone else None,
         comes_back=saved_share(case, name) if added and alone else None,
         scaling_loss=recovered_share(case, "scaling_loss", name) if added else None,

@@ -18,7 +18,7 @@ import pandas as pd
 from msgspec import convert
 
 from scaling_study.analysis.experiment_runs import LoaderRun
-from scaling_study.diagnosis.case import NO_DOSE, blocks_of, divide, or_none
+from scaling_study.diagnosis.case import arrange, or_none, units_of
 from scaling_study.experiments import loader_model
 from scaling_study.records import verdict
 from scaling_study.records.experiment import Look, Use, Ways
@@ -45,8 +45,8 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
     if not measured:
         status = ends[0].status if ends else "failed"
         reason = next((end.reason for end in ends if end.reason), "no valid window")
-        windows = pd.DataFrame(columns=["variant", "replicate", "block", "dose"])
-    case = _Case(windows)
+        windows = pd.DataFrame(columns=["variant", "n", "replicate", "block"])
+    case = _Case(windows, head.n)
     fetching, preparing = case.stalls()
     return verdict.DataLoader(
         machine=head.machine_hash,
@@ -61,13 +61,12 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
         invalid=sum(run.invalid for run in runs),
         left_out=tuple(runs[0].end.left_out) if runs[0].end else (),
         use=next((use(run.use) for run in runs if run.use), None) if measured else None,
-        variants=tuple(case.variants(head.n)),
+        variants=tuple(case.variants()),
         parts=tuple(case.parts()),
         fetching=fetching,
         preparing=preparing,
-        most=case.most(head.n),
+        most=case.most(),
         ways=tuple(case.other_ways(next((run.ways for run in runs if run.ways), None))),
-        neighbours=tuple(case.neighbours()),
         disk_bytes_per_s=case.disk_reads(),
     )
 
@@ -106,26 +105,21 @@ def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
 class _Case:
     """Times per step by variant, in blocks that all of them share."""
 
-    def __init__(self, windows: pd.DataFrame) -> None:
-        blocks = blocks_of(windows)
-        doses = windows["dose"].fillna(NO_DOSE)
-        self._windows = divide(windows.assign(name=windows["variant"], dose=doses), "dose", blocks)
-        self._measured = {variant for variant, _ in self._windows}
-        self._replicates = blocks.get_level_values("replicate").to_numpy(dtype=np.int64)
-        enough = len(set(self._replicates)) >= ratios.ENOUGH_REPLICATES
-        self._units: ratios.Units = "replicates" if enough else "blocks"
+    def __init__(self, windows: pd.DataFrame, n: int) -> None:
+        rows = windows.rename(columns={"variant": "name"})
+        self._n, self._windows = n, arrange(rows, "n", units_of(rows["replicate"]))
+        self._measured = set(rows["name"])
 
-    def column(self, variant: str, name: str = "step_s", dose: float = NO_DOSE) -> Floats:
+    def column(self, variant: str, name: str = "step_s") -> Floats:
         """Return one value per block, NaN where the variant has none."""
-        found = self._windows.get((variant, dose))
-        return np.full(len(self._replicates), np.nan) if found is None else found[name]
+        return self._windows.column(name, variant, self._n)
 
     def ratio(self, over: Floats, under: Floats) -> Interval | None:
         """Return mean over mean, with its interval; None where one of them is not known."""
-        found = ratios.ratio_of_means(ratios.pair(over, under, self._replicates, self._units))
+        found = ratios.ratio_of_means(self._windows.pair(over, under))
         return None if found is None or np.isnan(found.value) else found
 
-    def variants(self, n: int) -> Iterator[verdict.LoaderVariant]:
+    def variants(self) -> Iterator[verdict.LoaderVariant]:
         """Yield step, CPU time and rate of each variant."""
         step = self.column("as_is")
         for name in loader_model.TITLES:
@@ -136,7 +130,7 @@ class _Case:
                     step_s=self.ratio(own, np.ones_like(step)) or Interval(),
                     against=self.ratio(own, step),
                     cpu_s=self.cpu_s(name),
-                    per_s=n / ratios.mean(own),
+                    per_s=self._n / ratios.mean(own),
                 )
 
     def parts(self) -> list[verdict.LoaderPart]:
@@ -167,10 +161,10 @@ class _Case:
         ones = np.ones_like(warm)
         return self.ratio(cold - warm, ones), self.ratio(warm - self.column("cached"), ones)
 
-    def most(self, n: int) -> dict[str, float]:
+    def most(self) -> dict[str, float]:
         """Return the rates of the loader alone and of training alone (1/s)."""
         return {
-            name: n / ratios.mean(self.column(variant))
+            name: self._n / ratios.mean(self.column(variant))
             for name, variant in (("loader", "only"), ("training", "cached"))
             if variant in self._measured
         }
@@ -198,28 +192,6 @@ class _Case:
             name: ratios.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
         }
         return {name: read for name, read in found.items() if not np.isnan(read)}
-
-    def neighbours(self) -> list[verdict.Sensitivity]:
-        """Return the effect of each kind of synthetic load on training from memory."""
-        return [
-            verdict.Sensitivity(kind=kind, title=title, doses=tuple(self._doses(kind)))
-            for kind, title in loader_model.NEIGHBOURS.items()
-            if kind in self._measured
-        ]
-
-    def _doses(self, kind: str) -> Iterator[verdict.Dose]:
-        alone = self.column(kind, dose=0.0)
-        for dose in sorted(dose for variant, dose in self._windows if variant == kind):
-            one = self._windows[kind, dose]
-            used = one["user_s_per_step"] + one["system_s_per_step"]
-            trainer = one["trainer_user_s_per_step"] + one["trainer_system_s_per_step"]
-            pairs = ratios.pair(one["step_s"], alone, self._replicates, self._units)
-            yield verdict.Dose(
-                dose=dose,
-                cpus=ratios.mean((used - trainer) / one["step_s"]),
-                spread=ratios.mean(one["spread"]),
-                ratio=ratios.ratio_of_means(pairs),
-            )
 
     def seen(self, variant: str) -> loader_model.Seen | None:
         """Return the parts of a variant's step; None where it was not measured."""

@@ -21,7 +21,7 @@ from scaling_study.experiments.kernels import KERNELS
 from scaling_study.records.verdict import Dose, Sensitivity
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
-from scaling_study.stats.ratios import Pairs, fit_prior, mean, pair, ratio_of_means
+from scaling_study.stats.ratios import Pairs, fit_prior, mean, ratio_of_means
 
 CONTROL = "register"
 TOOK_ENOUGH = 0.5
@@ -52,22 +52,25 @@ class Reaction:
 @functools.lru_cache(DERIVED)
 def reactions(case: Case) -> dict[str, Reaction]:
     """Return the reaction of the training member to each kernel that ran beside it."""
-    zero = _at(case, NONE, 0.0)
-    pairs = {
-        key: _pair(case, _at(case, *key), zero) for key in case.stressor_windows if key[0] != NONE
-    }
+    windows = case.stressed
+
+    def step_s(name: str, dose: float) -> Floats:
+        return windows.column("step_s", name, dose)
+
+    zero = step_s(NONE, 0.0)
+    pairs = {key: windows.pair(step_s(*key), zero) for key in windows.columns if key[0] != NONE}
     prior = fit_prior([*pairs.values()])
     found = {}
     for name in dict.fromkeys(name for name, _ in pairs):
         doses = sorted(dose for kernel, dose in pairs if kernel == name)
         ratios = {dose: ratio_of_means(pairs[name, dose], prior=prior) for dose in doses}
-        achieved = {dose: mean(_at(case, name, dose, "rate_share")) for dose in doses}
+        achieved = {dose: mean(windows.column("rate_share", name, dose)) for dose in doses}
         most = ratios[doses[-1]]
         added = effect = None if most is None else most.plus(-1.0)
         if name != CONTROL:
-            more = _at(case, name, doses[-1]) - _at(case, CONTROL, doses[-1])
+            more = step_s(name, doses[-1]) - step_s(CONTROL, doses[-1])
             # Two windows stand against each other, where the others' pairs share one.
-            effect = ratio_of_means(_pair(case, more, zero), prior=prior)
+            effect = ratio_of_means(windows.pair(more, zero), prior=prior)
         shown = Sensitivity(
             kernel=name,
             title=KERNELS[name].title,
@@ -84,15 +87,6 @@ def reactions(case: Case) -> dict[str, Reaction]:
         )
         found[name] = Reaction(shown, effect)
     return found
-
-
-def _at(case: Case, name: str, dose: float, column: str = "step_s") -> Floats:
-    found = case.stressor_windows.get((name, dose))
-    return np.full(len(case.replicates), np.nan) if found is None else found[column]
-
-
-def _pair(case: Case, over: Floats, under: Floats) -> Pairs:
-    return pair(over, under, case.replicates, "blocks")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ the cgroup, which would need root.
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+
+from msgspec import convert
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import Domain, Topology, parse_cpu_list
@@ -23,7 +25,7 @@ from scaling_study.host.limits import Quota
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
-from scaling_study.records.experiment import LeftOut
+from scaling_study.records.experiment import Change, LeftOut
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.records.window import Member, Taken
@@ -105,10 +107,11 @@ class Intervention:
         alone: Whether what it takes away slows one process as much as many, so that a quick
             diagnosis tries it with one only.
         bursts: Whether it is the reference itself, in windows of bursts.
+        timing: Of its windows, where it differs from the experiment's.
         asked: What its members are asked for (see ``asked``); None where they are asked nothing.
         of: The intervention whose members these are, asked for something else; empty for its own.
         restless: Whether its members do something while they rest, so that they are stopped.
-        derived: Returns its axes, where they depend on the reference.
+        derived: Returns it as it is tried, where that depends on the reference, or why it is not.
     """
 
     name: str
@@ -119,10 +122,11 @@ class Intervention:
     quick: bool = True
     alone: bool = False
     bursts: bool = False
+    timing: WindowSettings | None = None
     asked: int | None = None
     of: str = ""
     restless: bool = False
-    derived: Callable[[Reference], Axes] | None = None
+    derived: Callable[["Intervention", Reference], "Intervention | str"] | None = None
 
     @property
     def members_of(self) -> str:
@@ -137,22 +141,42 @@ class Intervention:
         """Return the change as records hold it."""
         return {} if self.change is None else {self.change: True}
 
+    def record(self) -> Change:
+        """Return it as records hold it."""
+        options: dict[str, object] = {**self.options()}
+        if self.timing is not None:
+            options["timing"] = asdict(self.timing)
+        if self.of:
+            options["of"] = self.of
+        return Change(
+            intervention=self.name, title=self.title, axes=dict(self.axes), options=options
+        )
+
     def left_out(self, reason: str) -> LeftOut:
         """Return the record that says why it is not tried."""
         return LeftOut(intervention=self.name, title=self.title, reason=reason)
 
-    def why_not(self, reference: Reference, effort: str) -> Reason:
-        """Say why it is not tried; None where it is."""
+    def fitted(self, reference: Reference, effort: str) -> "Intervention | str":
+        """Return it as it is tried on a reference, or why it is not."""
         if self.axes and self.axes.items() <= dict(reference.axes).items():
             return " and ".join(f"{axis} is {value} already" for axis, value in self.axes.items())
         reasons = (excluded(reference) for excluded in self.excluded)
         if reason := next(filter(None, reasons), None):
             return reason
-        return "tried with why: full only" if effort == "quick" and not self.quick else None
+        if effort == "quick" and not self.quick:
+            return "tried with why: full only"
+        return self.derived(self, reference) if self.derived else self
 
 
-def quota_bursts(reference: Reference) -> WindowSettings | str:
-    """Return the timing of a window of bursts, or why there cannot be one."""
+def recorded(change: Change) -> Intervention:
+    """Return the intervention that a record holds."""
+    known = next(one for one in INTERVENTIONS if one.name == change.intervention)
+    timing = convert(change.options.get("timing"), WindowSettings | None)
+    return replace(known, axes=change.axes, timing=timing)
+
+
+def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
+    """Return it with the timing of a window of bursts, or why there cannot be one."""
     quota = reference.quota
     if quota is None:
         return "no quota is set"
@@ -175,7 +199,7 @@ def quota_bursts(reference: Reference) -> WindowSettings | str:
         )
     # Members rest at the end of a step, so the order to rest comes in the middle of the last one.
     told_s = (steps - 0.5) * step_s
-    return WindowSettings(
+    timing = WindowSettings(
         steps=0,
         shortest_s=told_s,
         longest_s=told_s,
@@ -183,17 +207,13 @@ def quota_bursts(reference: Reference) -> WindowSettings | str:
         bursts=BURSTS,
         rest_s=REST_PERIODS * quota.period_s,
     )
+    return replace(one, timing=timing)
 
 
 def _runnable(member: Member) -> float:
     """Return how many threads of a member run or wait for a CPU."""
     wanted_s = member.cpu_user_s + member.cpu_system_s + member.runqueue_s
     return wanted_s / member.active_s
-
-
-def _held_back(reference: Reference) -> Reason:
-    timing = quota_bursts(reference)
-    return timing if isinstance(timing, str) else None
 
 
 def _where(test: Callable[[Reference], bool], reason: str) -> Callable[[Reference], Reason]:
@@ -268,8 +288,8 @@ def _workers(reference: Reference) -> int | None:
     return found.pop() if len(found) == 1 and settable else None
 
 
-def _more_workers(reference: Reference) -> Axes:
-    """Return as many workers as keep up with training and have CPUs; one more than now at least.
+def _more_workers(one: Intervention, reference: Reference) -> Intervention:
+    """Ask for as many workers as keep up with training and have CPUs; one more than now at least.
 
     The first window's first member shows how long making a batch and training on it take.
     """
@@ -278,7 +298,8 @@ def _more_workers(reference: Reference) -> Axes:
     training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
     made_s = _spent_s(member, "loader_made_s")
     needed = math.ceil(made_s / training_s) if training_s > 0 else 0
-    return {"loader_workers": max(more, min(needed, _loader_cpus(reference)))}
+    workers = max(more, min(needed, _loader_cpus(reference)))
+    return replace(one, axes={"loader_workers": workers})
 
 
 def _loader_cpus(reference: Reference) -> int:
@@ -293,27 +314,25 @@ def _loader_cpus(reference: Reference) -> int:
     return len(reference.topology.cpus) // reference.n
 
 
-def _not_apart(reference: Reference) -> Reason:
+def _apart(one: Intervention, reference: Reference) -> Intervention | str:
+    """Give loader workers CPUs of their own; members must be bound for that."""
     threads = reference.readback.intra_op * ranks.processes(reference.axes)
     cpus = len(reference.topology.cpus) // reference.n
     if cpus <= threads:
         return f"training on {threads} of {cpus} CPUs leaves none for a loader"
-    return None
-
-
-def _apart(reference: Reference) -> Axes:
-    """Return axes that give loader workers CPUs of their own; members must be bound for that."""
     bound = reference.axes["placement"] != "none"
-    return {
+    axes: Axes = {
         "intra_op": reference.readback.intra_op,
         "placement": reference.axes["placement"] if bound else "cores",
         "loader_cpus": "rest",
     }
+    return replace(one, axes=axes)
 
 
 # In the order of what they cost when missed: a short budget takes the first.
 INTERVENTIONS: tuple[Intervention, ...] = (
-    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", (_held_back,), bursts=True),
+    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", bursts=True,
+           derived=_in_bursts),
     Intervention("passive", "waiting threads sleep at once", (_one_thread,),
                  {"wait_policy": "passive"}),
     Intervention("one_thread", "one thread per operator", (_one_thread,), {"intra_op": 1}),
@@ -365,7 +384,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
                                "no loader whose workers could be more")),
            derived=_more_workers),
     Intervention("loader_apart", "loader workers on CPUs of their own",
-           (_is("loader_cpus", "rest"), _no_processes, _not_apart), derived=_apart),
+           (_is("loader_cpus", "rest"), _no_processes), derived=_apart),
     Intervention("one_element", "ranks that exchange one number instead of gradients",
            (_where(lambda reference: ranks.processes(reference.axes) == 1,
                    "no ranks that exchange anything"),),
@@ -398,10 +417,9 @@ def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[
     """
     chosen, left = [], []
     for one in INTERVENTIONS:
-        if (reason := one.why_not(reference, effort)) is not None:
-            left.append(one.left_out(reason))
-        elif one.derived is None:
-            chosen.append(one)
+        fitted = one.fitted(reference, effort)
+        if isinstance(fitted, str):
+            left.append(one.left_out(fitted))
         else:
-            chosen.append(replace(one, axes=one.derived(reference)))
+            chosen.append(fitted)
     return chosen, left

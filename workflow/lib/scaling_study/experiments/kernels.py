@@ -1,22 +1,20 @@
 """Small kernels, each bound by one part of the machine, as a script that members run.
 
-``kernels.py L2 LLC MEMORY``, the working sets in bytes (see ``Sizes``)
+``kernels.py LLC MEMORY``, the working sets in bytes (see ``Sizes``)
 
 Alone they are the machine's microbenchmarks: how much a part slows down when more members use it.
 Beside a training member they are stressors that load one part on purpose. Which kernel runs, and
 in which share of the time, is the number that the coordinator asks for (``encode``), so that one
 cohort serves for all. A batch is a fixed amount of work, some milliseconds, and counts as a step.
 
-The kernels follow those of STREAM (McCalpin 1995), lmbench (McVoy and Staelin 1996) and GUPS; they
-are made of numpy and the standard library, whose loops are compiled, so that no compiler is needed.
+The streams follow STREAM (McCalpin 1995). Kernels are made of numpy and the standard library, whose
+loops are compiled, so that no compiler is needed.
 """
 
 import hashlib
 import itertools
 import mmap
-import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,12 +31,8 @@ DUTIES = 100
 
 # Fixed work of one batch: 1 to 5 ms on a CPU of 2020 to 2025.
 HASH_ROUNDS = 6_000
-MULTIPLY_SIZE = 96
-MULTIPLIES = 150
 STREAM_BYTES = 32 * 1024**2
 PAGES_BYTES = 4 * 1024**2
-GATHERS = 100_000
-WAKES = 100
 
 
 class Kernel(NamedTuple):
@@ -50,13 +44,9 @@ class Kernel(NamedTuple):
 
 KERNELS: Mapping[str, Kernel] = {
     "register": Kernel("a loop in registers", "a core's arithmetic and its clock"),
-    "multiply": Kernel("a matrix product that stays in L1", "a core's vector units"),
-    "l2": Kernel("a stream through L2", "a core's own cache"),
     "llc": Kernel("a stream through the last-level cache", "the cache that cores share"),
     "memory": Kernel("a stream through memory", "memory bandwidth"),
     "pages": Kernel("mapping and touching pages", "the kernel's page faults"),
-    "gather": Kernel("reading memory at random places", "memory latency"),
-    "wake": Kernel("two threads that wake one another", "the scheduler's wake-ups"),
 }
 
 
@@ -72,9 +62,8 @@ def decode(asked: int) -> tuple[str, float]:
 
 
 class Sizes(NamedTuple):
-    """Working sets (bytes) that stay in L2, in a share of the last-level cache, and in neither."""
+    """Working sets (bytes) that stay in a share of the last-level cache, and that do not."""
 
-    l2: int
     llc: int
     memory: int
 
@@ -89,22 +78,11 @@ def sizes(l2_bytes: int | None, l3_bytes: int | None, spare_bytes: int) -> Sizes
     """
     l2 = l2_bytes or 256 * 1024
     l3 = max(l3_bytes or 0, 4 * l2)
-    return Sizes(l2 // 2, max(2 * l2, l3 // 4), min(max(4 * l3, 64 * 1024**2), spare_bytes // 2))
+    return Sizes(max(2 * l2, l3 // 4), min(max(4 * l3, 64 * 1024**2), spare_bytes // 2))
 
 
 def _hash() -> None:
     hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
-
-
-def _multiply() -> Work:
-    left = np.ones((MULTIPLY_SIZE, MULTIPLY_SIZE), np.float32)
-    out = np.empty_like(left)
-
-    def work() -> None:
-        for _ in range(MULTIPLIES):
-            np.matmul(left, left, out=out)
-
-    return work
 
 
 def _stream(working_set: int) -> Work:
@@ -133,46 +111,13 @@ def _pages() -> None:
         del pages
 
 
-def _gather(working_set: int) -> Work:
-    table = np.ones(working_set // 8)
-    places = np.random.default_rng(0).integers(0, len(table), 16 * GATHERS).reshape(16, GATHERS)
-    out = np.empty(GATHERS)
-    turns = itertools.cycle(places)
-
-    def work() -> None:
-        np.take(table, next(turns), out=out, mode="clip")
-
-    return work
-
-
-def _wake() -> Work:
-    there, back = os.pipe(), os.pipe()
-
-    def answer() -> None:
-        while os.read(there[0], 1):
-            os.write(back[1], b"!")
-
-    threading.Thread(target=answer, daemon=True).start()
-
-    def work() -> None:
-        for _ in range(WAKES):
-            os.write(there[1], b"!")
-            os.read(back[0], 1)
-
-    return work
-
-
 def prepare(chosen: Sizes) -> dict[str, Work]:
     """Allocate what the kernels need; return what does one batch of each."""
     return {
         "register": _hash,
-        "multiply": _multiply(),
-        "l2": _stream(chosen.l2),
         "llc": _stream(chosen.llc),
         "memory": _stream(chosen.memory),
         "pages": _pages,
-        "gather": _gather(chosen.memory),
-        "wake": _wake(),
     }
 
 

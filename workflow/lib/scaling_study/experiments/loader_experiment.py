@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -24,20 +24,19 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import (
     ALONE_BLOCKS,
     BEGIN_S,
-    DOSES,
     LIVING,
     LOADER_EFFORTS,
     SETTLE_S,
     LoaderEffort,
 )
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.blocks import Added, Condition, mean_step_s
+from scaling_study.experiments.blocks import Added, Around, Condition, mean_step_s
 from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
-from scaling_study.member import changes, files, loader_substitutes
-from scaling_study.member.loader_substitutes import Ask
+from scaling_study.member import files
+from scaling_study.member.loader_substitutes import FROM_MEMORY, NEW, NOTHING, SWAPPED, Ask
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.records.window import Taken
@@ -56,71 +55,20 @@ FEWEST_COLD = 8
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A variant of the script.
-
-    Attributes:
-        name: in records.
-        title: for a person.
-        changes: the changes inside its members that make it (see ``changes``).
-        of: the variant whose members these are; empty for members of its own.
-        asked: the number that members are told, if any. It is an ``Ask.code``, a loader beside's
-            time between batches (ns), or a neighbour's dose.
-        files: what becomes of the loader's files before each window: they stay, are loaded into
-            memory, or dropped from there.
-        timing: of its windows, where it is another one.
-    """
-
-    name: str
-    title: str
-    changes: tuple[str, ...] = ()
-    of: str = ""
-    asked: int | None = None
-    files: str = "stay"
-    timing: WindowSettings | None = None
-
-
-def _of(other: Variant, name: str, code: int | None = None, files: str = "stay") -> Variant:
-    """Return a variant of the same members as another one's."""
-    code = other.asked if code is None else code
-    return Variant(name, TITLES[name], of=other.name, asked=code, files=files)
-
-
-NEW = Ask(loader_substitutes.NEW).code
-FROM_MEMORY = Ask(loader_substitutes.FROM_MEMORY).code
-SWAPPED = Ask(loader_substitutes.SWAPPED).code
-NOTHING = Ask(loader_substitutes.NOTHING).code
-AS_IS = Variant("as_is", TITLES["as_is"], ("loader_switched",), asked=NEW)
-BESIDE = Variant("beside", TITLES["beside"], ("loader_beside",))
-COLD = _of(AS_IS, "cold", files="dropped")
-VARIANTS = (
-    AS_IS,
-    _of(AS_IS, "cached", FROM_MEMORY),
-    _of(AS_IS, "swapped", SWAPPED),
-    BESIDE,
-    _of(BESIDE, "still", 0),
-    _of(AS_IS, "only", NOTHING),
-    _of(AS_IS, "warm", files="loaded"),
-    COLD,
-)
-NOTED = Variant("noted", "the files that it opens", ("files_noted",))
-
-
-def alone(way: records.Way) -> Variant:
-    """Return the variant in which the loader is alone, and loads in another way."""
-    ask = loader_model.asked(way)._replace(gives=loader_substitutes.NOTHING)
-    title = f"the loader alone, {way.title}"
-    if loader_model.elsewhere(way):
-        return Variant(way.alone, title, (*AS_IS.changes, str(way.change)), asked=ask.code)
-    return Variant(way.alone, title, of=AS_IS.name, asked=ask.code)
-
-
-def trains(way: records.Way) -> Variant:
-    """Return the variant in which the script trains, and loads in another way."""
-    title, code = f"as it is, {way.title}", loader_model.asked(way).code
-    return replace(alone(way), name=way.trains, title=title, asked=code)
+AS_IS = "as_is"
+VARIANTS = {
+    AS_IS: NEW,
+    "cached": FROM_MEMORY,
+    "swapped": SWAPPED,
+    "only": NOTHING,
+    "warm": NEW,
+    "cold": NEW,
+}
+"""What the script is given in each variant that the running members can switch to."""
+OF_FILES = ("warm", "cold")
+"""Variants whose windows begin with the loader's files in memory, and with none of them."""
+SWITCHED = "loader_switched"
+"""The change inside members that lets them switch."""
 
 
 class LoaderExperiment(Experiment):
@@ -139,7 +87,7 @@ class LoaderExperiment(Experiment):
     def run(self, n: int) -> None:
         """Measure all variants at a process count, and leave a whole record file."""
         self._n = n
-        self._run(*AS_IS.changes, beside=LIVING)
+        self._run(SWITCHED, beside=LIVING)
 
     def _first(
         self, heading: records.Heading, _: resolve.Resolved | None
@@ -159,7 +107,7 @@ class LoaderExperiment(Experiment):
         self._left.clear()
         self._begin()
         self._windows = [record for record in before if isinstance(record, records.Window)]
-        one, report = self._reference(AS_IS.name, resolved, stack)
+        one, report = self._reference(AS_IS, resolved, stack)
         seen = report.loaders
         if not seen:
             return "skipped", (
@@ -168,52 +116,41 @@ class LoaderExperiment(Experiment):
             )
         one.freeze()
         self._watch(one)
-        # The rate of the script as it is, at which its loader goes on beside.
-        step_s = mean_step_s([self._untold(one, NEW)]) or 0.0
-        self._settle(one, SETTLE_S, NEW, FROM_MEMORY, SWAPPED)
-        beside = replace(BESIDE, asked=round(1e9 * step_s))
-        cohorts = {AS_IS.name: one}
-        if all(each.workers == 0 for each in seen):
-            self._leave_variant(
-                BESIDE, "the loader has no workers or threads that could go on beside"
-            )
-        elif (other := self._started(BESIDE, stack)) is not None:
-            self._settle(other, SETTLE_S, beside.asked or 0)
-            cohorts[BESIDE.name] = other
-        files = self._files()
-        known = {BESIDE.name: beside, COLD.name: replace(COLD, timing=self._cold(seen, step_s))}
+        step_s = mean_step_s([self._train(one, Ask(NEW))]) or 0.0
+        self._settle(one, SETTLE_S, Ask(NEW), Ask(FROM_MEMORY), Ask(SWAPPED))
+        paths, cold = self._files(), self._cold(seen, step_s)
         conditions = []
-        for variant in (known.get(each.name, each) for each in VARIANTS):
-            members = cohorts.get(variant.of or variant.name)
-            if (reason := self._unfit(variant, files)) is not None:
-                self._leave_variant(variant, reason)
-            elif members is not None:
-                conditions.append(_condition(variant, members, files))
+        for name, gives in VARIANTS.items():
+            if (reason := self._unfit(name, paths, cold)) is not None:
+                self._leave_variant(name, TITLES[name], reason)
+                continue
+            condition = _condition(name, Ask(gives), one)
+            if name in OF_FILES:
+                timing = cold if name == "cold" else None
+                condition = replace(condition, timing=timing, around=_placing(name, paths))
+            conditions.append(condition)
         self._take_all(conditions, self._effort.blocks)
         if len(seen) == 1 and not self._in_ranks:
             self._sweep(one, report, resolved)
-        self._load_beside()
         return "complete", None
 
     def _take_all(self, conditions: Sequence[Condition], blocks: int) -> None:
         shuffle = random.Random(f"{self._seed} {len(conditions)}")  # noqa: S311 (no secret)
         self._blocks.run(conditions, blocks, shuffle)
 
-    def _unfit(self, variant: Variant, files: Sequence[Path]) -> str | None:
+    def _unfit(self, name: str, paths: Sequence[Path], cold: WindowSettings | None) -> str | None:
         """Say why a variant cannot be; None where it can."""
-        if variant.files != "stay" and not files:
+        if name in OF_FILES and not paths:
             return "no file of the loader is known: name them as workload.inputs"
-        if variant.files == "dropped" and variant.timing is None:
+        if name == "cold" and cold is None:
             return "a pass over the data is too short: its files would be back in memory at once"
-        if variant.asked == NOTHING and self._in_ranks:
+        if VARIANTS[name] == NOTHING and self._in_ranks:
             return "ranks train together, and take their batches at different times alone"
         return None
 
-    def _leave_variant(self, variant: Variant, reason: str) -> None:
-        self._log.info("%s is left out: %s", variant.title, reason)
-        self._left.append(
-            records.VariantLeftOut(variant=variant.name, title=variant.title, reason=reason)
-        )
+    def _leave_variant(self, name: str, title: str, reason: str) -> None:
+        self._log.info("%s is left out: %s", title, reason)
+        self._left.append(records.VariantLeftOut(variant=name, title=title, reason=reason))
 
     def _cold(self, seen: Sequence[Loader], step_s: float) -> WindowSettings | None:
         """Return a window that ends before files come back; None where a pass is too short for one.
@@ -237,32 +174,34 @@ class LoaderExperiment(Experiment):
             settle_s=min(max(timing.settle_s, ready * step_s), longest_s / 2),
         )
 
-    def _settle(self, one: cohort.Cohort, for_s: float, *codes: int) -> None:
+    def _settle(self, one: cohort.Cohort, for_s: float, *asks: Ask) -> None:
         """Let stopped members train in each of these modes in turn, before they are measured."""
         until = time.monotonic() + for_s
-        for code in itertools.cycle(codes):
+        for ask in itertools.cycle(asks):
             if time.monotonic() >= until:
                 return
-            self._untold(one, code)
+            self._train(one, ask)
 
-    def _untold(self, one: cohort.Cohort, code: int) -> Taken:
-        """Take a window of stopped members, without a record."""
-        one.tell(code)
+    def _train(self, one: cohort.Cohort, ask: Ask) -> Taken:
+        """Let stopped members train for a window that is not recorded."""
+        one.tell(ask.code)
         one.thaw()
         record = one.take(windows.Window(0, 0, self._n), self._blocks.timing)
         one.freeze()
         return record
 
-    def _started(self, variant: Variant, stack: ExitStack) -> cohort.Cohort | None:
-        """Start a variant and stop it; None where it cannot be."""
+    def _started(
+        self, name: str, title: str, changes: Sequence[str], stack: ExitStack
+    ) -> cohort.Cohort | None:
+        """Start members with changes inside and stop them; None where that cannot be."""
         try:
-            resolved = self._resolve({}, *variant.changes)
+            resolved = self._resolve({}, *changes)
         except UnavailableError as error:
-            self._leave_variant(variant, error.reason)
+            self._leave_variant(name, title, error.reason)
             return None
-        ((_, one),) = self._start([Planned(variant.name, {}, resolved)], stack)
+        ((_, one),) = self._start([Planned(name, {}, resolved)], stack)
         if isinstance(one, str):
-            self._leave_variant(variant, one)
+            self._leave_variant(name, title, one)
             return None
         one.freeze()
         return one
@@ -273,7 +212,7 @@ class LoaderExperiment(Experiment):
         Files of the same kind beside an opened one count, too: they are read later.
         """
         with ExitStack() as own:  # a start of the script, for what it opens
-            self._started(NOTED, own)
+            self._started("noted", "the files that it opens", ["files_noted"], own)
             lines = [
                 line
                 for noted in self._folder.rglob(f"{files.OPENED}*")
@@ -297,7 +236,7 @@ class LoaderExperiment(Experiment):
             with suppress(OSError):  # a member has just ended
                 looks.append(sampling.look_at_machine(cpus, threads))
 
-        one.tell(NEW)
+        one.tell(Ask(NEW).code)
         one.thaw()
         one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
         one.freeze()
@@ -321,9 +260,11 @@ class LoaderExperiment(Experiment):
                 return
             apart = [way for way in others if way.name in there and not way.as_fast]
             for way in apart:
-                self._begin_way(way, there[way.name], BEGIN_S, alone(way))
-            conditions = [_condition(alone(way), there[way.name]) for way in apart]
-            self._take_all(conditions, ALONE_BLOCKS)
+                self._begin_way(way, there[way.name], BEGIN_S, NOTHING)
+            self._take_all(
+                [_condition(way.alone, _asked(way, NOTHING), there[way.name]) for way in apart],
+                ALONE_BLOCKS,
+            )
             steps_s = {
                 way.name: loader_model.predicted_s(way, now, cpus, self._seen)
                 for way in (now, *others)
@@ -333,61 +274,44 @@ class LoaderExperiment(Experiment):
             best = [way for way in known if way.name in there]
             best.sort(key=lambda way: steps_s[way.name] or 0.0)
             for way in best[: self._effort.ways]:  # in turns with the script as it is
-                other, variant = there[way.name], trains(way)
-                self._begin_way(way, other, BEGIN_S if other is one else SETTLE_S, variant)
-                pair = [_condition(AS_IS, one), _condition(variant, other)]
+                other = there[way.name]
+                self._begin_way(way, other, BEGIN_S if other is one else SETTLE_S, NEW)
+                pair = [
+                    _condition(AS_IS, Ask(NEW), one),
+                    _condition(way.trains, _asked(way, NEW), other),
+                ]
                 self._take_all(pair, self._effort.blocks)
 
     def _can(
         self, way: records.Way, one: cohort.Cohort, report: Readback, stack: ExitStack
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None where none can."""
+        title = f"the loader alone, {way.title}"
         reason = (report.impossible or {}).get(way.change or "")
         if way.name in self._ended:
             reason = "a member ended when it was asked to load so"
         elif loader_model.elsewhere(way):
-            return self._started(alone(way), stack)
+            return self._started(way.alone, title, [SWITCHED, str(way.change)], stack)
         else:
             try:
-                self._resolve(way.axes, *AS_IS.changes)
+                self._resolve(way.axes, SWITCHED)
             except UnavailableError as error:
                 reason = error.reason
         if reason is not None:
-            self._leave_variant(alone(way), reason)
+            self._leave_variant(way.alone, title, reason)
         return one if reason is None else None
 
-    def _begin_way(
-        self, way: records.Way, one: cohort.Cohort, for_s: float, variant: Variant
-    ) -> None:
+    def _begin_way(self, way: records.Way, one: cohort.Cohort, for_s: float, gives: int) -> None:
         """Switch members to another loading mode; record the mode if one dies.
 
         Raises:
             MemberEndedError: a member died or hung.
         """
         try:
-            self._settle(one, for_s, variant.asked or 0)
+            self._settle(one, for_s, _asked(way, gives))
         except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
-
-    def _load_beside(self) -> None:
-        """Let the script train from memory beside synthetic load, at every dose."""
-        for kind, title in loader_model.NEIGHBOURS.items() if self._effort.neighbours else ():
-            variant = Variant(kind, title, ("cached_batches", kind))
-            with ExitStack() as own:
-                if (one := self._started(variant, own)) is None:
-                    continue
-                self._settle(one, SETTLE_S, 0)
-                conditions = [
-                    replace(
-                        _condition(variant, one),
-                        dose=dose,
-                        asked=round(changes.FULL_DOSE * dose),
-                    )
-                    for dose in DOSES
-                ]
-                shuffle = random.Random(f"{self._seed} {kind}")  # noqa: S311 (no secret)
-                self._blocks.run(conditions, self._effort.neighbours, shuffle)
 
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return what a step of a variant takes, as far as it was measured."""
@@ -410,29 +334,30 @@ class LoaderExperiment(Experiment):
         )
 
 
-def _condition(variant: Variant, one: cohort.Cohort, files: Sequence[Path] = ()) -> Condition:
-    """Return a variant as the blocks take it; its files are put where they belong."""
+def _asked(way: records.Way, gives: int) -> Ask:
+    """Return what to ask members for, so that they load in a way."""
+    return loader_model.asked(way)._replace(gives=gives)
+
+
+def _condition(name: str, ask: Ask, one: cohort.Cohort) -> Condition:
+    """Return a variant as the blocks take it."""
+    return Condition("data_loader", name, one, one.size, asked=ask.code, frozen=True)
+
+
+def _placing(name: str, paths: Sequence[Path]) -> Around:
+    """Return a context that puts the loader's files into memory, or out of it, for a window."""
 
     @contextmanager
-    def prepared() -> Iterator[Added]:
-        there = page_cache.resident_share(files) if variant.files == "dropped" else None
-        if variant.files == "loaded":
-            page_cache.load(files)
-        elif variant.files == "dropped":
-            page_cache.drop(files)
-        shares = {"resident_before": page_cache.resident_share(files)}
+    def placed() -> Iterator[Added]:
+        there = page_cache.resident_share(paths) or 0.0
+        if name == "warm":
+            page_cache.load(paths)
+        else:
+            page_cache.drop(paths)
+        shares = {"resident_before": page_cache.resident_share(paths)}
         yield shares
-        shares["resident_after"] = page_cache.resident_share(files)
-        if there is not None and there >= MOSTLY:
-            page_cache.load(files)  # the next variant is to find them where they were
+        shares["resident_after"] = page_cache.resident_share(paths)
+        if name == "cold" and there >= MOSTLY:
+            page_cache.load(paths)  # the next variant is to find them where they were
 
-    found = Condition(
-        "data_loader",
-        variant.name,
-        one,
-        one.size,
-        asked=variant.asked,
-        timing=variant.timing,
-        frozen=True,
-    )
-    return found if variant.files == "stay" else replace(found, around=prepared)
+    return placed

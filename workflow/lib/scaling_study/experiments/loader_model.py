@@ -18,22 +18,12 @@ from scaling_study.records.readback import Loader
 TITLES = {
     "as_is": "as it is",
     "cached": "batches from memory, no loader",
-    "still": "the same, its loader beside standing still",
-    "beside": "batches from memory, the loader goes on beside",
     "swapped": "as it is, each batch swapped for one from memory",
     "only": "the loader alone, nobody trains",
     "warm": "as it is, its files in memory",
     "cold": "as it is, its files not in memory",
 }
 """The variants by name, in the order in which they are shown."""
-
-NEIGHBOURS = {
-    "neighbour_threads": "threads in the process",
-    "neighbour_elsewhere": "threads in a process beside",
-    "neighbour_processes": "processes beside",
-    "neighbour_foreign": "programs that only compute",
-}
-"""Variants of training from memory beside work that does what loaders do, and foreign load."""
 
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers that are looked at, up to one more than a process has CPUs."""

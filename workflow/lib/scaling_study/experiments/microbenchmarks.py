@@ -12,7 +12,7 @@ from pathlib import Path
 from scaling_study.common import private
 from scaling_study.common.topology import Domain, format_cpu_list
 from scaling_study.config import process_counts
-from scaling_study.experiments import ceilings, kernel_cohort, kernels
+from scaling_study.experiments import disk, kernel_cohort, kernels
 from scaling_study.experiments.blocks import Blocks, Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
@@ -72,7 +72,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         kernels=[Kernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()],
         rows=rows,
-        ceilings=ceilings.measure(folder),
+        disk=disk.measure(folder),
     )
 
 

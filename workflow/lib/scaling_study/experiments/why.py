@@ -10,7 +10,7 @@ of all measuring.
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -67,7 +67,6 @@ class Why(Experiment):
         self._target = target
         self._same_as: str | None = None
         self._shuffle = random.Random(self._seed)  # noqa: S311 (an experiment's order)
-        self._timings: dict[str, cohort.WindowSettings] = {}
         self._failed: list[str] = []
         self._cpu_times = foreign.cpu_times()
 
@@ -118,7 +117,7 @@ class Why(Experiment):
             tried, left = self._choose(one, report)
             self._head = structs.replace(
                 self._head,
-                interventions=[self._entry(intervention) for intervention, _ in tried],
+                interventions=[intervention.record() for intervention, _ in tried],
                 not_applicable=left,
                 shortest_s=self._effort.shortest_s,
                 blocks=self._effort.blocks,
@@ -141,35 +140,11 @@ class Why(Experiment):
         self._effort = effort
         self._blocks.timing = window_of(effort)
 
-    def _entry(self, intervention: Intervention) -> records.Change:
-        """Return an intervention as the first record holds it."""
-        timing = self._timings.get(intervention.name)
-        options: dict[str, object] = {**intervention.options()}
-        if timing is not None:
-            options["timing"] = asdict(timing)
-        if intervention.of:
-            options["of"] = intervention.of
-        return records.Change(
-            intervention=intervention.name,
-            title=intervention.title,
-            axes=dict(intervention.axes),
-            options=options,
-        )
-
     def _chosen_before(self, head: records.Why) -> list[Tried]:
         """Return what an interrupted run has chosen; go on with windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
-        entries = {entry.intervention: entry for entry in head.interventions}
-        for name, entry in entries.items():
-            if "timing" in entry.options:
-                self._timings[name] = convert(entry.options["timing"], cohort.WindowSettings)
-        chosen = [
-            replace(intervention, axes=entries[intervention.name].axes)
-            for intervention in interventions.INTERVENTIONS
-            if intervention.name in entries
-        ]
-        return self._plan(chosen)[0]
+        return self._plan([interventions.recorded(change) for change in head.interventions])[0]
 
     def _choose(
         self, one: cohort.Cohort, report: Readback
@@ -186,9 +161,6 @@ class Why(Experiment):
         reference = interventions.Reference(
             self._axes, self._machine, report, self._n, shown, quota
         )
-        bursts = interventions.quota_bursts(reference)
-        if not isinstance(bursts, str):
-            self._timings[interventions.QUOTA_BURSTS] = bursts
         chosen, left = interventions.choose(reference, self._effort_name)
         # Threads that spin make steps irregular for seconds on end: many windows show more of that
         # than long ones.
@@ -274,7 +246,7 @@ class Why(Experiment):
                     members,
                     n,
                     asked=each.asked,
-                    timing=self._timings.get(each.name),
+                    timing=each.timing,
                     frozen=each.name in stopped,
                     rotates=True,
                     optional=members is not one,

@@ -328,7 +328,6 @@ def _work_beside(name: str, member: Member, _: Sequence[str]) -> None:
 CHANGES: Mapping[str, Change] = {
     "flush_denormals": _flush_denormals,
     "cached_batches": functools.partial(loader_substitutes.put, loader_substitutes.cached),
-    "loader_beside": functools.partial(loader_substitutes.put, loader_substitutes.beside),
     "loader_switched": loader_substitutes.switch,
     **{name: functools.partial(_work_beside, name) for name in BESIDE},
     "files_noted": files.note_opened,

@@ -12,9 +12,7 @@ import copy
 import functools
 import itertools
 import os
-import queue
 import threading
-import time
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
 
 # Enough for the batches to differ, few enough to stay in memory.
 CACHED_BATCHES = 8
-
-# A loader that runs beside batches from memory looks so often whether its rate is known.
-LOOK_S = 0.01
 
 cached_facts: dict[str, object] = {}
 """Batches from memory, for the readback: how many, their bytes, whether they are copied."""
@@ -92,61 +87,6 @@ def cached(make: Makes, _: Member, loader: object) -> Iterator[object]:
     batches = _batches(make, loader)
     effects["cached_batches"] += bool(batches)
     return _again(batches, loader)
-
-
-def beside(make: Makes, member: Member, loader: object) -> Iterator[object]:
-    """Give batches from memory, while the loader goes on at the rate that the coordinator asks for.
-
-    A pipeline that gives one epoch is over once that is; the script then makes another one. A
-    loader without workers makes its batches in the training thread, and has nothing to go on.
-    """
-    again = _again(_batches(make, loader), loader)
-    if loaders.facts(loader).workers == 0:
-        yield from again
-        return
-    taker: _Taker | None = loader.__dict__.get("_study_taker")
-    for batch in again:
-        if taker is None:
-            taker = loader.__dict__["_study_taker"] = _Taker(member)
-            effects["loader_beside"] += 1
-        if not taker.goes_on(make, loader):
-            return
-        yield batch
-
-
-class _Taker:
-    """A thread that takes a loader's batches at the rate that is asked for, and drops them.
-
-    The training thread makes its iterators. A worker forked by this thread could wait for ever for
-    a lock that the training thread held just then (locks of torch and of the C library stay locked
-    in a child).
-    """
-
-    def __init__(self, member: Member) -> None:
-        self._asked = member.asked
-        self._epochs: queue.SimpleQueue[Iterator[object]] = queue.SimpleQueue()
-        self._wants, self._over = True, False
-        threading.Thread(target=self._take, daemon=True).start()
-
-    def goes_on(self, make: Makes, loader: object) -> bool:
-        """Begin the next epoch if the last one is over; return whether there was anything in it."""
-        if self._wants and not self._over:
-            self._wants = False
-            self._epochs.put(make(loader))
-        return not self._over
-
-    def _take(self) -> None:
-        due = time.perf_counter()
-        while not self._over:
-            taken = 0
-            for taken, _ in enumerate(self._epochs.get(), start=1):  # noqa: B007 (looked at below)
-                while not (every_s := self._asked() / 1e9):
-                    time.sleep(LOOK_S)
-                    due = time.perf_counter()
-                due = max(due + every_s, time.perf_counter() - every_s)
-                time.sleep(max(0.0, due - time.perf_counter()))
-            self._over = not taken
-            self._wants = True
 
 
 def _batches(make: Makes, loader: object) -> list[Batch]:

@@ -318,18 +318,12 @@ class Kernel(Struct, frozen=True, kw_only=True):
     bound_by: str
 
 
-class Ceiling(Struct, frozen=True, kw_only=True):
-    """A rate that the machine could give to a data loader."""
+class DiskRate(Struct, frozen=True, kw_only=True):
+    """The rate at which one process reads a file from the disk, in order."""
 
-    name: str
-    """Which."""
-    title: str
-    """For a person."""
     per_s: float | None
-    """Bytes or files a second; null where it could not be measured."""
-    unit: str
-    """`B` or `files`."""
-    note: str = ""
+    """Bytes a second; null where it could not be measured."""
+    note: str
     """How it was measured, or why it was not."""
 
 
@@ -345,8 +339,8 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
     """The kernels that ran."""
     rows: list[KernelRates]
     """A row for each window."""
-    ceilings: list[Ceiling] = []
-    """Rates that the machine could give to a data loader."""
+    disk: DiskRate | None = None
+    """What one process reads from the disk."""
 
 
 WhyRecord = (

@@ -108,11 +108,7 @@ class Dose(Struct, frozen=True, kw_only=True):
 
     dose: float
     """Share of the time in which the other work ran."""
-    cpus: float = 0.0
-    """CPUs that the other work used; 0 where nobody counted it."""
     ratio: Interval | None = None
-    spread: Number = None
-    """The step that one in twenty exceeds, over the median."""
     rate_share: Number = None
     """The rate that the other work reached, over `dose` times its rate alone."""
 
@@ -121,7 +117,6 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
     """Step times beside one kind of work."""
 
     kernel: str = ""
-    kind: str = ""
     title: str
     verified: bool = True
     """Whether the other work had the effect on itself that it should have."""
@@ -323,7 +318,6 @@ class DataLoader(OfMachine, frozen=True, kw_only=True):
     most: dict[str, float] = field(default_factory=dict)
     """Steps per second that the `loader` and `training` could give."""
     ways: tuple[LoaderWay, ...] = ()
-    neighbours: tuple[Sensitivity, ...] = ()
     disk_bytes_per_s: dict[str, float] = field(default_factory=dict)
     """By variant."""
     use: MachineUse | None = None

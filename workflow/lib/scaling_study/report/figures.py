@@ -160,7 +160,7 @@ def numbered(at: int) -> str:
 
 def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures, by what a page calls them."""
-    suffix, alone, loader = machine.suffix, machine.microbenchmarks, machine.data_loader
+    suffix, alone = machine.suffix, machine.microbenchmarks
     found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
     for at, comparison in enumerate(machine.comparisons):
         found[f"operators-{at}"] = operators(comparison, f"inflation{numbered(at)}{suffix}")
@@ -177,15 +177,7 @@ def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str
         found[f"doses-{at}"] = doses(target.sensitivities, about)
     if alone:
         found["microbenchmarks"] = microbenchmarks(alone, f"microbenchmarks{suffix}")
-    if loader:
-        found["use"] = use(machine)
-        about = About(
-            f"neighbours{suffix}",
-            "Training beside what a loader does",
-            "Training from memory beside work like a loader's: step time against that beside none.",
-        )
-        cpus = len(machine.hardware.cpus) / loader.n
-        found["neighbours"] = doses(loader.neighbours, about, cpus)
+    found["use"] = use(machine)
     return {name: one for name, one in found.items() if one is not None}
 
 
@@ -382,28 +374,20 @@ def _known(found: Interval | None) -> tuple[Interval, ...]:
     return (found,) if found is not None and known(found.value) else ()
 
 
-def doses(found: Sequence[Sensitivity], about: About, cpus: float | None = None) -> Figure | None:
-    """Draw step times beside growing doses of other work, a small plot for each kind.
-
-    Args:
-        found: kinds of work.
-        about: the texts around the figure.
-        cpus: of a process, where doses are CPUs in use.
-    """
+def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
+    """Draw step times beside growing doses of other work, a small plot for each kind."""
     curves = {}
     for one in found:
         values = tuple(
-            (dose.dose if cpus is None else min(1.0, dose.cpus / cpus), ratio)
-            for dose in sorted(one.doses, key=lambda dose: (dose.dose, dose.cpus))
+            (dose.dose, ratio)
+            for dose in sorted(one.doses, key=lambda dose: dose.dose)
             for ratio in _known(dose.ratio)
         )
         if values:
             label = "" if one.verified else "dashed: others did not reach the work asked of them"
             curve = Curve(label, values, dashed=not one.verified)
             curves[one.kernel or one.title] = (one.title, curve)
-    return _multiples(
-        curves, about, "dose of the others" if cpus is None else "CPU use of the others"
-    )
+    return _multiples(curves, about, "dose of the others")
 
 
 def microbenchmarks(found: Microbenchmarks, name: str) -> Figure | None:

@@ -3,7 +3,6 @@
 A sentence quotes figures of at least two starts only, and each quantity has one source (`words`).
 """
 
-import itertools
 import statistics
 
 from scaling_study.analysis.imported import NOT_IN_BOTH
@@ -43,8 +42,6 @@ Rule = tuple[str, bool | None, str]
 
 STILL_SCALING = 0.9
 """From this efficiency on, a launch still scales."""
-HURTS = 1.02
-"""A step that is surely this much longer is hurt."""
 MAXED = 0.9
 """A resource used to this part has nothing left to give."""
 STALLED = 0.1
@@ -109,19 +106,6 @@ def other_way(found: DataLoader) -> str:
     return f"Load with {best.title}: {gain} as fast{f'; in a launch, {axes}' if axes else ''}."
 
 
-def hurting(found: DataLoader) -> str:
-    """Say from where on work beside training surely hurts it; empty where it does not."""
-    said = []
-    for one in found.neighbours:
-        dots = [(dose.cpus, dose.ratio) for dose in reversed(one.doses) if dose.ratio]
-        hurt = [*itertools.takewhile(lambda dot: (dot[1].low or 0.0) > HURTS, dots)]
-        if hurt:
-            cpus, ratio = hurt[-1]
-            longer = format_ratio(ratio.value)
-            said.append(f"{one.title} from {format_cpus(cpus)} CPUs on ({longer} as long)")
-    return f"What slows training beside it: {'; '.join(said)}." if said else ""
-
-
 def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:
     """Answer rules of thumb for feeding training, each with its number."""
 
@@ -149,8 +133,11 @@ def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:
     return rows
 
 
-def streams(alone: Microbenchmarks) -> list[tuple[str, float]]:
-    """Return what streams move at most (bytes per second), with one process and with the most."""
+def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
+    """Return what a loader cannot exceed (bytes per second): streams, and reading from the disk.
+
+    Streams with one process and with the most.
+    """
     found = []
     for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
         rows = [row for row in alone.rows if row.kernel == kernel and row.valid and row.rates]
@@ -158,6 +145,8 @@ def streams(alone: Microbenchmarks) -> list[tuple[str, float]]:
         for n in sorted({min(counts), max(counts)} if counts else ()):
             mean = statistics.fmean(sum(row.rates) for row in rows if row.n == n)
             found.append((f"{title}, {processes(n)}", STREAM_BYTES * mean))
+    if alone.disk and alone.disk.per_s is not None:
+        found.append((f"the disk, in order ({alone.disk.note})", alone.disk.per_s))
     return found
 
 

@@ -172,7 +172,7 @@ def fewer_processes(query: Query) -> Measured | Untested:
     """
     case = query.case
     fit = len(case.machine.cpus) // max(1, case.demand)
-    if (REFERENCE, fit) not in case.measurements or fit in {1, case.n}:
+    if (REFERENCE, fit) not in case.measurements.columns or fit in {1, case.n}:
         return Untested("no windows with as many members as CPUs, between one and all")
     if query.named:
         return Untested("other causes have a part in what fewer members recover")
@@ -239,7 +239,6 @@ CAUSES = {
         "OpenMP threads that spin while they wait",
         "libgomp manual, GOMP_SPINCOUNT and OMP_WAIT_POLICY",
         "Let waiting threads sleep (OMP_WAIT_POLICY=PASSIVE), or give each process one thread.",
-        axes={"wait_policy": "passive"},
         remedies={
             "one_thread": "Give each process one thread: that recovers more than letting "
             "waiting threads sleep (OMP_WAIT_POLICY=PASSIVE)."
@@ -251,7 +250,6 @@ CAUSES = {
         "More threads than small operators can use",
         "torch.set_num_threads; CPU threading in PyTorch's notes",
         "Give each process one thread.",
-        axes={"intra_op": 1},
         interventions=("one_thread",),
         minus=("passive",),
         requires=(several_threads,),
@@ -296,7 +294,6 @@ CAUSES = {
         "Threads that are moved between CPUs",
         "sched_setaffinity(2); se.nr_migrations in /proc/PID/sched",
         "Bind each process to a core of its own.",
-        axes={"placement": "cores"},
         interventions=("pinned",),
         minus=("passive", "one_thread", "unpinned"),
         requires=(

@@ -13,7 +13,7 @@ import numpy as np
 
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.diagnosis.case import BESIDE, CACHED
-from scaling_study.diagnosis.cause import Cause, Way
+from scaling_study.diagnosis.cause import SINGLE_PROCESS_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import takes, waiting
 from scaling_study.diagnosis.evidence import (
     Evidence,
@@ -25,11 +25,16 @@ from scaling_study.diagnosis.evidence import (
     whole,
 )
 from scaling_study.diagnosis.sampled import UNSEEN
-from scaling_study.diagnosis.shares import Counted, recovered, residual
+from scaling_study.diagnosis.shares import Counted, fallback, recovered, residual
 
 SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
 """Interventions on more special causes than a loader that keeps training waiting."""
 LOADS = takes("load_s_per_step", "the loader")
+STARTING = Counted(
+    ("loader_starts_s_per_step",),
+    "starting and ending loader workers",
+    missing="it was not counted",
+)
 LOADING = Counted(("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",))
 
 Part = Literal["waits", "prepares", "rest"]
@@ -69,14 +74,10 @@ def _waiting(query: Query) -> Measured | Untested:
 
     Where the loader went on beside batches from memory, what it takes from training is known.
     """
-    for name in (BESIDE, CACHED):
-        if query.case.measured(name, query.scope):
-            return recovered((name,), SPECIAL)(query)
-    return (
-        LOADING(query)
-        if query.scope == "single_process_loss"
-        else recovered((BESIDE,), SPECIAL)(query)
-    )
+    tried = [name for name in (BESIDE, CACHED) if query.case.measured(name, query.scope)]
+    if not tried and query.scope == "single_process_loss":
+        return LOADING(query)
+    return recovered(tried[:1] or (BESIDE,), SPECIAL)(query)
 
 
 def _portion(part: Part, share: Share = _waiting) -> Share:
@@ -140,11 +141,7 @@ CAUSES = {
         axes={"persistent_workers": "keep"},
         interventions=("kept_workers",),
         requires=(takes("loader_starts_s_per_step", "the start and the end of loader workers"),),
-        fallback=Counted(
-            ("loader_starts_s_per_step",),
-            "starting and ending loader workers",
-            missing="it was not counted",
-        ),
+        others=(Way(fallback(STARTING, ("kept_workers",)), scopes=SINGLE_PROCESS_LOSS),),
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",

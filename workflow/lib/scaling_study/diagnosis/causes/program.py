@@ -8,7 +8,7 @@ from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cau
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Query
 from scaling_study.diagnosis.sampled import UNSEEN, kind_of
-from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
+from scaling_study.diagnosis.shares import Counted, fallback, recovered, recovered_share
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
@@ -17,6 +17,7 @@ FASTER_MULTIPLY = any_of(
     read_back("isa", "Vector instructions"),
 )
 CLEARED = "cleared"
+COLLECTING = Counted(("collect_s_per_step",), "time in Python's garbage collector")
 
 
 def _locked(query: Query) -> Evidence:
@@ -158,8 +159,8 @@ CAUSES = {
         code="gc.freeze(); gc.set_threshold(100_000, 50, 50)",
         interventions=("no_gc",),
         requires=(takes("collect_s_per_step", "the garbage collector"),),
-        fallback=Counted(("collect_s_per_step",), "time in Python's garbage collector"),
         others=(
+            Way(fallback(COLLECTING, ("no_gc",)), scopes=SINGLE_PROCESS_LOSS),
             Way(
                 Counted(
                     ("blocked_futex_s_per_step",),
