@@ -82,13 +82,6 @@ def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
 # ---- batches from memory
 
 
-def cached(make: Makes, _: Member, loader: object) -> Iterator[object]:
-    """Give batches from memory alone."""
-    batches = _batches(make, loader)
-    effects["cached_batches"] += bool(batches)
-    return _again(batches, loader)
-
-
 def _batches(make: Makes, loader: object) -> list[Batch]:
     """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
     kind = type(loader)
@@ -101,12 +94,6 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
         cached_facts["cached_bytes"] = sum(batch.bytes for batch in batches)
         cached_facts.setdefault("copied", False)
     return batches
-
-
-def _again(batches: Sequence[Batch], loader: object) -> Iterator[object]:
-    """Give them again and again, in epochs of the loader's length where it has one."""
-    pairs = zip(itertools.cycle(batches), _epoch(loader))
-    return (batch.take() for batch, _ in pairs)
 
 
 def _epoch(loader: object) -> Iterable[object]:

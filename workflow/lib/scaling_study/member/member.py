@@ -67,8 +67,7 @@ class Member:
         self._iterations = Iterations(options.step)
         self._ranks = options.ranks or 1
         self._page = channel.open_words(folder)
-        # A process that the script forks has words of its own, and reads what is asked in these.
-        self._words = self._shared_words = self._words_of(rank)
+        self._words = self._words_of(rank)
         self._gate = channel.gate(folder, slot, rank)
         self._pid = os.getpid()
         # If this process has begun anew in the middle of a window, the window goes on.
@@ -230,8 +229,8 @@ class Member:
         return os.getpid() != self._pid
 
     def asked(self) -> int:
-        """Return the number beside the coordinator's order; a forked process may ask, too."""
-        return self._shared_words[channel.ASKED]
+        """Return the number beside the coordinator's order."""
+        return self._words[channel.ASKED]
 
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
