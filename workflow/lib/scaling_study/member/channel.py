@@ -96,7 +96,7 @@ def opened(path: Path, mode: int) -> Iterator[int]:
     It is not kept open: a script may close all descriptors, and get the number for another file.
 
     Raises:
-        OSError: the coordinator, and with it the other end of the pipe that is written, is gone.
+        OSError: it is opened for writing, and the coordinator is gone.
     """
     # Opening a pipe blocks if it has no other end. Reading from it afterwards may block.
     descriptor = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -144,7 +144,7 @@ def create(folder: Path, members: int, ranks: int = 1) -> None:
 
 
 def _reserve(path: Path, size_bytes: int) -> None:
-    """Make a file whose blocks all exist: who touches one that cannot be had gets a SIGBUS."""
+    """Make a file whose blocks are all allocated: touching one that cannot be is a SIGBUS."""
     path.touch(0o600)
     with path.open("r+b") as file:
         try:

@@ -52,7 +52,7 @@ def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
     here = _here()
 
     def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        # A loader inside of a loader, or in a thread or process of another one, is part of it.
+        # A loader inside another one, or in a thread or process of its, is part of that one.
         if _here() != here or getattr(_own, "runs", False):
             return inner(loader, *args, **kwargs)
 
@@ -71,7 +71,7 @@ def _here() -> tuple[int, int]:
 
 
 def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
-    """Call something of the loader itself, with all that is inside of it as it is."""
+    """Call a function of the loader itself; loaders inside it are left as they are."""
     _own.runs = True
     try:
         return call(*args, **kwargs)
@@ -97,7 +97,7 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
 
 
 def _epoch(loader: object) -> Iterable[object]:
-    """Return as many of something as an epoch of the loader has batches, if it knows that."""
+    """Return an iterable as long as the loader's epoch, or endless if no length is known."""
     batches = loaders.length(loader)
     return itertools.repeat(None) if batches is None else range(batches)
 

@@ -210,10 +210,10 @@ class Member:
         return {"starts": starts, "steps": mean, "shortest": fewest, "longest": most}
 
     def leave(self, count: Callable[[], None]) -> None:
-        """Have no part in the cohort any more: this is a process that the script has forked.
+        """Leave the cohort, in a process that the script has forked.
 
-        What it trains is its own business: it stores no steps, rests at no gate and, when the
-        script ends in it, ends with it. Its iterations are counted apart.
+        It stores no steps, rests at no gate, and ends when the script ends in it. Its iterations
+        are counted apart.
 
         Args:
             count: is called at the end of each iteration, in place of ``step_end``.
@@ -225,7 +225,7 @@ class Member:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is not the member, but one that the script has forked."""
+        """Whether the script has forked this process from the member."""
         return os.getpid() != self._pid
 
     def asked(self) -> int:

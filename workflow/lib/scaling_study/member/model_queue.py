@@ -51,8 +51,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
-# Time for a server that has trained all its models to end: what scripts have left for the end of a
-# process is done then.
+# Time for a server to end that has trained all its models: exit handlers of scripts run then.
 EXIT_S = 30.0
 
 # poll(2) takes no more than 24 days.
@@ -158,7 +157,7 @@ class Slots:
         return {running.pidfd: slot for slot, running in self._running.items()}
 
     def _ended(self, slot: int) -> Ended | None:
-        """Return how what was in a slot has ended; None if it goes on."""
+        """Return how a slot's process or model ended; None while the slot stays busy."""
         return self._reap(slot, time.monotonic())
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -221,9 +220,8 @@ class FreshModels(Slots):
 class ServedModels(Slots):
     """Runs a server in each of n slots, which trains one model after the other.
 
-    A server that ends is started again. Where models are trained in the server itself, a model that
-    fails after others starts again in a fresh server, because some scripts cannot run twice in a
-    process.
+    A server that ends is started again. If a server trains the models itself, a model that fails
+    after others starts again in a fresh server, because some scripts cannot run twice in a process.
 
     Args:
         commands: of each slot: of ``model_server.py``.
@@ -284,7 +282,7 @@ class ServedModels(Slots):
         return {self._lines[slot].fileno(): slot for slot in self._orders}
 
     def _ended(self, slot: int) -> Ended | None:
-        """Return how a slot's model has ended; None where it has begun, or starts anew."""
+        """Return how a slot's model has ended; None if it has just begun or starts again."""
         ended_s = time.monotonic()
         answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # it ended before it had read the order
@@ -404,13 +402,13 @@ class Claims:
         return True
 
     def release(self, *, failed: bool) -> tuple[list[Line], set[int]]:
-        """Give up what no living queue trains.
+        """Release the models that no living queue trains.
 
         Args:
-            failed: models that have failed, too, and what this queue itself had claimed.
+            failed: whether to release failed models and this queue's own claims, too.
 
         Returns:
-            What has ended in all queues, and the models whose claims were given up.
+            What has ended in all queues, and the released models.
 
         Raises:
             ValueError: a journal cannot be read.
@@ -433,7 +431,7 @@ class Claims:
 
 
 def _owner(claim: Path) -> str:
-    """Return the name of the journal of a claim's queue; empty where it has just been given up."""
+    """Return the name of the journal of a claim's queue; empty if it has just been released."""
     try:
         return claim.readlink().name
     except FileNotFoundError:
@@ -542,7 +540,7 @@ class Queue:
         return bool(self._training)
 
     def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
-        """Let the models wait that a queue had claimed which is dead; return whether there are."""
+        """Take back what a dead queue had claimed; return whether any model waits."""
         _, released = self._claims.release(failed=False)
         waiting.extend(one for one in models if one.number in released)
         return bool(waiting)
@@ -564,7 +562,7 @@ class Queue:
                 one.next_s = time.monotonic() + GRACE_S
 
     def _end(self, ended: Ended) -> list[Model]:
-        """Note how a model has ended; return it where it starts again."""
+        """Record how a model has ended; return it if it starts again."""
         one = self._training.pop(ended.slot)
         model = one.model
         line = {

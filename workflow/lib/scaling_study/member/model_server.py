@@ -145,11 +145,11 @@ class Forked:
         self._program, self._imports = program, imports
         self._line, self._answers = line, answers
         self._pid, self._imported = os.getpid(), False
-        # Who ends all processes at once does not end this one before it has answered.
+        # A SIGTERM to all processes ends the model. This one still answers how it ended.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def prepare(self) -> None:
-        """Import ahead, as soon as it is known what; begin anew where it cannot stay."""
+        """Import ahead once the file is there; restart this process if a module must not stay."""
         if self._imported or not os.path.exists(self._imports):
             return
         if not AHEAD["load"](self._imports, self._program):
