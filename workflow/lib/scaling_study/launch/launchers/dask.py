@@ -83,8 +83,7 @@ def main(folder: str, members: int) -> None:
                     client.submit(serve_member, folder, request, workers=[address], pure=False)
                 )
                 answer = str(pids[address])
-            sys.stdout.write(f"{answer}\n")
-            sys.stdout.flush()
+            print(answer, flush=True)
 
 
 LAUNCHER = Launcher(

@@ -43,8 +43,7 @@ def main(folder: str) -> None:
         pid = os.fork()
         if pid == 0:
             serve_member(folder, request, server)
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+        print(pid, flush=True)
 
 
 LAUNCHER = Launcher(
