@@ -89,13 +89,9 @@ class SmallCohort:
 
     def read_back(self, slot):
         """What a resting member reports of itself."""
-        return convert(self.report(slot), Readback)
-
-    def report(self, slot, order=channel.READ_BACK):
-        """The same as the member writes it."""
-        self.members.order([slot], order)
+        self.members.order([slot], channel.READ_BACK)
         assert self.members.wait_resting([slot], until()) == set(), self.log(slot)
-        return json.loads((self.folder / f"readback-{slot}.json").read_text())
+        return convert(json.loads((self.folder / f"readback-{slot}.json").read_text()), Readback)
 
     def wait_ended(self, slot):
         """Wait until a member ends by itself; return its output."""

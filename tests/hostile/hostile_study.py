@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 import texts
+from jobs import QUICK
 from projects import SNAKEMAKE, Project
 
 STUDY = "hostile"
@@ -40,15 +41,7 @@ def config(**sections):
                 "allocator": [f"{texts.NAME}/lib.so"],
             },
         },
-        "measure": {
-            "replicates": 1,
-            "windows": 1,
-            "steps": 10,
-            "shortest_s": 0.2,
-            "longest_s": 2.0,
-            "settle_s": 0.05,
-            "warmup_steps": 3,
-        },
+        "measure": {**QUICK, "windows": 1, "steps": 10, "longest_s": 2.0},
         "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         "confirm": "off",
@@ -83,10 +76,12 @@ def make(folder, **sections):
     return folder
 
 
-def environment(folder):
+def environment(folder, home):
     """Return the environment to run it in: the copy's own package, and nothing else of ours."""
     return {
         "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",  # modules of others may not be compiled yet
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(folder / "workflow/lib"),
     }

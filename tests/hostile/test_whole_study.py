@@ -1,4 +1,4 @@
-"""A real study with hostile names, arguments and output: as nobody, and without any network.
+"""A real study with hostile names, arguments and output, without any network.
 
 It runs in a sandbox that shows every file that was written anywhere (see ``sandbox``), through the
 real command. Its script fails unless it gets its arguments and variables letter for letter.
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import browser
 import hostile_study
 import sandbox
 import texts
@@ -29,12 +28,14 @@ class Study:
         self.folder = hostile_study.make(base / FOLDER, **sections)
         # As `make` does: a person's run finds the package compiled.
         compileall.compile_dir(self.folder / "workflow/lib", quiet=1)
-        self.left = base / "left"
+        self.left, home = base / "left", base / "home"
+        self.left.mkdir()
+        home.mkdir()
         self.done = sandbox.run(
             hostile_study.COMMAND,
             cwd=self.folder,
             kept=hostile_study.FOLDERS,
-            env=hostile_study.environment(self.folder),
+            env=hostile_study.environment(self.folder, home),
             output=self.left,
         )
         self.report = self.left / hostile_study.REPORT
@@ -55,20 +56,17 @@ def study(tmp_path_factory):
 
 
 def test_the_sandbox_shows_every_write_and_has_no_network(tmp_path):
+    paths = ["/tmp/there", "/dev/shm/memory", "/new folder/inner", "/etc/passwd"]  # noqa: S108
     script = (
-        "touch here /tmp/there /dev/shm/memory $HOME/home; touch gone; rm gone; "
-        "touch /etc/denied; rm /etc/passwd; id -u; cat /proc/net/dev; "
+        "touch here gone /tmp/there /dev/shm/memory; rm gone /etc/passwd; "
+        "mkdir -p '/new folder/inner'; cat /proc/net/dev; "
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 80))'"
     )
-    done = sandbox.run(["/bin/bash", "-c", script], cwd=tmp_path, kept=[],
-                       env={"PATH": "/usr/bin:/bin"})  # fmt: skip
-    assert sorted(map(str, done.written)) == sorted(
-        [f"{tmp_path}/here", "/tmp/there", "/dev/shm/memory", "/home/somebody/home"]  # noqa: S108
-    )
-    assert str(sandbox.NOBODY) in done.output.split("\n")
+    done = sandbox.run(["/bin/bash", "-c", script], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
+    assert set(map(str, done.written)) == {f"{tmp_path}/here", "/new folder", *paths}
+    assert Path("/etc/passwd").exists()
     assert re.findall(r"^ *(\w+): +\d", done.output, re.MULTILINE) == ["lo"]
     assert "Network is unreachable" in done.output
-    assert not Path("/tmp/there").exists()  # noqa: S108
 
 
 def test_it_comes_to_its_end(study):
@@ -120,18 +118,8 @@ OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => {
 }).map((e) => e.tagName + '.' + e.className).slice(0, 5)"""
 
 
-@pytest.fixture(scope="module")
-def page():
-    if browser.executable() is None:
-        pytest.skip("Chromium is not installed: apt install chromium")
-    with browser.browse() as page:
-        yield page
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_shows_it_as_text(study, page, width):
-    page.problems.clear()
-    page.requests.clear()
     page.open(study.report, width=width)
     page.run("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     page.run("document.querySelectorAll('button').forEach((e) => e.click())")
@@ -144,19 +132,15 @@ def test_the_report_shows_it_as_text(study, page, width):
     shown = page.run("document.body.textContent")
     for text in (texts.HTML, texts.QUOTES, texts.TEMPLATE, texts.FOUR_BYTES, texts.LONG):
         assert text in shown
-    assert page.problems == []
-    assert all(url.startswith(("file:", "data:")) for url in page.requests)
 
 
 def test_figures_run_nothing_of_theirs(study, page):
     figures = sorted((study.left / hostile_study.RESULTS / "figures").glob("*.svg"))
     assert figures
     for path in figures:
-        page.problems.clear()
         page.open(path)
         assert page.run("document.documentElement.tagName") == "svg", path
         assert page.run(f"window.{texts.OWNED}") is None, path
-        assert page.problems == [], path
     for path in figures[0].parent.glob("*.speedscope.json"):
         assert json.loads(path.read_text(encoding="utf-8"))["profiles"][0]["samples"]
         folded = path.with_name(path.name.replace(".speedscope.json", ".folded"))

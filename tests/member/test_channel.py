@@ -78,9 +78,9 @@ def test_resting_slots_are_read_once_and_without_waiting(folder):
     reader = os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
     assert channel.read_rest(reader) == (set(), set())
     for slot in (3, 0, 511, 3):
-        channel.write_rest(reader, slot)
+        channel.write_rest(folder, slot)
     for slot in (0, 2):
-        channel.write_passed(reader, slot)
+        channel.write_rest(folder, slot, passed=True)
     assert channel.read_rest(reader) == ({0, 3, 511}, {0, 2})
     assert channel.read_rest(reader) == (set(), set())
     os.close(reader)

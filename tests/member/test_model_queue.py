@@ -1,18 +1,15 @@
 """The queue of models, as `recommended.sh --queue` runs it."""
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from unittest import mock
 
 import psutil
 import pytest
 
-from processes import has_ended, wait_ended, wait_until
-from scaling_study.member import model_queue
+from processes import wait_ended, wait_until
 from test_launch_script import BASH, plan, recommendation, slot, write
 
 TELL = """
@@ -209,76 +206,49 @@ def test_models_do_not_outlive_a_killed_queue(endless, options):
         os.kill(child, signal.SIGKILL)
 
 
-def test_two_queues_of_one_folder_do_not_run_at_once(endless):
-    process, pids = start(endless, "long 1\nlong 2\n", (1, 2))
-    second = queue(endless, "long 1\nlong 2\n")
-    assert second.returncode == 2
-    assert "another queue" in second.stderr
-    assert not any(map(has_ended, pids))
-    stop(process, pids)
+SHARED = """
+import os, sys, time
+with open("began", "a") as file:
+    print(sys.argv[1], file=file)
+while sys.argv[1] in "16" and not os.path.exists("go"):
+    time.sleep(0.02)
+sys.exit(sys.argv[1] == "4")
+"""
 
 
 def test_queues_share_a_list(tmp_path):
-    """Each model is trained once; what a killed queue had begun is trained by another one."""
-    path = launched(
-        tmp_path,
-        "import os, sys, time\n"
-        "with open('began', 'a') as file: print(sys.argv[1], file=file)\n"
-        "if sys.argv[1] == '1' and not os.path.exists('go'): time.sleep(600)\n"
-        "sys.exit(sys.argv[1] == '4')\n",
-    )
+    """Each model is trained once; a queue that runs out of models takes those of a dead one."""
+    path = launched(tmp_path, SHARED)
     models = "".join(f"{number}\n" for number in range(1, 7))
-
-    def began():
-        file = tmp_path / "began"
-        return file.read_text().split() if file.exists() else []
-
     (tmp_path / "models.txt").write_text(models)
-    first = subprocess.Popen(
-        [BASH, path, "--queue", "--share", "a", "models.txt"], cwd=tmp_path, start_new_session=True
-    )
-    wait_until(lambda: began() == ["1"], "the first model")
-    second = queue(path, models, "--share", "b")
-    assert second.returncode == 1
-    assert "failed: models 4" in second.stderr
-    assert ended(tmp_path, "-b") == [(number, int(number == 4)) for number in range(2, 7)]
+
+    def shares(name):
+        command = [BASH, path, "--queue", "--share", name, "models.txt"]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    def wait_began(*numbers):
+        file = tmp_path / "began"
+        wait_until(
+            lambda: file.exists() and file.read_text().split() == [*map(str, numbers)],
+            f"models {numbers}",
+        )
+
+    first = shares("a")
+    wait_began(1)
+    second = shares("b")
+    wait_began(*range(1, 7))
     assert "another queue's, which runs" in queue(path, models, "--share", "a").stderr
     first.kill()
-    first.wait()
+    first.communicate()
     (tmp_path / "go").touch()
-    (tmp_path / "began").unlink()
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert "5 trained in" in said
+    assert ended(tmp_path, "-b") == [(n, int(n == 4)) for n in (2, 3, 4, 5, 6, 1)]
     third = queue(path, models, "--share", "c.1")
-    assert "1 trained in" in third.stdout
-    assert "4 trained before" in third.stdout
-    assert began() == ["1", "4"], "a new queue trains failed models again"
-    assert (tmp_path / "models.txt.logs/claims/1").resolve().name == "queue-c.1.jsonl"
-
-
-def test_a_queue_that_runs_out_of_models_takes_those_of_a_dead_one(tmp_path):
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    dead = logs / "queue-dead.jsonl"
-    lines = [
-        {"model": 1, "arguments": "1", "status": 0},
-        {"model": 2, "arguments": "2", "status": 1},
-    ]
-    dead.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"model": 3, "arg')
-    models = [model_queue.Model(number, str(number)) for number in range(1, 6)]
-    theirs = model_queue.Claims(logs, dead)
-    assert all(map(theirs.take, models[:3]))
-    own = model_queue.Claims(logs, logs / "queue-own.jsonl")
-    assert [own.take(one) for one in models] == [False, False, False, True, True]
-    with dead.open("rb+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert own.release(failed=False)[1] == set()
-    assert own.release(failed=False)[1] == {3}
-    assert own.take(models[2])
-    gone = logs / "claims/9"  # listed, and given up by another queue before it is looked at
-    with mock.patch.object(model_queue.Path, "iterdir", return_value=[gone]):
-        assert own.release(failed=True)[1] == set()
-    ended, released = own.release(failed=True)
-    assert [(one.model, one.status) for one in ended] == [(1, 0), (2, 1)]
-    assert released == {2}
+    assert "5 trained before" in third.stdout
+    assert ended(tmp_path, "-c.1") == [(4, 1)], "a new queue trains failed models again"
+    assert (tmp_path / "models.txt.logs/claims/4").resolve().name == "queue-c.1.jsonl"
 
 
 @pytest.mark.parametrize("words", [["0"], ["all"], ["1", "true"], ["x[$(touch it)]", "true"]])
@@ -317,23 +287,17 @@ def test_a_slot_takes_the_next_model_while_others_train(tmp_path):
     assert "2 at once" in done.stdout
 
 
-def test_what_a_failed_model_leaves_is_ended():
-    code = (
-        "import subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(child.pid, flush=True)\n"
-        "sys.exit(1)\n"
-    )
-    slots = model_queue.Slots(1)
-    read, write_end = os.pipe()
-    log = f"/dev/fd/{write_end}"
-    slots.start(0, [sys.executable, "-c", code], model_queue.Path(log))
-    (ended,) = slots.wait()
-    os.close(write_end)
-    assert ended.status == 1
-    wait_ended(int(os.read(read, 100)))
-    assert slots.free == [0]
-    os.close(read)
+LEAVES = """
+import subprocess, sys
+print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--forked", "--reuse"])
+def test_what_a_failed_model_leaves_is_ended(tmp_path, option):
+    assert queue(launched(tmp_path, LEAVES), "1\n", option).returncode == 1
+    wait_ended(int(log(tmp_path, 1)))
 
 
 HOW = """

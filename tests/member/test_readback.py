@@ -15,8 +15,6 @@ from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.launch.axes.libraries import JEMALLOC_DECAY_MS
-from scaling_study.launch.axes.threads import SPIN_LIMIT_S
 from scaling_study.records.codec import plain
 from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment
@@ -27,8 +25,8 @@ NUMA_MAPS = """\
 7f0c00000000 bind:1 file=/tmp/a\\040N7=9 anon=512 N1=512 kernelpagesize_kB=4
 7ffd00000000 default stack anon=3 dirty=3 N10=3 kernelpagesize_kB=4
 """
-# It reports twice, once after the script has changed what it may change; its random state and
-# its standard output must be as before. Then what needs torch only because readback imports it.
+# It reports twice, once after the script has changed what it may change; its random state must be
+# as before. Then what needs torch only because readback imports it.
 CODE = """
 import json, os, sys
 from pathlib import Path
@@ -161,7 +159,7 @@ def test_the_process_itself(case):
 
 @of(*CASES)
 def test_a_report_changes_nothing_for_the_script_and_is_not_changed_by_it(case):
-    """Its random numbers are as before and, for MKL prints its kernel there, its standard output.
+    """Its random numbers are as before.
 
     With 64-bit floats by default the probe would time another routine, half as fast.
     """
@@ -181,43 +179,14 @@ def test_mkl_names_its_kernel(case):
 
 
 @of("openblas")
-def test_openblas_owns_sgemm_and_names_its_kernel(case):
-    got = case["first"]
-    assert "openblas" in name_of(got["sgemm"])
-    assert got["sgemm"] == os.path.realpath(got["env"]["LD_PRELOAD"])
-    assert got["sgemm_kernel"] == "Haswell"  # isa avx2 asks it to
-    assert got["isa"] == "AVX2"
-    assert got["spin_s"] is None  # one thread waits for nobody
-    assert "libc" in name_of(got["allocator"])
+def test_openblas_names_its_kernel(case):
+    assert case["first"]["sgemm_kernel"] == "Haswell"  # isa avx2 asks it to
+    assert case["first"]["spin_s"] is None  # one thread waits for nobody
 
 
 @of("intel path, jemalloc")
-def test_preloaded_libraries_own_what_they_replace_and_passive_threads_do_not_spin(case):
-    got = case["first"]
-    assert name_of(got["intel_path"]).startswith("libintel_path-")
-    assert "torch" in got["sgemm"]
-    assert "jemalloc" in name_of(got["allocator"])
-    assert got["jemalloc_decay_ms"] == JEMALLOC_DECAY_MS  # of itself it is 10 s
-    assert "<jemalloc>" not in case["stderr"]  # where it takes a setting for wrong
-    assert got["intra_op"] == 2
-    assert spin_s(case) < SPIN_LIMIT_S
-
-
-@of("bundled", "intel, openblas", "llvm, mkl")
-def test_the_openmp_runtime_is_named(case):
-    names = {"bundled": "libgomp", "intel, openblas": "libiomp5.so", "llvm, mkl": "libomp.so"}
-    assert name_of(case["first"]["parallel"]).startswith(names[case["name"]])
-    assert case["first"]["thread_cpus"] is None  # nothing binds them
-    assert case["first"]["jemalloc_decay_ms"] is None
-
-
-@of("mkl, huge pages")
-def test_mkl_from_pypi_owns_sgemm_and_the_tunable_gives_huge_pages(case):
-    got = case["first"]
-    assert name_of(got["sgemm"]).startswith("libmkl_rt.so")
-    assert got["inter_op"] == 3
-    assert got["huge_page_bytes"] >= 2 * 2**20
-    assert got["env"]["MALLOC_TRIM_THRESHOLD_"] == str(4 * 2**30)
+def test_jemalloc_understands_its_settings(case):
+    assert "<jemalloc>" not in case["stderr"]
 
 
 @of("bundled")

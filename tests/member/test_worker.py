@@ -89,19 +89,6 @@ def test_a_closures_time_is_not_the_optimizers(cohort, clock, member, by_name):
     assert last_step(cohort) == {"load": 0, "backward": 11, "optimizer": 3}
 
 
-def test_an_optimizer_inside_an_optimizer_makes_no_step_of_its_own(cohort, clock, member):
-    def closure():
-        clock.passes(2)
-        optimize(member, clock, before=3)
-
-    before = cohort.members.words(0)[channel.STEPS]
-    optimize(member, clock, closure, before=5)
-    optimize(member, clock, before=1)
-    assert cohort.members.words(0)[channel.STEPS] == before + 2
-    first, second = cohort.members.steps(0)[-2:]
-    assert (first.optimizer_ns, second.optimizer_ns) == (5 * MS, 1 * MS)
-
-
 def test_an_optimizer_that_raises_makes_no_step_and_the_next_one_does(cohort, clock, member):
     def closure():
         raise FloatingPointError
@@ -274,28 +261,3 @@ mark()
     assert {json.dumps(line) for line in lines} == {
         json.dumps(["__main__", ["--rate", "0.1"], 0, False])
     }
-
-
-def test_a_member_that_waits_at_its_gate_answers_questions_only(cohort, plain):
-    """A readback neither starts a step nor counts as one."""
-    code = """
-import sys, types
-fake = types.ModuleType("scaling_study.member.readback")
-fake.report = lambda with_kernel: {"with_kernel": with_kernel}
-sys.modules["scaling_study.member.readback"] = fake
-import scaling_study
-scaling_study.member.readback = fake
-while True:
-    mark()
-"""
-    plain(code)
-    cohort.wait_resting([0])
-    words = cohort.members.words(0)
-    for order, with_kernel in [(channel.READ_BACK_KERNEL, True), (channel.READ_BACK, False)]:
-        assert cohort.report(0, order) == {
-            "slot": 0, "launcher": "exec", "with_kernel": with_kernel, "once": False,
-            "switches": {}, "loaders": [], "ended": None,
-            "counted": {"how": "mark", "optimizers": []},
-        }  # fmt: skip
-    assert (words[channel.STEPS], words[channel.RELEASED_NS]) == (1, 0)
-    cohort.train(0)

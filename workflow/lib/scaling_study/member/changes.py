@@ -2,26 +2,19 @@
 
 Values of axes belong to a launch. A switch is a text ``MODULE:AXIS=VALUE``, with the value as JSON.
 
-Single changes take something of a step away, or put work beside training. They are experiments and
-no launches: training on cached batches sees the same data again and again, ranks that exchange one
-number drift apart, and other changes belong into the script itself. Each reports whether it took
-effect. Standard library only, what is torch's, and what an axis's own function imports.
+Single changes take something of a step away. They are experiments, not launches: ranks that
+exchange one number drift apart, and other changes belong in the script itself. Each reports whether
+it took effect. Standard library only, what is torch's, and what an axis's own function imports.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
-import hashlib
 import importlib
 import json
 import math
-import os
 import sys
-import threading
-import time
-import zlib
 from typing import TYPE_CHECKING, Protocol
 
 from scaling_study.member import files, loader_substitutes, loaders
@@ -242,96 +235,12 @@ class _Pipeline:
             raise EOFError from None
 
 
-# ---- work beside training, at a dose that the coordinator sets: threads, or processes
-
-# It does what loaders do, unpacking what is packed, a piece of about a millisecond at a time: code
-# that lets go of the interpreter, with a little Python in between. Foreign load computes in
-# registers instead, and takes nothing but CPUs. The dose is the part of the time in which each
-# thread wants to work. Doses are asked for in thousandths.
-FULL_DOSE = 1000
-
-# Of a piece; about what a small image has. Unpacking it takes about a millisecond.
-PIECE_BYTES = 1 << 19
-# Rounds of a hash, which take about as long.
-HASH_ROUNDS = 5000
-IDLE_S = 0.01
-
-
-@functools.cache
-def _packed() -> bytes:
-    return zlib.compress(os.urandom(PIECE_BYTES // 8) * 8)
-
-
-def _unpack() -> None:
-    zlib.decompress(_packed())
-
-
-def _compute() -> None:
-    hashlib.pbkdf2_hmac("sha256", b"", b"", HASH_ROUNDS)
-
-
-def _work(piece: Callable[[], None], asked: Callable[[], int]) -> None:
-    """Work until the process that this one was forked from has ended, if it was."""
-    parent = os.getppid()
-    while os.getppid() == parent:
-        share = asked() / FULL_DOSE
-        if not share:
-            time.sleep(IDLE_S)
-            continue
-        began = time.thread_time()
-        piece()
-        time.sleep((time.thread_time() - began) * (1 / share - 1))
-
-
-def _threads(asked: Callable[[], int], count: int) -> None:
-    for _ in range(count):
-        threading.Thread(target=_work, args=(_unpack, asked), daemon=True).start()
-
-
-def _threads_elsewhere(asked: Callable[[], int], count: int) -> None:
-    def run() -> None:
-        _threads(asked, count - 1)
-        _work(_unpack, asked)
-
-    _fork(run)
-
-
-def _processes(piece: Callable[[], None], asked: Callable[[], int], count: int) -> None:
-    for _ in range(count):
-        _fork(functools.partial(_work, piece, asked))
-
-
-def _fork(run: Callable[[], None]) -> None:
-    """Run something in a process that ends with this one."""
-    # Not before the script: whatever is __main__ at its import is so for processes it spawns, too.
-    import multiprocessing  # noqa: PLC0415
-
-    multiprocessing.get_context("fork").Process(target=run, daemon=True).start()
-
-
-BESIDE: Mapping[str, Callable[[Callable[[], int], int], None]] = {
-    "neighbour_threads": _threads,
-    "neighbour_elsewhere": _threads_elsewhere,
-    "neighbour_processes": functools.partial(_processes, _unpack),
-    "neighbour_foreign": functools.partial(_processes, _compute),
-}
-"""Work that can run beside training, by the name of the change."""
-
-
-def _work_beside(name: str, member: Member, _: Sequence[str]) -> None:
-    """Start work beside this process's training, with a thread for each of its CPUs."""
-    BESIDE[name](member.asked, len(os.sched_getaffinity(0)))
-    effects[name] += 1
-
-
 # ---- all changes
 
 
 CHANGES: Mapping[str, Change] = {
     "flush_denormals": _flush_denormals,
-    "cached_batches": functools.partial(loader_substitutes.put, loader_substitutes.cached),
     "loader_switched": loader_substitutes.switch,
-    **{name: functools.partial(_work_beside, name) for name in BESIDE},
     "files_noted": files.note_opened,
     "one_element": _exchange_one_number,
     "no_snapshots": _take_no_snapshots,

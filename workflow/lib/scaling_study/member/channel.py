@@ -10,7 +10,7 @@ This module is imported by every measured process: standard library only.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import mmap
 import os
 import select
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaling_study.common import counter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # Orders: rest; train; train under a profiler for ASKED steps; train on, but tell when the step that
 # runs now has ended; and what a resting member is asked: to report what it got, to write down what
@@ -54,7 +54,8 @@ CAPACITY = 16_384
 BLOCK = HEADER + CAPACITY * STEP_FIELDS
 PAGE = Path("memory", "page")
 WORD_BYTES = 8
-_REST = struct.Struct("<i")
+REST = "rest"
+_NUMBER = struct.Struct("<i")
 
 
 class Step(NamedTuple):
@@ -88,39 +89,22 @@ class Page:
         ]
 
 
-# A member's own descriptors lie above those that a script expects to get for its streams.
-_LOWEST_DESCRIPTOR = 64
+@contextlib.contextmanager
+def opened(path: Path, mode: int) -> Iterator[int]:
+    """Open a member's end of a named pipe for a moment.
 
+    It is not kept open: a script may close all descriptors, and get the number for another file.
 
-class Pipe:
-    """A member's end of a named pipe, which its script may close with all other descriptors."""
-
-    def __init__(self, path: Path, mode: int) -> None:
-        self._path = path
-        self._mode = mode
-        self._open()
-
-    def descriptor(self) -> int:
-        """Return the pipe's descriptor; open it again if its number belongs to another file now.
-
-        Raises:
-            OSError: the coordinator, and with it the pipe's other end, is gone.
-        """
-        try:
-            ours = os.path.samestat(os.fstat(self._descriptor), self._stat)
-        except OSError:
-            ours = False
-        if not ours:
-            self._open()
-        return self._descriptor
-
-    def _open(self) -> None:
-        # To open a pipe blocks where there is no other end; to read from it afterwards may.
-        opened = os.open(self._path, self._mode | os.O_NONBLOCK)
-        self._descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _LOWEST_DESCRIPTOR)
-        os.close(opened)
-        os.set_blocking(self._descriptor, True)
-        self._stat = os.fstat(self._descriptor)
+    Raises:
+        OSError: it is opened for writing, and the coordinator is gone.
+    """
+    # Opening a pipe blocks if it has no other end. Reading from it afterwards may block.
+    descriptor = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(descriptor, True)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def open_words(folder: Path) -> memoryview:
@@ -155,12 +139,12 @@ def create(folder: Path, members: int, ranks: int = 1) -> None:
         page.symlink_to(folder / "page")
         _reserve(page, size_bytes)
     gates = [gate(folder, slot, rank) for slot in range(members) for rank in range(ranks)]
-    for path in [folder / "rest", *gates]:
+    for path in [folder / REST, *gates]:
         os.mkfifo(path, 0o600)
 
 
 def _reserve(path: Path, size_bytes: int) -> None:
-    """Make a file whose blocks all exist: who touches one that cannot be had gets a SIGBUS."""
+    """Make a file whose blocks are all allocated: touching one that cannot be is a SIGBUS."""
     path.touch(0o600)
     with path.open("r+b") as file:
         try:
@@ -169,14 +153,19 @@ def _reserve(path: Path, size_bytes: int) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from error  # it knows no name
 
 
-def write_rest(descriptor: int, slot: int) -> None:
-    """Tell the coordinator that this slot has come to rest (one atomic write, pipe(7))."""
-    os.write(descriptor, _REST.pack(slot))
+def write_rest(folder: Path, slot: int, *, passed: bool = False) -> None:
+    """Tell the coordinator that this slot rests (one atomic write, pipe(7)).
 
+    Args:
+        folder: the cohort's.
+        slot: this member's.
+        passed: it trains on instead, and has ended the step in which its window closed.
 
-def write_passed(descriptor: int, slot: int) -> None:
-    """Tell the coordinator that this slot has ended the step in which its window closed."""
-    os.write(descriptor, _REST.pack(~slot))
+    Raises:
+        OSError: the coordinator is gone.
+    """
+    with opened(folder / REST, os.O_WRONLY) as rest:
+        os.write(rest, _NUMBER.pack(~slot if passed else slot))
 
 
 def drain(descriptor: int) -> None:
@@ -194,8 +183,8 @@ def read_rest(descriptor: int) -> tuple[set[int], set[int]]:
         Those that have come to rest, and those that have passed their window's close.
     """
     try:
-        data = os.read(descriptor, 4096 * _REST.size)
+        data = os.read(descriptor, 4096 * _NUMBER.size)
     except BlockingIOError:
         return set(), set()
-    told = [number for (number,) in _REST.iter_unpack(data)]
+    told = [number for (number,) in _NUMBER.iter_unpack(data)]
     return {one for one in told if one >= 0}, {~one for one in told if one < 0}

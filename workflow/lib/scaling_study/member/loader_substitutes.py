@@ -52,7 +52,7 @@ def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
     here = _here()
 
     def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        # A loader inside of a loader, or in a thread or process of another one, is part of it.
+        # A loader inside another one, or in a thread or process of its, is part of that one.
         if _here() != here or getattr(_own, "runs", False):
             return inner(loader, *args, **kwargs)
 
@@ -71,7 +71,7 @@ def _here() -> tuple[int, int]:
 
 
 def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
-    """Call something of the loader itself, with all that is inside of it as it is."""
+    """Call a function of the loader itself; loaders inside it are left as they are."""
     _own.runs = True
     try:
         return call(*args, **kwargs)
@@ -80,13 +80,6 @@ def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
 
 
 # ---- batches from memory
-
-
-def cached(make: Makes, _: Member, loader: object) -> Iterator[object]:
-    """Give batches from memory alone."""
-    batches = _batches(make, loader)
-    effects["cached_batches"] += bool(batches)
-    return _again(batches, loader)
 
 
 def _batches(make: Makes, loader: object) -> list[Batch]:
@@ -103,14 +96,8 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
     return batches
 
 
-def _again(batches: Sequence[Batch], loader: object) -> Iterator[object]:
-    """Give them again and again, in epochs of the loader's length where it has one."""
-    pairs = zip(itertools.cycle(batches), _epoch(loader))
-    return (batch.take() for batch, _ in pairs)
-
-
 def _epoch(loader: object) -> Iterable[object]:
-    """Return as many of something as an epoch of the loader has batches, if it knows that."""
+    """Return an iterable as long as the loader's epoch, or endless if no length is known."""
     batches = loaders.length(loader)
     return itertools.repeat(None) if batches is None else range(batches)
 

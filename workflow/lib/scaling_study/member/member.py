@@ -67,10 +67,8 @@ class Member:
         self._iterations = Iterations(options.step)
         self._ranks = options.ranks or 1
         self._page = channel.open_words(folder)
-        # A process that the script forks has words of its own, and reads what is asked in these.
-        self._words = self._shared_words = self._words_of(rank)
-        self._gate = channel.Pipe(channel.gate(folder, slot, rank), os.O_RDONLY)
-        self._rest = channel.Pipe(folder / "rest", os.O_WRONLY)
+        self._words = self._words_of(rank)
+        self._gate = channel.gate(folder, slot, rank)
         self._pid = os.getpid()
         # If this process has begun anew in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
@@ -128,8 +126,9 @@ class Member:
         self._trainer = threading.get_ident()
         while True:
             try:
-                channel.write_rest(self._rest.descriptor(), self.slot)
-                released = os.read(self._gate.descriptor(), 1)
+                channel.write_rest(self.folder, self.slot)
+                with channel.opened(self._gate, os.O_RDONLY) as gate:
+                    released = os.read(gate, 1)
             except OSError:
                 released = b""
             if not released:
@@ -169,7 +168,7 @@ class Member:
         if not self._passed:
             self._passed = True
             try:
-                channel.write_passed(self._rest.descriptor(), self.slot)
+                channel.write_rest(self.folder, self.slot, passed=True)
             except OSError:
                 os._exit(1)  # the coordinator is gone, as in park
 
@@ -211,10 +210,10 @@ class Member:
         return {"starts": starts, "steps": mean, "shortest": fewest, "longest": most}
 
     def leave(self, count: Callable[[], None]) -> None:
-        """Have no part in the cohort any more: this is a process that the script has forked.
+        """Leave the cohort, in a process that the script has forked.
 
-        What it trains is its own business: it stores no steps, rests at no gate and, when the
-        script ends in it, ends with it. Its iterations are counted apart.
+        It stores no steps, rests at no gate, and ends when the script ends in it. Its iterations
+        are counted apart.
 
         Args:
             count: is called at the end of each iteration, in place of ``step_end``.
@@ -226,12 +225,12 @@ class Member:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is not the member, but one that the script has forked."""
+        """Whether the script has forked this process from the member."""
         return os.getpid() != self._pid
 
     def asked(self) -> int:
-        """Return the number beside the coordinator's order; a forked process may ask, too."""
-        return self._shared_words[channel.ASKED]
+        """Return the number beside the coordinator's order."""
+        return self._words[channel.ASKED]
 
     def script_ended(self) -> None:
         """Count a start of the script and, outside a window, sleep before the next one."""
@@ -365,12 +364,11 @@ class Rank(Member):
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
         self._group = [self._words_of(each) for each in range(self._ranks)]
-        self._total = 0
 
-    def step_end(self) -> None:
-        """Store the step that ends now; rest here if the whole group does."""
-        self._total += 1
-        super().step_end()
+    @property
+    def _total(self) -> int:
+        """The steps of this process, since its group began."""
+        return self._words[channel.EARLIER] + self._steps - self._began_at
 
 
 class Lead(Rank):
@@ -379,11 +377,6 @@ class Lead(Rank):
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
         self._words[channel.REST_AT] = 0  # of the group that was here before
-        # Opened for reading, too, so that a rank that does not come here yet is no error.
-        self._gates = [
-            os.open(channel.gate(folder, slot, each), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            for each in range(1, len(self._group))
-        ]
 
     def _may_rest(self) -> bool:
         """Whether the others rest, too; if not, tell them to after the next step."""
@@ -403,8 +396,14 @@ class Lead(Rank):
     def _go_on(self) -> None:
         super()._go_on()
         self._words[channel.REST_AT] = 0
-        for gate in self._gates:
-            os.write(gate, b"!")
+        for rank in range(1, self._ranks):
+            # The coordinator holds all gates open: a rank that does not come here yet is no error.
+            path = channel.gate(self.folder, self.slot, rank)
+            try:
+                with channel.opened(path, os.O_WRONLY) as gate:
+                    os.write(gate, b"!")
+            except OSError:
+                os._exit(1)  # the coordinator is gone, as in park
 
 
 class Follower(Rank):
@@ -416,7 +415,12 @@ class Follower(Rank):
         if lead[channel.REST_AT] != self._total or self.fresh:
             return
         self._words[channel.PARKED_NS] = _now()
-        gate = self._gate.descriptor()
+        with channel.opened(self._gate, os.O_RDONLY) as gate:
+            self._wait_for(lead, gate)
+        self._go_on()
+
+    def _wait_for(self, lead: memoryview, gate: int) -> None:
+        """Sleep until rank 0 goes on, or has not come to rest in time."""
         poll = select.poll()
         poll.register(gate, select.POLLIN)
         # A byte that an earlier release has left in the pipe does not release from here.
@@ -425,10 +429,9 @@ class Follower(Rank):
                 if rests(lead):
                     continue
                 lead[channel.REOPENED] += 1
-                break
+                return
             if not os.read(gate, 1):
-                os._exit(1)  # the coordinator and rank 0 are gone
-        self._go_on()
+                os._exit(1)  # the coordinator is gone
 
 
 def member_of(folder: Path, slot: int, options: Options) -> Member:

@@ -39,7 +39,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,8 +51,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
-# Time for a server that has trained all its models to end: what scripts have left for the end of a
-# process is done then.
+# Time for a server to end that has trained all its models: exit handlers of scripts run then.
 EXIT_S = 30.0
 
 # poll(2) takes no more than 24 days.
@@ -63,15 +62,15 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process that has ended in a slot; times in s of the monotonic clock.
+    """A process, or a model, that has ended in a slot.
 
     Attributes:
+        ended_s: when (s of the monotonic clock).
         status: its return code, as subprocess gives it: below 0, the signal that killed it.
         peak_kib: the most memory that it had (maximum resident set size); 0 if unknown.
     """
 
     slot: int
-    began_s: float
     ended_s: float
     status: int
     peak_kib: int = 0
@@ -80,7 +79,6 @@ class Ended:
 class _Running(NamedTuple):
     pid: int
     pidfd: int
-    began_s: float
 
 
 class Slots:
@@ -140,7 +138,7 @@ class Slots:
                 stderr=files.enter_context(errors.open("wb")) if errors else beside,
                 start_new_session=True,
             )
-        self._running[slot] = _Running(process.pid, os.pidfd_open(process.pid), began_s)
+        self._running[slot] = _Running(process.pid, os.pidfd_open(process.pid))
         process.returncode = 0  # it is waited for here
         return began_s
 
@@ -149,22 +147,29 @@ class Slots:
 
         It may return earlier, after ``LONGEST_WAIT_S``.
         """
-        by_pidfd = {running.pidfd: slot for slot, running in self._running.items()}
-        ready = _ready([*by_pidfd, *(() if stop is None else (stop,))], timeout_s)
-        ended_s = time.monotonic()
-        return [self._reap(by_pidfd[one], ended_s) for one in ready if one in by_pidfd]
+        watched = self._watched()
+        ready = _ready([*watched, *(() if stop is None else (stop,))], timeout_s)
+        ended = [self._ended(watched[one]) for one in ready if one in watched]
+        return [one for one in ended if one is not None]
 
-    def stop(self, grace_s: float = GRACE_S, *, told: bool = False) -> None:
+    def _watched(self) -> dict[int, int]:
+        """Return the descriptors that tell of an end, with their slots."""
+        return {running.pidfd: slot for slot, running in self._running.items()}
+
+    def _ended(self, slot: int) -> Ended | None:
+        """Return how a slot's process or model ended; None while the slot stays busy."""
+        return self._reap(slot, time.monotonic())
+
+    def stop(self, grace_s: float = GRACE_S) -> None:
         """End all processes with their own child processes.
 
         Args:
-            grace_s: how long they may take after SIGTERM; without any they are killed at once.
-            told: they know already that they are to end.
+            grace_s: how long they may take to end by themselves; 0 kills them at once.
         """
         deadline_s = time.monotonic() + grace_s
-        if grace_s > 0 and not told:
+        if grace_s > 0:
             for slot in self._running:
-                self.signal(slot, signal.SIGTERM)
+                self._tell_to_end(slot)
         # A leader that is waited for at once would free the group's number: its children first.
         waiting = {running.pidfd for running in self._running.values()}
         while waiting and (left_s := deadline_s - time.monotonic()) > 0:
@@ -174,18 +179,15 @@ class Slots:
         for slot in list(self._running):
             self._reap(slot, time.monotonic())
 
+    def _tell_to_end(self, slot: int) -> None:
+        self.signal(slot, signal.SIGTERM)
+
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's process and its child processes."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid(slot), signum)
-
-    def kill(self, slot: int) -> Ended:
-        """Kill a slot's process and its child processes; return how it has ended."""
-        self.signal(slot, signal.SIGKILL)
-        return self._reap(slot, time.monotonic())
+        _signal_group(self.pid(slot), signum)
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
-        pid, pidfd, began_s = self._running[slot]
+        pid, pidfd = self._running[slot]
         # Not waited for yet: the group's number is still this process's.
         info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
@@ -194,7 +196,7 @@ class Slots:
         del self._running[slot]
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        return Ended(slot, began_s, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+        return Ended(slot, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 
 
 class FreshModels(Slots):
@@ -215,35 +217,31 @@ class FreshModels(Slots):
         self.start(slot, [*self._commands[slot], *arguments], log)
 
 
-class ServedModels:
+class ServedModels(Slots):
     """Runs a server in each of n slots, which trains one model after the other.
 
-    A server that ends is started again. Where models are trained in the server itself, a model that
-    fails after others starts again in a fresh server, because some scripts cannot run twice in a
-    process.
+    A server that ends is started again. If a server trains the models itself, a model that fails
+    after others starts again in a fresh server, because some scripts cannot run twice in a process.
 
     Args:
-        commands: of each slot: of ``model_server.py``, with the program after the last ``--``.
-        options: of all of them.
+        commands: of each slot: of ``model_server.py``.
         reused: models are trained in the server itself.
     """
 
-    def __init__(
-        self, commands: Sequence[Sequence[str]], options: Sequence[str], *, reused: bool
-    ) -> None:
-        self._commands, self._options, self._reused = commands, options, reused
-        self._servers = Slots(len(commands))
+    def __init__(self, commands: Sequence[Sequence[str]], *, reused: bool) -> None:
+        super().__init__(len(commands))
+        self._commands, self._reused = commands, reused
         # A server reads orders from its line, and answers there.
         self._lines: dict[int, socket.socket] = {}
-        # The order of each model that is being trained, and when it began.
-        self._models: dict[int, tuple[bytes, float]] = {}
+        self._orders: dict[int, bytes] = {}  # of the models that are being trained
+        self._pids: dict[int, int] = {}  # of models that have a process of their own
         self._used: set[int] = set()  # slots whose server has trained a model
         self.anew = 0
 
     @property
     def free(self) -> list[int]:
         """Slots without a model."""
-        return [slot for slot in range(len(self._commands)) if slot not in self._models]
+        return [slot for slot in range(self._count) if slot not in self._orders]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
         """Have a free slot train a model.
@@ -253,57 +251,52 @@ class ServedModels:
             arguments: of the script.
             log: gets the model's output; what it held is lost.
         """
-        order = json.dumps({"arguments": list(arguments), "log": str(log)}).encode() + b"\n"
-        self._models[slot] = (order, time.monotonic())
+        order = {"arguments": list(arguments), "log": str(log)}
+        self._orders[slot] = json.dumps(order).encode() + b"\n"
         self._give(slot)
 
-    def wait(self, timeout_s: float, stop: int) -> list[Ended]:
-        """Wait until a model has ended; as ``Slots.wait``."""
-        by_line = {self._lines[slot].fileno(): slot for slot in self._models}
-        ready = _ready([*by_line, stop], timeout_s)
-        ended = [self._answered(by_line[one]) for one in ready if one in by_line]
-        return [one for one in ended if one is not None]
-
     def signal(self, slot: int, signum: int) -> None:
-        """Send a signal to a slot's server, which ends its model with it."""
-        self._servers.signal(slot, signum)
+        """Send a signal to a slot's model and its child processes; to its server if it kills."""
+        if slot in self._pids:
+            _signal_group(self._pids[slot], signum)
+        if slot not in self._pids or signum == signal.SIGKILL:
+            super().signal(slot, signum)
 
-    def stop(self) -> None:
-        """End all processes with their own child processes."""
-        for slot, line in self._lines.items():
-            if slot in self._models:
-                self.signal(slot, signal.SIGTERM)
-            else:  # there is no further one: it ends as a script does
-                line.close()
-        # A server has a model killed that does not end in time, and ends after it.
-        self._servers.stop(2 * GRACE_S if self._models else EXIT_S, told=True)
+    def stop(self, grace_s: float = GRACE_S) -> None:
+        """End all servers and their models."""
+        super().stop(grace_s if self._orders else EXIT_S)
+
+    def _tell_to_end(self, slot: int) -> None:
+        self._lines[slot].shutdown(socket.SHUT_WR)  # it ends as a script does, after its model
+        if slot in self._orders:
+            super()._tell_to_end(slot)
 
     def _give(self, slot: int) -> None:
         if slot not in self._lines:
-            self._begin(slot)
-        order, _ = self._models[slot]
+            self._lines[slot], theirs = socket.socketpair()
+            self.start(slot, self._commands[slot], None, orders=theirs.detach())
         with contextlib.suppress(ConnectionError):  # its end is seen where its answer is awaited
-            self._lines[slot].sendall(order)
+            self._lines[slot].sendall(self._orders[slot])
 
-    def _begin(self, slot: int) -> None:
-        command = list(self._commands[slot])
-        last = len(command) - command[::-1].index("--") - 1  # before the program
-        command[last:last] = [*self._options, "--answers"]
-        self._lines[slot], theirs = socket.socketpair()
-        self._servers.start(slot, command, None, orders=theirs.detach())
+    def _watched(self) -> dict[int, int]:
+        return {self._lines[slot].fileno(): slot for slot in self._orders}
 
-    def _answered(self, slot: int) -> Ended | None:
-        """Return how a slot's model has ended; None where it starts anew."""
+    def _ended(self, slot: int) -> Ended | None:
+        """Return how a slot's model has ended; None if it has just begun or starts again."""
         ended_s = time.monotonic()
-        answer = b""
+        answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # it ended before it had read the order
-            answer = self._lines[slot].recv(64)
-        status, peak_kib = map(int, answer.split() or (1, 0))
+            answer = self._lines[slot].recv(64).split()
+        if len(answer) == 1:
+            self._pids[slot] = int(answer[0])
+            return None
+        status, peak_kib = map(int, answer[-2:] or (1, 0))
         used = slot in self._used
         if not answer or (status and self._reused):
             self._used.discard(slot)
             self._lines.pop(slot).close()
-            code = self._servers.kill(slot).status
+            self.signal(slot, signal.SIGKILL)
+            code = self._reap(slot, ended_s).status
             status = status if answer else code or 1
         if status and self._reused and used:
             self.anew += 1
@@ -311,8 +304,14 @@ class ServedModels:
             return None
         if not status:
             self._used.add(slot)
-        _, began_s = self._models.pop(slot)
-        return Ended(slot, began_s, ended_s, status, peak_kib)
+        self._pids.pop(slot, None)
+        del self._orders[slot]
+        return Ended(slot, ended_s, status, peak_kib)
+
+
+def _signal_group(leader: int, signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signum)
 
 
 def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
@@ -324,17 +323,12 @@ def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
     return [one for one, _ in poll.poll(wait_s * 1000)]
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """One model: its number in the list, from 1, and its line."""
+class Model(NamedTuple):
+    """One model: its number in the list, from 1, its line, and this as a shell would split it."""
 
     number: int
     text: str
-
-    @property
-    def arguments(self) -> list[str]:
-        """The line as a shell would split it."""
-        return shlex.split(self.text)
+    arguments: Sequence[str] = ()
 
 
 def parse_models(text: str) -> list[Model]:
@@ -349,10 +343,9 @@ def parse_models(text: str) -> list[Model]:
         if not stripped or stripped.startswith("#"):
             continue
         try:
-            shlex.split(stripped)
+            models.append(Model(len(models) + 1, stripped, shlex.split(stripped)))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}: {stripped}") from None
-        models.append(Model(len(models) + 1, stripped))
     if not models:
         raise ValueError("there is no model in it: write the arguments of one on each line")
     return models
@@ -409,13 +402,13 @@ class Claims:
         return True
 
     def release(self, *, failed: bool) -> tuple[list[Line], set[int]]:
-        """Give up what no living queue trains.
+        """Release the models that no living queue trains.
 
         Args:
-            failed: models that have failed, too, and what this queue itself had claimed.
+            failed: whether to release failed models and this queue's own claims, too.
 
         Returns:
-            What has ended in all queues, and the models whose claims were given up.
+            What has ended in all queues, and the released models.
 
         Raises:
             ValueError: a journal cannot be read.
@@ -438,7 +431,7 @@ class Claims:
 
 
 def _owner(claim: Path) -> str:
-    """Return the name of the journal of a claim's queue; empty where it has just been given up."""
+    """Return the name of the journal of a claim's queue; empty if it has just been released."""
     try:
         return claim.readlink().name
     except FileNotFoundError:
@@ -477,13 +470,14 @@ class _Training:
     """A model in a slot; times in s of the monotonic clock.
 
     Attributes:
-        began: when, for the journal.
+        at: when it began, by the date.
         next_s: when it is sent the next signal, because it takes longer than it may.
         signals: that it has been sent.
     """
 
     model: Model
-    began: datetime
+    at: datetime
+    began_s: float
     next_s: float
     signals: int = 0
 
@@ -494,7 +488,7 @@ class Queue:
     Args:
         slots: where models are trained.
         logs: folder of logs and journal.
-        journal: a descriptor of it.
+        journal: its file.
         claims: of this queue.
         limit_s: the time that a model may take.
         retries: how often a model that has failed starts again, after the others.
@@ -504,7 +498,7 @@ class Queue:
         self,
         slots: FreshModels | ServedModels,
         logs: Path,
-        journal: int,
+        journal: BinaryIO,
         claims: Claims,
         *,
         limit_s: float,
@@ -546,14 +540,14 @@ class Queue:
         return bool(self._training)
 
     def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
-        """Let the models wait that a queue had claimed which is dead; return whether there are."""
+        """Take back what a dead queue had claimed; return whether any model waits."""
         _, released = self._claims.release(failed=False)
         waiting.extend(one for one in models if one.number in released)
         return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
         now_s = time.monotonic()
-        self._training[slot] = _Training(model, datetime.now(UTC), now_s + self._limit_s)
+        self._training[slot] = _Training(model, datetime.now(UTC), now_s, now_s + self._limit_s)
         self._slots.train(slot, model.arguments, self.log(model))
 
     def _until_limit_s(self) -> float:
@@ -563,13 +557,12 @@ class Queue:
     def _end_late_ones(self) -> None:
         for slot, one in self._training.items():
             if one.next_s <= time.monotonic():
-                # A server has its model killed that does not end by itself.
                 self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
                 one.signals += 1
-                one.next_s = time.monotonic() + 2 * GRACE_S
+                one.next_s = time.monotonic() + GRACE_S
 
     def _end(self, ended: Ended) -> list[Model]:
-        """Note how a model has ended; return it where it starts again."""
+        """Record how a model has ended; return it if it starts again."""
         one = self._training.pop(ended.slot)
         model = one.model
         line = {
@@ -577,12 +570,14 @@ class Queue:
             "arguments": model.text,
             "status": ended.status,
             "slot": ended.slot,
-            "began": one.began.isoformat(timespec="milliseconds"),
+            "began": one.at.isoformat(timespec="milliseconds"),
             "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "seconds": round(ended.ended_s - ended.began_s, 3),
+            "seconds": round(ended.ended_s - one.began_s, 3),
             "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
-        _write_whole(self._journal, (json.dumps(line) + "\n").encode())
+        self._journal.write((json.dumps(line) + "\n").encode())
+        self._journal.flush()
+        os.fsync(self._journal.fileno())
         if ended.status == 0:
             self.trained += 1
             return []
@@ -600,28 +595,6 @@ def _describe(status: int) -> str:
     if status >= 0:
         return f"failed with status {status}"
     return f"was killed by {signal.Signals(-status).name}"
-
-
-def _write_whole(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-    os.fsync(descriptor)
-
-
-def slot_command(
-    binder: Sequence[str], cpus: str, policy: str, command: Sequence[str]
-) -> list[str]:
-    """Return the command line of a slot, without a model's arguments.
-
-    Args:
-        binder: a command line of ``bind.py``.
-        cpus: a list of CPUs; '' is not bound.
-        policy: a memory policy.
-        command: what is bound.
-    """
-    options = ["--cpus", cpus] if cpus else []
-    return [*binder, *options, "--mempolicy", policy, "--die-with", str(os.getpid()), "--",
-            *command]  # fmt: skip
 
 
 def _fail(message: str) -> NoReturn:
@@ -664,14 +637,30 @@ def _named(text: str) -> str:
 
 
 def _slots(
-    options: argparse.Namespace, commands: Sequence[Sequence[str]], imports: Path
+    options: argparse.Namespace, binder: list[str], command: list[str], imports: Path
 ) -> FreshModels | ServedModels:
-    if options.start == "fresh":
+    """Return where models are trained.
+
+    Args:
+        options: of the command line.
+        binder: a command line of ``bind.py``.
+        command: what is bound.
+        imports: the file of what is imported before a model is forked.
+    """
+    served = options.start != "fresh"
+    if served:
+        if options.imports is not None and options.imports.exists():
+            shutil.copyfile(options.imports, imports)
+        at = command.index("--")  # before the program
+        command[at:at] = ["--start", options.start, "--imports", str(imports), "--answers"]
+    end = ["--die-with", str(os.getpid()), "--", *command]
+    commands = [
+        [*binder, *(["--cpus", cpus] if cpus else []), "--mempolicy", policy, *end]
+        for cpus, policy in options.slot
+    ]
+    if not served:
         return FreshModels(commands)
-    if options.imports is not None and options.imports.exists():
-        shutil.copyfile(options.imports, imports)
-    own = ["--start", options.start, "--imports", str(imports)]
-    return ServedModels(commands, own, reused=options.start == "reused")
+    return ServedModels(commands, reused=options.start == "reused")
 
 
 def main(argv: list[str]) -> int:
@@ -684,8 +673,8 @@ def main(argv: list[str]) -> int:
     options.logs.mkdir(parents=True, exist_ok=True)
     share = f"-{options.share}" if options.share else ""
     path = options.logs / f"queue{share}.jsonl"
-    journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    if not _lock(journal):
+    journal = path.open("a+b")
+    if not _lock(journal.fileno()):
         _fail(
             f"{path} is another queue's, which runs: wait for it, share the list under another name"
             " (--share), or name another folder"
@@ -696,13 +685,13 @@ def main(argv: list[str]) -> int:
         waiting = left_to_train(models, ended)
     except ValueError as error:
         _fail(f"{options.logs}: {error}")
-    os.ftruncate(journal, path.read_bytes().rfind(b"\n") + 1)  # a line that a crash cut off
-    commands = [slot_command(binder, cpus, policy, command) for cpus, policy in options.slot]
-    slots = _slots(options, commands, options.logs.resolve() / f"imports{share}.json")
+    journal.truncate(path.read_bytes().rfind(b"\n") + 1)  # a line that a crash cut off
+    imports = options.logs.resolve() / f"imports{share}.json"
+    slots = _slots(options, binder, command, imports)
     queue = Queue(
         slots, options.logs, journal, claims, limit_s=options.limit, retries=options.retries
     )
-    status = _train(models, waiting, queue, len(commands))
+    status = _train(models, waiting, queue, len(options.slot))
     if slots.anew:
         print(
             f"{slots.anew} models failed where another one was trained before, and were trained in"

@@ -5,8 +5,8 @@
 Each line of standard input is a model: a JSON object with its ``arguments``, the file for its
 output, ``log``, and a file for standard error if that is to be apart, ``errors``. With
 ``--answers`` standard input is a socket, and the answer to each model goes there: its exit status,
-below 0 the signal that killed it, and its peak memory in KiB. Otherwise a model that fails ends the
-server.
+below 0 the signal that killed it, and its peak memory in KiB. A forked model writes its process id
+there when it begins. Without ``--answers`` a model that fails ends the server.
 
 reused
     The models run in this process. A model finds what the ones before it have left: imported
@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # By their paths: the package is none of the program's.
@@ -49,9 +48,6 @@ PROGRAM, AHEAD, BIND = (
     runpy.run_path(os.path.join(HERE, f"{name}.py")) for name in ("program", "ahead", "bind")
 )
 OWN_FILES = {os.path.join(HERE, name) for name in ("program.py", "model_server.py")}
-
-# Time for a model to end by itself after SIGTERM; then it is killed.
-GRACE_S = 2
 
 UNWRITTEN = 120  # Python's exit status where its output cannot be written
 
@@ -142,17 +138,18 @@ class Forked:
         program: the words after the options.
         imports: the file of what is imported ahead; after the first model it is there.
         line: the descriptor of orders, which models do not get.
+        answers: whether a model's process id is written there.
     """
 
-    def __init__(self, program: Sequence[str], imports: str, line: int) -> None:
-        self._program, self._imports, self._line = program, imports, line
-        self._pid, self._child = os.getpid(), 0
-        self._imported = self._stopped = False
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGALRM, self._stop)
+    def __init__(self, program: Sequence[str], imports: str, line: int, *, answers: bool) -> None:
+        self._program, self._imports = program, imports
+        self._line, self._answers = line, answers
+        self._pid, self._imported = os.getpid(), False
+        # A SIGTERM to all processes ends the model. This one still answers how it ended.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def prepare(self) -> None:
-        """Import ahead, as soon as it is known what; begin anew where it cannot stay."""
+        """Import ahead once the file is there; restart this process if a module must not stay."""
         if self._imported or not os.path.exists(self._imports):
             return
         if not AHEAD["load"](self._imports, self._program):
@@ -168,23 +165,21 @@ class Forked:
         child = os.fork()
         if child == 0:
             self._be_model(model)
-        self._child = child
         info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         # Not waited for yet: the group's number is still the child's.
-        if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0 or self._stopped:
-            self._signal(signal.SIGKILL)  # processes it leaves would slow the next model down
-        signal.alarm(0)
-        self._child = 0
+        if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
+            # Processes that it leaves would slow the next model down.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
-        if self._stopped:
-            BIND["end_by"](signal.SIGTERM)
         return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 
     def _be_model(self, model: Model) -> None:
-        for signum in (signal.SIGTERM, signal.SIGALRM):
-            signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         BIND["die_with_parent"](self._pid)
+        if self._answers:
+            os.write(self._line, f"{os.getpid()}\n".encode())
         os.close(self._line)
         model.redirect()
         AHEAD["renew"]()
@@ -202,23 +197,6 @@ class Forked:
             learn()
         _count("script_ended")
         os._exit(status)
-
-    def _stop(self, signum: int, _frame: FrameType | None) -> None:
-        """End the model, and then this process: SIGTERM first, SIGKILL after a while."""
-        if os.getpid() != self._pid:  # a child that has not gone its own way yet
-            os._exit(1)
-        if not self._child:
-            BIND["end_by"](signal.SIGTERM)
-        self._stopped = True
-        self._signal(signal.SIGTERM if signum == signal.SIGTERM else signal.SIGKILL)
-        signal.alarm(GRACE_S)
-
-    def _signal(self, signum: int) -> None:
-        try:
-            os.killpg(self._child, signum)
-        except (ProcessLookupError, PermissionError):  # it has no session of its own yet
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, signum)
 
 
 def _count(event: str) -> None:
@@ -251,7 +229,7 @@ def main(argv: list[str]) -> None:
     line = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if options.start == "forked":
-        trainer = Forked(program, options.imports, line)
+        trainer = Forked(program, options.imports, line, answers=options.answers)
     else:
         trainer = Reused(program)
     # Without a buffer: what it held would be lost where this process begins anew.

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -52,6 +51,15 @@ class _DlInfo(ctypes.Structure):
         ("base", ctypes.c_void_p),
         ("symbol", ctypes.c_char_p),
         ("address", ctypes.c_void_p),
+    )
+
+
+class _MklVersion(ctypes.Structure):
+    """MKLVersion, of MKL's function mkl_get_version."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
+        *((name, ctypes.c_char_p) for name in ("status", "build", "processor", "platform")),
     )
 
 
@@ -97,7 +105,7 @@ def _sgemm_seconds(repeats: int) -> float:
 def sgemm_kernel(library: str | None) -> str | None:
     """Return the kernel that a BLAS library chose for this CPU, as the library names it.
 
-    OpenBLAS and BLIS have a function for it; MKL prints it with its verbose mode. None where
+    OpenBLAS and BLIS have a function for it. MKL's version names the instruction set. None where
     the library says nothing.
     """
     if library is None:
@@ -109,34 +117,13 @@ def sgemm_kernel(library: str | None) -> str | None:
     if hasattr(blas, "bli_arch_string"):
         blas.bli_arch_string.restype = ctypes.c_char_p
         return str(blas.bli_arch_string(blas.bli_arch_query_id()).decode())
-    if hasattr(blas, "MKL_Verbose"):
-        return _mkl_kernel(blas)
+    for name in ("MKL_Get_Version", "mkl_serv_get_version"):  # the MKL in torch has the second only
+        if hasattr(blas, name):
+            version = _MklVersion()
+            blas[name](ctypes.byref(version))
+            text = re.sub(r" with support.*| enabled processors", "", version.processor.decode())
+            return text.replace("Intel(R) ", "")
     return None
-
-
-def _mkl_kernel(blas: ctypes.CDLL) -> str | None:
-    # MKL writes to C's stdout, so its file descriptor is lent to a file for one small multiply.
-    libc = ctypes.CDLL(None)
-    with tempfile.TemporaryFile() as caught:
-        libc.fflush(None)
-        try:
-            stdout = os.dup(1)
-        except OSError:  # the script has closed it
-            return None
-        os.dup2(caught.fileno(), 1)
-        try:
-            blas.MKL_Verbose(1)
-            _sgemm_seconds(1)
-            blas.MKL_Verbose(0)
-            libc.fflush(None)
-        finally:
-            os.dup2(stdout, 1)
-            os.close(stdout)
-        caught.seek(0)
-        text = caught.read().decode(errors="replace")
-    # The header says for which instruction set the kernel is, between "architecture" and ", Lnx".
-    found = re.search(r"architecture (.*?)(?: with support.*| enabled processors)?, Lnx", text)
-    return found.group(1).replace("Intel(R) ", "") if found else None
 
 
 def memory_policy() -> tuple[str, dict[str, int]]:
@@ -234,7 +221,7 @@ def report(*, with_kernel: bool) -> dict[str, object]:
     Allocations of the probe are freed on return. The random state is not touched.
 
     Args:
-        with_kernel: ask the BLAS library for its kernel, which takes MKL a second.
+        with_kernel: ask the BLAS library for its kernel.
     """
     policy, pages = memory_policy()
     maps = Path("/proc/self/maps").read_text().splitlines()

@@ -129,7 +129,8 @@ def serve(
         # The parent of all ranks starts the next group, on a port of its own.
         options, begin_anew = options._replace(once=True), functools.partial(sys.exit, 0)
     elif replaceable:
-        anew = command_line(sys.executable, folder, slot, command, options._replace(once=True))
+        arguments = words(folder, slot, command, options._replace(once=True))
+        anew = command_line(sys.executable, arguments)
         begin_anew = functools.partial(_become, anew, dict(os.environ))
     member = member_of(folder, slot, options)
     elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
@@ -170,17 +171,20 @@ def _become(command: list[str], environment: dict[str, str]) -> None:
     os.execve(command[0], command, environment)  # noqa: S606 (no shell is wanted)
 
 
-def command_line(
-    python: str, folder: Path, slot: int, command: Sequence[str], options: Options
-) -> list[str]:
-    """Return the command line of a member; the arguments are those of ``serve``."""
-    words = [str(folder), str(slot), json.dumps(options._asdict()), *command]
-    return [*program.harness(python, "scaling_study.member.worker"), *words]
+def words(folder: Path, slot: int, command: Sequence[str], options: Options) -> list[str]:
+    """Return the arguments of ``main``; they mean the same as those of ``serve``."""
+    return [str(folder), str(slot), json.dumps(options._asdict()), *command]
 
 
-def main(folder: str, slot: str, options: str, *command: str) -> None:
-    """Serve, as ``command_line`` says."""
-    serve(Path(folder), int(slot), list(command), Options(**json.loads(options)))
+def command_line(python: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command line of a member, whose arguments are ``words``."""
+    return [*program.harness(python, "scaling_study.member.worker"), *arguments]
+
+
+def main(folder: str, slot: str, options: str, *command: str, replaceable: bool = True) -> None:
+    """Serve, as ``words`` say."""
+    own = Options(**json.loads(options))
+    serve(Path(folder), int(slot), list(command), own, replaceable=replaceable)
 
 
 if __name__ == "__main__":

@@ -266,8 +266,8 @@ class MemberProcesses:
 
         Args:
             timeout_s: For each of them. A report belongs to its start: libraries are loaded for it.
-            with_kernel: which kernel its BLAS chose too. That costs a second to find out and is the
-                same for all: only the first member tells.
+            with_kernel: which kernel its BLAS chose too. It is the same for all: only the first
+                member tells.
         """
         reports: list[Readback] = []
         while not reports and self.alive:

@@ -33,20 +33,14 @@ def environment() -> dict[str, str]:
 def serve_member(folder: str, request: Request) -> None:
     """Be a member; runs in a thread of the worker, as Dask's tasks do."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
-    from scaling_study.member.member import Options  # noqa: PLC0415
 
-    print_apart(Path(folder), request["slot"])
+    print_apart(folder, request["slot"])
     if request["cpus"] is not None:
         for task in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(task.name), bind.parse_ids(request["cpus"]))
     try:
-        worker.serve(
-            Path(folder),
-            request["slot"],
-            request["command"],
-            Options._make(request["options"]),
-            replaceable=False,  # a nanny expects the process that it has started
-        )
+        # A nanny expects the process that it has started.
+        worker.main(*request["words"], replaceable=False)
     except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)
         import traceback  # noqa: PLC0415
 
@@ -89,8 +83,7 @@ def main(folder: str, members: int) -> None:
                     client.submit(serve_member, folder, request, workers=[address], pure=False)
                 )
                 answer = str(pids[address])
-            sys.stdout.write(f"{answer}\n")
-            sys.stdout.flush()
+            print(answer, flush=True)
 
 
 LAUNCHER = Launcher(

@@ -33,9 +33,7 @@ class Exec:
         again = ["--again"] if launch.group else []
         command = [
             *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
-            *worker.command_line(
-                launch.python, launch.folder, member.slot, member.command, launch.options
-            ),
+            *worker.command_line(launch.python, launch.words(member)),
         ]
         with (
             launch.log(member.slot).open("ab") as log,

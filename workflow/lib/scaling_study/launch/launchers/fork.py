@@ -11,15 +11,13 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
 from scaling_study.member import bind, worker
-from scaling_study.member.member import Options
 
 
-def serve_member(folder: Path, request: Request, server: int) -> None:
+def serve_member(folder: str, request: Request, server: int) -> None:
     """Become a member in a freshly forked process."""
     os.setsid()
     bind.die_with_parent(server)
@@ -27,10 +25,10 @@ def serve_member(folder: Path, request: Request, server: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     print_apart(folder, request["slot"])
     bind.apply(request["cpus"], request["mempolicy"])
-    worker.serve(folder, request["slot"], request["command"], Options._make(request["options"]))
+    worker.main(*request["words"])
 
 
-def main(folder: Path) -> None:
+def main(folder: str) -> None:
     """Fork a member for every request, and answer with its process id."""
     import torch  # noqa: PLC0415 (the member's to import)
 
@@ -45,8 +43,7 @@ def main(folder: Path) -> None:
         pid = os.fork()
         if pid == 0:
             serve_member(folder, request, server)
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+        print(pid, flush=True)
 
 
 LAUNCHER = Launcher(
@@ -61,4 +58,4 @@ LAUNCHER = Launcher(
 )
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])

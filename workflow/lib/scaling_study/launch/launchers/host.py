@@ -14,7 +14,6 @@ from scaling_study.member import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from scaling_study.launch.launchers.launcher import Launch, Member
 
@@ -27,8 +26,7 @@ class Request(TypedDict):
     slot: int
     cpus: str | None
     mempolicy: str
-    command: list[str]
-    options: list[object]
+    words: list[str]
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
@@ -36,10 +34,10 @@ def hosted(module: str) -> Callable[[Launch, int], Host]:
     return lambda launch, members: Host(launch, module, members)
 
 
-def print_apart(folder: Path, slot: int) -> None:
+def print_apart(folder: str, slot: int) -> None:
     """Have this process print to the files of a slot (``Launch.log`` and ``errors``)."""
-    os.dup2(os.open(folder / f"log-{slot}", APPENDED, 0o600), 1)
-    os.dup2(os.open(folder / f"errors-{slot}", APPENDED, 0o600), 2)
+    for kind, descriptor in (("log", 1), ("errors", 2)):
+        os.dup2(os.open(f"{folder}/{kind}-{slot}", APPENDED, 0o600), descriptor)
 
 
 class Host:
@@ -73,7 +71,7 @@ class Host:
     def start(self, member: Member) -> int:
         """Have the host start a member."""
         launch = self._launch
-        request = asdict(member) | {"options": launch.options}
+        request = asdict(member) | {"words": launch.words(member)}
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise LaunchError("the host has no pipes")

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from scaling_study.member import bind
+from scaling_study.member import bind, worker
 from scaling_study.member.member import Options
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Launch:
     ranks: int | None = None
     loader: str = ""
 
-    @property
-    def options(self) -> Options:
-        """The options that its members get."""
-        return Options(
+    def words(self, member: Member) -> list[str]:
+        """Return the arguments of ``worker.main`` for a member."""
+        options = Options(
             self.step, self.launcher, self.switches, self.change, self.loader, self.ranks
         )
+        return worker.words(self.folder, member.slot, member.command, options)
 
     @property
     def group(self) -> list[str]:
@@ -107,10 +107,6 @@ class LaunchError(Exception):
     """A member could not be started; the text says why."""
 
 
-def _sets_nothing() -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Launcher:
     """A way to start members.
@@ -133,7 +129,7 @@ class Launcher:
     least_bytes: int = 64 * 1024**2
     rests: bool = True
     binds_memory: bool = True
-    environment: Callable[[], Mapping[str, str]] = _sets_nothing
+    environment: Callable[[], Mapping[str, str]] = dict
     note: tuple[str, ...] = ()
     remark: str = ""
 
