@@ -39,7 +39,7 @@ REWORDED = (
 )
 """Sentences and commands, which may be worded differently today."""
 
-GONE = {"of_gpu"}
+GONE = {"of_gpu", "ended_after"}
 """Fields that records have no longer."""
 
 

@@ -103,10 +103,10 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
     reports = one.read_back(60)
     assert asked == [[0], [1, 3, 5], [2, 4]]
     assert [report.slot for report in reports] == list(range(6))
-    assert [bool(report.sgemm_kernel) for report in reports] == [True] + 5 * [False]
+    assert all(report.sgemm_kernel for report in reports)
     asked.clear()
     monkeypatch.setattr(one, "_host", HOST)
-    one.read_back(60, with_kernel=False)
+    one.read_back(60)
     assert asked == [[slot] for slot in range(6)]
 
 
@@ -170,7 +170,7 @@ def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(
     assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
     assert trained(2, 2) == [0, 2]
     os.kill(three.members.pids[1], signal.SIGKILL)
-    assert len(three.read_back(60, with_kernel=False)) == 2
+    assert len(three.read_back(60)) == 2
     assert three.alive == (0, 2)
     assert [event.what for event in three.events] == ["died"]
     assert [trained(1, first) for first in (1, 2)] == [[2], [0]]
@@ -207,14 +207,14 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     one = make("plain_loop.py", ["--once", "--steps", 200])
     one.start([0], 60)
     pid = one.members.pids[0]
-    assert one.read_back(60, with_kernel=False)[0].once is False
+    assert one.read_back(60)[0].once is False
     for at in range(60):
         record = one.take(windows.Window(at, 0, 1), SETTINGS)
         if one.members.words(0)[channel.RESTARTS] >= 2:
             break
     assert one.members.words(0)[channel.RESTARTS] >= 2
     assert (one.events, one.members.pids[0]) == ([], pid)
-    report = one.read_back(60, with_kernel=False)[0]
+    report = one.read_back(60)[0]
     assert (report.once, report.pid) == (True, pid)
     told = report.ended
     assert (told.steps, told.shortest, told.longest) == (200, 200, 200)

@@ -40,5 +40,5 @@ if args.report:
     from scaling_study.member import readback
 
     own = {"greeting": os.environ.get("GREETING"), "has_key": bool(os.environ.get("API_KEY"))}
-    args.report.write_text(json.dumps(readback.report(with_kernel=False) | own))
+    args.report.write_text(json.dumps(readback.report() | own))
 print(f"loss {loss.item():.4f} after {args.steps} steps")

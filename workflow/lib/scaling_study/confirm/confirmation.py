@@ -272,7 +272,6 @@ def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
 
 def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.Arm:
     foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
-    ends = _ends(arm.records.values())
     return analysis.Arm(
         **structs.asdict(arm.about),
         rounds=sum(one.value is not None for one in arm.seen.values()),
@@ -284,7 +283,6 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
         iteration_s=arm.mean("iteration_s"),
         end_s=arm.mean("end_s"),
         whole_models=sum(one.whole_models for one in arm.seen.values()),
-        ended_after=int(np.median(ends)) if ends else None,
         cut=not arm.how.whole,
         end_seen=arm.mean("end_s") is not None,
         foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),

@@ -38,9 +38,6 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-KERNEL_AXES = {"blas", "isa"}
-"""Axes that decide which kernels the BLAS chooses: members read these back again."""
-
 Outcome = tuple["Status", str | None]
 """A status and its reason."""
 
@@ -76,11 +73,6 @@ class Planned:
     def size(self) -> int:
         """The number of members that it starts."""
         return len(self.resolved.members)
-
-    @property
-    def with_kernel(self) -> bool:
-        """Whether its BLAS may have chosen another kernel than the launch's own."""
-        return not self.changed or not KERNEL_AXES.isdisjoint(self.changed)
 
 
 def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
@@ -275,7 +267,7 @@ class Experiment:
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
         one.wait_started(slots, settings.start_timeout_s)
-        reports = one.read_back(settings.start_timeout_s, with_kernel=each.with_kernel)
+        reports = one.read_back(settings.start_timeout_s)
         if len(reports) < len(slots):
             return one.events[-1].reason if one.events else "a member did not start"
         axes = {**self._axes, **each.changed}

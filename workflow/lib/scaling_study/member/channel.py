@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # runs now has ended; and what a resting member is asked: to report what it got, to write down what
 # was profiled, to let itself be traced.
 CLOSED, RUN, PROFILE_OPERATORS, PROFILE_CALLS, CLOSING = range(5)
-READ_BACK, READ_BACK_KERNEL, WRITE_PROFILE, ALLOW_TRACING = range(5, 9)
+READ_BACK, WRITE_PROFILE, ALLOW_TRACING = range(5, 8)
 PROFILES = frozenset({PROFILE_OPERATORS, PROFILE_CALLS})
-QUESTIONS = frozenset({READ_BACK, READ_BACK_KERNEL, WRITE_PROFILE, ALLOW_TRACING})
+QUESTIONS = frozenset({READ_BACK, WRITE_PROFILE, ALLOW_TRACING})
 
 # Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
 # last release, EARLIER those before it. SAVED is how many batches its loader may hold ready. A

@@ -182,9 +182,9 @@ class Member:
 
             profiled.allow_tracing()
         else:
-            self._read_back(with_kernel=question == channel.READ_BACK_KERNEL)
+            self._read_back()
 
-    def _read_back(self, *, with_kernel: bool) -> None:
+    def _read_back(self) -> None:
         from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
 
         report = {
@@ -193,7 +193,7 @@ class Member:
             "once": self._options.once,
             "counted": self._iterations.report(),
             "ended": self._ended(),
-            **readback.report(with_kernel=with_kernel),
+            **readback.report(),
             "switches": changes.observed(self._options.switches),
             "loaders": [facts._asdict() for facts in self._loaders.values()],
         }

@@ -215,13 +215,10 @@ def compiled() -> dict[str, object]:
     }
 
 
-def report(*, with_kernel: bool) -> dict[str, object]:
+def report() -> dict[str, object]:
     """Return what this process really is, as JSON data; docs/records.md describes the keys.
 
     Allocations of the probe are freed on return. The random state is not touched.
-
-    Args:
-        with_kernel: ask the BLAS library for its kernel.
     """
     policy, pages = memory_policy()
     maps = Path("/proc/self/maps").read_text().splitlines()
@@ -241,7 +238,7 @@ def report(*, with_kernel: bool) -> dict[str, object]:
         # ATen's operators and MKL call it. Compilers other than GCC have another name for it.
         "parallel": owner("GOMP_parallel") or owner("__kmpc_fork_call"),
         "sgemm": sgemm,
-        "sgemm_kernel": sgemm_kernel(sgemm) if with_kernel else None,
+        "sgemm_kernel": sgemm_kernel(sgemm),
         "sgemm_gflops": 2 * SGEMM_SIZE**3 / _sgemm_seconds(SGEMM_REPEATS) / 1e9,
         "intel_path": owner("mkl_serv_intel_cpu_true"),
         "allocator": owner("malloc"),
@@ -270,5 +267,5 @@ def write(folder: str, counted: object) -> None:
     found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
     path = Path(folder) / f"readback-{os.getpid()}"
     beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(found | report(with_kernel=True)), encoding="utf-8")
+    beside.write_text(json.dumps(found | report()), encoding="utf-8")
     beside.replace(path)

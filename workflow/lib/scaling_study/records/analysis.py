@@ -320,8 +320,6 @@ class Arm(Point, frozen=True, kw_only=True):
     end_s: Number = None
     """From the last iteration to the end of the process."""
     whole_models: int = 0
-    ended_after: int | None = None
-    """Iterations after which the script ended, if it did: the median."""
     cut: bool = False
     """Whether the value is from models that were cut off."""
     end_seen: bool = True

@@ -89,8 +89,8 @@ class Readback(Struct, frozen=True, kw_only=True):
     sgemm: str | None
     """Library that multiplies matrices. Source: dladdr(3) on `sgemm_`."""
     sgemm_kernel: str | None
-    """The kernel that it selected; first member only. Source: OpenBLAS and BLIS by a
-    function, MKL by its version."""
+    """The kernel that it selected. Source: OpenBLAS and BLIS by a function, MKL by its
+    version."""
     sgemm_gflops: float
     """A 512 by 512 multiply, best of six, while all other members sleep; on a machine of 16
     CPUs and more, all but a few."""

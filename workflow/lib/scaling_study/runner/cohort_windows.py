@@ -259,17 +259,17 @@ class CohortWindows(CohortRun):
         self.next_window = max([planned * len(self.counts), *(one.window + 1 for one in taken)])
 
     def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        reports = self._start()
+        self._start()
         yield from self._take_each(todo)
         yield from self._take_more()
-        self._read_back_again(reports)
+        self._read_back_again()
         if self.lost:
             text = ", ".join(map(str, sorted(self.lost)))
             self.why_lost = f"members ended, so that windows of {text} processes could not be taken"
             self.why_lost += self._because()
 
-    def _start(self) -> list[Readback]:
-        """Start the members and let them warm up; return what they report.
+    def _start(self) -> None:
+        """Start the members and let them warm up.
 
         Raises:
             FailedError: no member started, or something of the launch does not hold.
@@ -287,22 +287,16 @@ class CohortWindows(CohortRun):
         self.cohort.warm_up(settings.warmup_steps)
         self.member = headroom.footprint(free, len(self.cohort.alive))
         self._starts()
-        return reports
 
-    def _read_back_again(self, before: Sequence[Readback]) -> None:
+    def _read_back_again(self) -> None:
         """Have members report again: a script may set threads, CPUs or types while it trains.
 
         Raises:
             FailedError: something of the launch does not hold any more.
         """
-        kernels = {report.slot: report.sgemm_kernel for report in before}
         try:
-            found = self.cohort.read_back(self.job.plan.measure.start_timeout_s, with_kernel=False)
-            if found:
-                self._check(
-                    "after",
-                    [structs.replace(one, sgemm_kernel=kernels.get(one.slot)) for one in found],
-                )
+            if found := self.cohort.read_back(self.job.plan.measure.start_timeout_s):
+                self._check("after", found)
         finally:
             self._write_events()
 

@@ -258,7 +258,7 @@ class MemberProcesses:
             f" ({left.limit})",
         )
 
-    def read_back(self, timeout_s: float, *, with_kernel: bool = True) -> list[Readback]:
+    def read_back(self, timeout_s: float) -> list[Readback]:
         """Have each member report what it really got.
 
         The first has the machine to itself, the others report some at a time: so few that each of
@@ -266,25 +266,22 @@ class MemberProcesses:
 
         Args:
             timeout_s: For each of them. A report belongs to its start: libraries are loaded for it.
-            with_kernel: which kernel its BLAS chose too. It is the same for all: only the first
-                member tells.
         """
         reports: list[Readback] = []
         while not reports and self.alive:
-            question = channel.READ_BACK_KERNEL if with_kernel else channel.READ_BACK
-            reports = self._reports(self.alive[:1], question, timeout_s)
+            reports = self._reports(self.alive[:1], timeout_s)
         if reports:
             rest = [slot for slot in self.alive if slot != reports[0].slot]
             together = max(1, len(self._host.cpus) // (CPUS_FOR_EACH * reports[0].intra_op))
             groups = -(-len(rest) // together)
             for group in range(groups):  # neighbours may share a core: they are never in one group
-                reports += self._reports(rest[group::groups], channel.READ_BACK, timeout_s)
+                reports += self._reports(rest[group::groups], timeout_s)
         return sorted(reports, key=lambda report: report.slot)
 
-    def _reports(self, slots: Sequence[int], question: int, timeout_s: float) -> list[Readback]:
+    def _reports(self, slots: Sequence[int], timeout_s: float) -> list[Readback]:
         """Have some members report at once; those that end instead report nothing."""
         living = [slot for slot in slots if slot in self.alive]
-        self.members.order(living, question)
+        self.members.order(living, channel.READ_BACK)
         ended = self._rest(living, timeout_s)
         reports = []
         for slot in set(living) - ended:
