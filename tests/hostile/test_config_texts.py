@@ -3,12 +3,9 @@
 import pytest
 
 from projects import Project
-from scaling_study.analysis.imported import load_import
 from scaling_study.common.problems import ConfigError
-from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
-from scaling_study.config.import_config import is_import
-from scaling_study.config.plan import make_plan
+from test_config_mutations import plan
 
 STUDY = b"study: s\nworkload: {script: train.py}\n"
 LEVELS = 3000
@@ -43,11 +40,6 @@ TEXTS = {
 VALID = {"a base of sixty"}  # YAML 1.1 reads 223,384 there
 
 
-def plan(path):
-    mapping = read_config(path)
-    return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -61,10 +53,10 @@ def test_a_text_is_refused_with_its_place_or_planned(folder, name):
     text, what = TEXTS[name]
     (folder / "config.yaml").write_bytes(text)
     if name in VALID:
-        assert plan(folder / "config.yaml").seed == 223_384
+        assert plan(read_config(folder / "config.yaml")).seed == 223_384
         return
     with pytest.raises(ConfigError) as caught:
-        plan(folder / "config.yaml")
+        plan(read_config(folder / "config.yaml"))
     message = str(caught.value)
     assert what in message
     assert all(line.isprintable() for line in message.split("\n"))
