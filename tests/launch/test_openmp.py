@@ -1,6 +1,7 @@
 """OpenMP runtimes and the CPUs of their threads, in real members."""
 
 import os
+from contextlib import closing
 
 import pytest
 
@@ -48,9 +49,8 @@ def slot_of_two():
 
 @pytest.fixture
 def cohort(tmp_path):
-    one = SmallCohort(tmp_path / "cohort", 1)
-    yield one
-    one.close()
+    with closing(SmallCohort(tmp_path / "cohort", 1)) as one:
+        yield one
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,7 @@ def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, la
     assert got.intra_op == 2
     assert got.thread_cpus is None
     others = [checks({"openmp": one}, [UNBOUND], [got]) for one in RUNTIMES if one != runtime]
-    assert [row.ok for rows in others for row in rows if row.axis == "openmp"] == [
-        False,
-        False,
-    ]
+    assert [row.ok for rows in others for row in rows if row.axis == "openmp"] == [False] * 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import machines
 import synthetic
 import test_recommend
 from configs import minimal
@@ -97,21 +98,16 @@ def test_a_memory_policy_is_found_where_a_member_can_be_given_it(policy, found):
 
 def test_a_processs_memory_policy_is_read(tmp_path):
     assert limits.read_memory_policy(tmp_path) == "default"
-    (tmp_path / "proc/self").mkdir(parents=True)
-    line = "5648e35cc000 interleave:0-1 file=/usr/bin/python3 mapped=2 N0=2\n"
-    (tmp_path / "proc/self/numa_maps").write_text(line * 2)
+    line = "5648e35cc000 interleave:0-1 file=/usr/bin/python3 mapped=2 N0=2"
+    machines.write(tmp_path, {"proc/self/numa_maps": f"{line}\n{line}"})
     assert limits.read_memory_policy(tmp_path) == "interleave:0-1"
 
 
 @pytest.mark.parametrize(("mask", "said"), [("0-7", ""), ("2-3", "CPUs 2-3 of 0-7")])
 def test_a_mask_that_confines_the_study_is_said(tmp_path, mask, said):
-    for path, text in {
-        "proc/self/status": f"Cpus_allowed_list:\t{mask}\n",
-        "sys/devices/system/cpu/online": "0-7\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    found = limits.tell_confined(tmp_path)
+    status = f"Cpus_allowed_list:\t{mask}"
+    files = {"proc/self/status": status, "sys/devices/system/cpu/online": "0-7"}
+    found = limits.tell_confined(machines.write(tmp_path, files))
     assert said in found
     assert bool(found) == bool(said)
 
