@@ -157,11 +157,6 @@ def test_a_seed_repeats_and_entropy_is_drawn_anew(tmp_path):
     assert len(set(seeded)) == 1
     for drawn in zip(*[" ".join(lines).split()[:2] + lines[1:] for lines in free], strict=True):
         assert len(set(drawn)) == 3
-    fresh = subprocess.run(
-        [sys.executable, "train.py", "1"], cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"},
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert seeded[0] == fresh
 
 
 ENDINGS = """

@@ -99,12 +99,6 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
         assert ours.keys() >= differs
 
 
-def test_the_world_size_is_attested(groups):
-    start(groups, [0])
-    assert groups.read_back(0).switches["ranks"] == 2
-    assert groups.read_back(0).once is True
-
-
 @pytest.mark.parametrize("change", [(), ("one_element",)])
 def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
     groups.start(groups.launcher(switches=AXIS, change=change), 0, SCRIPT)
@@ -146,8 +140,10 @@ def test_a_killed_rank_ends_its_group_only(groups, victim):
     assert len(kernel_counters.descendants(second)) == 3
 
 
-def test_ranks_end_with_their_parent(groups):
+def test_ranks_report_their_world_size_and_end_with_their_parent(groups):
     (pid,) = start(groups, [0])
+    got = groups.read_back(0)
+    assert (got.switches["ranks"], got.once) == (2, True)
     tree = kernel_counters.descendants(pid)
     os.kill(pid, signal.SIGKILL)
     for one in tree[1:]:
