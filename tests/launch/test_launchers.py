@@ -62,10 +62,6 @@ def launch(tmp_path):
     return Launch(folder, str(interpreter), env, step="optimizer")
 
 
-def with_code(launch, code):
-    return replace(launch, env={**launch.env, "CODE": code})
-
-
 @pytest.fixture
 def started(launch):
     """Start members by exec; end them all."""
@@ -121,40 +117,35 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def host(launch):
-    hosts = []
-
-    def start(code):
-        hosts.append(Host(with_code(launch, code), "a.module", 4))
-        return hosts[-1]
-
-    yield start
-    for one in hosts:
-        one.close()
+def hosting(launch, code):
+    """A host that does this; it is closed at the end."""
+    launch = replace(launch, env={**launch.env, "CODE": code})
+    return contextlib.closing(Host(launch, "a.module", 4))
 
 
-def test_a_host_that_cannot_start_a_member_says_why(host):
-    with pytest.raises(LaunchError, match=r"^error: no such slot$"):
-        host(ANSWERS).start(Member(9, None, "default", ()))
+def test_a_host_that_cannot_start_a_member_says_why(launch):
+    with (
+        hosting(launch, ANSWERS) as one,
+        pytest.raises(LaunchError, match=r"^error: no such slot$"),
+    ):
+        one.start(Member(9, None, "default", ()))
 
 
 @pytest.mark.parametrize("code", ["sys.exit('no dask here')", "sys.stdin.readline(); 1 / 0"])
-def test_a_host_that_ends_leaves_its_last_words(host, code):
-    one = host(code)
-    with pytest.raises(LaunchError, match=r"the launcher's host ended: (.|\n)*(dask here|Zero)"):
-        one.start(Member(0, None, "default", ()))
-    with pytest.raises(LaunchError, match="the launcher's host ended"):
-        one.start(Member(1, None, "default", ()))
+def test_a_host_that_ends_leaves_its_last_words(launch, code):
+    words = r"the launcher's host ended: (.|\n)*(dask here|Zero)"
+    with hosting(launch, code) as one:
+        with pytest.raises(LaunchError, match=words):
+            one.start(Member(0, None, "default", ()))
+        with pytest.raises(LaunchError, match="the launcher's host ended"):
+            one.start(Member(1, None, "default", ()))
 
 
 def test_a_host_leaves_no_process_and_no_descriptor(launch):
     before = descriptors()
-    one = Host(with_code(launch, ANSWERS), "a.module", 1)
-    pid = one._process.pid
-    assert one.start(Member(0, None, "default", ())) == 4000
-    one.close()
-    wait_ended(pid)
+    with hosting(launch, ANSWERS) as one:
+        assert one.start(Member(0, None, "default", ())) == 4000
+    wait_ended(one._process.pid)
     assert descriptors() == before
 
 

@@ -11,9 +11,9 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, recorded, switches
+from scaling_study.launch.axes.axis_table import AXES, checks, prepare, recorded, switches
 from small_cohort import SmallCohort
-from test_switches import SCRIPT
+from test_switches import SCRIPT, placed_here
 
 RUNTIMES = list(AXES["openmp"].words)
 MACHINE = probe.read_machine()
@@ -40,13 +40,6 @@ def read_back(cohort, values, env, slot, launcher="exec"):
     return got, {name: rows[name] for name in SHOWN}
 
 
-def slot_of_two():
-    topology = MACHINE.usable
-    if len(topology.cpus) == 1:
-        pytest.skip("one CPU")
-    return recorded(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0])
-
-
 @pytest.fixture
 def cohort(tmp_path):
     with closing(SmallCohort(tmp_path / "cohort", 1)) as one:
@@ -71,8 +64,8 @@ def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, la
     ("runtime", "value"), [*((one, "close") for one in RUNTIMES), ("intel", "spread")]
 )
 def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
-    slot = slot_of_two()
     values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": value}
+    slot = recorded(placed_here(values))
     got, rows = read_back(cohort, values, prepared(values), slot)
     assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
     assert [len(mask) for mask in got.thread_cpus] == [1, 1]

@@ -99,14 +99,19 @@ def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
     return got, {name: rows[name] for name in values}
 
 
-@pytest.mark.parametrize("value", VALUES["loader_cpus"])
-@pytest.mark.parametrize("workers", [2, 0])
-def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
+def placed_here(values):
+    """The slot of one member of a launch on this machine, if it has several CPUs."""
     topology = probe.read_machine().usable
     if len(topology.cpus) == 1:
         pytest.skip("one CPU")
+    return place(values, topology, 1)[0]
+
+
+@pytest.mark.parametrize("value", VALUES["loader_cpus"])
+@pytest.mark.parametrize("workers", [2, 0])
+def test_loader_workers_have_cpus_of_their_own(tmp_path, value, workers):
     values = {"intra_op": 1, "placement": "cores", "loader_cpus": value}
-    (placed,) = place(values, topology, 1)
+    placed = placed_here(values)
     slot = recorded(placed)
     got, rows = member(tmp_path, values, SCRIPT, "--workers", workers, slot=slot)
     trains_on = set(placed.cpus) - set(placed.loader_cpus)

@@ -8,7 +8,7 @@ import machines
 import synthetic
 import test_recommend
 from configs import minimal
-from made_records import hardware, slot
+from made_records import slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
@@ -213,12 +213,6 @@ def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
 def test_a_mask_or_policy_that_this_machine_has_not_is_said(value):
     with pytest.raises(UnavailableError, match="not there"):
         axis_table.place({"shell": (value,)}, TOPOLOGY, 1)
-
-
-def test_a_policy_needs_the_library_that_sets_it():
-    machine = hardware(libraries={"numa": None})
-    with pytest.raises(UnavailableError, match="numa is not installed"):
-        axis_table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
 
 
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():

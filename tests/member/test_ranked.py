@@ -12,9 +12,7 @@ import pytest
 
 from configs import ROOT
 from processes import wait_ended, wait_state
-from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters
-from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.member import bind, channel
 from small_cohort import SmallCohort, train
 
@@ -165,9 +163,3 @@ def test_a_plain_run_of_ranks_ends_once_or_with_the_first_failure(last, status, 
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert status or done.stdout in {"0111", "1101"}
-
-
-@pytest.mark.parametrize("launcher", ["fork", "dask"])
-def test_other_launchers_start_no_ranks(launcher):
-    with pytest.raises(UnavailableError, match="exclude each other"):
-        ranks.refuse(axis_table.whole({"ranks": 2, "launcher": launcher}))
