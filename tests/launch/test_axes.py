@@ -282,11 +282,7 @@ RIGHT_AND_WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("axis", "value", "right", "wrong"),
-    RIGHT_AND_WRONG,
-    ids=[f"{axis} {value}" for axis, value, _, _ in RIGHT_AND_WRONG],
-)
+@pytest.mark.parametrize(("axis", "value", "right", "wrong"), RIGHT_AND_WRONG)
 def test_a_check_holds_for_what_took_effect_and_for_nothing_else(axis, value, right, wrong):
     for got in right:
         assert axis not in failed([read_back(**got)], **{axis: value}), got

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs import WORKLOADS
@@ -16,6 +17,7 @@ from made_records import HARDWARE, slot
 from processes import (
     PATIENCE_S,
     descriptors,
+    killed_at_the_end,
     private_folder,
     wait_ended,
     written,
@@ -37,7 +39,7 @@ import json, os, sys, time
 from pathlib import Path
 worker = sys.argv[3] == "scaling_study.member.worker"
 told = {{
-    "argv": sys.argv[1:], "pid": os.getpid(), "session": os.getsid(0),
+    "pid": os.getpid(), "session": os.getsid(0),
     "env": dict(os.environ), "cpus": sorted(os.sched_getaffinity(0)),
     "stdin": sys.stdin.read() if worker else None,
     "descriptors": os.listdir("/proc/self/fd"),
@@ -62,45 +64,32 @@ def launch(tmp_path):
     return Launch(folder, str(interpreter), env, step="optimizer")
 
 
-@pytest.fixture
-def started(launch):
-    """Start members by exec; end them all."""
-    everything = []
-
-    def start(one=launch, slot=0, cpus=None):
-        everything.append(Exec(one))
-        return everything[-1].start(Member(slot, cpus, "default", ("s.py",)))
-
-    yield start
-    for one in everything:
-        for process in one._processes:
-            process.kill()
-        one.close()
-
-
-def told(launch):
-    return json.loads(written(Path(launch.python).with_name("told")))
+def told(launch, slot=0, cpus=None):
+    """Start a member by exec; return what it tells, and its process id."""
+    with contextlib.closing(Exec(launch)) as one:
+        pid = one.start(Member(slot, cpus, "default", ("s.py",)))
+        with killed_at_the_end(*one._processes):
+            return json.loads(written(Path(launch.python).with_name("told"))), pid
 
 
 # ---- exec
 
 
-def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
+def test_a_members_environment_is_the_launchs_and_nothing_else(launch, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     missing = str(launch.folder / "missing.so")
-    started(replace(launch, env={**launch.env, "LD_PRELOAD": missing}))
-    env = told(launch)["env"]
-    env.pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
-    assert env == {**launch.env, "LD_PRELOAD": missing}
+    given = {**launch.env, "LD_PRELOAD": missing}
+    got, _ = told(replace(launch, env=given))
+    got["env"].pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
+    assert got["env"] == given
     # The preload was the member's alone, not that of the process that binds it.
     assert launch.errors(0).read_text().count("cannot be preloaded") == 1
 
 
-def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
+def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch):
     for path in (launch.log(5), launch.errors(5)):
         path.write_text("of an earlier start\n")
-    pid = started(slot=5, cpus=str(CPU))
-    got = told(launch)
+    got, pid = told(launch, slot=5, cpus=str(CPU))
     assert got["cpus"] == [CPU]
     assert got["pid"] == got["session"] == pid
     assert launch.log(5).read_text() == "of an earlier start\noutput\n"
@@ -179,18 +168,9 @@ def test_a_dask_member_is_a_bound_worker_with_dasks_environment_that_trains_and_
 
 
 def listening(*pids):
-    """Ports on which processes listen (proc_net(5): state 0A)."""
-    found = set()
-    for pid in pids:
-        own = set()
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                own.add(str(link.readlink()))
-        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
-                found.add(int(fields[1].rpartition(":")[2], 16))
-    return found
+    """Ports on which processes listen."""
+    found = [one for pid in pids for one in psutil.Process(pid).net_connections("tcp4")]
+    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
 
 
 TLS_ALERT = b"\x15"  # the first byte of such a record (RFC 8446)

@@ -179,8 +179,8 @@ def test_a_switch_that_finds_nothing_to_change_says_so(tmp_path, values, reason)
     script = tmp_path / "train.py"
     script.write_text(WITHOUT.replace("SGD([weight])", "Rprop([weight])"))
     _, rows = member(tmp_path, values, script)
-    ((name, row),) = rows.items()
-    assert (name, row.ok, row.effective) == (next(iter(values)), False, reason)
+    (row,) = rows.values()
+    assert (row.ok, row.effective) == (False, reason)
 
 
 SHARDING = """

@@ -16,11 +16,10 @@ from scaling_study.config.launches import HARMLESS, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
-from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import readback
 from scaling_study.search import rounds
-from test_axes import MACHINE, read_back
+from test_axes import TCMALLOC, prepare, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -182,16 +181,12 @@ def test_a_race_measures_it_first():
 
 def test_its_variables_are_set_and_what_an_axis_sets_replaces_them():
     value = (*PILED, "OMP_NUM_THREADS=2", "LD_PRELOAD=/lib/mine.so", "cpus=0")
-    where = Where(MACHINE, None)
-    asked = axis_table.prepare({"shell": value}, where).environment()
-    assert asked == {
-        "OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so",
-    }  # fmt: skip
-    other = {"shell": value, "intra_op": 1, "allocator": "tcmalloc"}
-    other = axis_table.prepare(other, where).environment()
+    own = {"OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so"}
+    assert prepare(shell=value) == own
+    other = prepare(shell=value, intra_op=1, allocator="tcmalloc")
     assert other["OMP_NUM_THREADS"] == "1"
     assert other["OMP_PROC_BIND"] == "close"
-    assert other["LD_PRELOAD"] == MACHINE.libraries["tcmalloc"]
+    assert other["LD_PRELOAD"] == TCMALLOC
 
 
 TOPOLOGY = Topology(
