@@ -11,10 +11,6 @@ from scaling_study.launch.axes.axis import Slot
 NPS4 = "epyc-9654-2s-nps4"
 
 
-def cpus(name, machine, count, width=1):
-    return [slot.cpus for slot in placement.slots(name, machines.usable(machine), count, width)]
-
-
 @st.composite
 def restricted(draw):
     topology = machines.topology(draw(st.sampled_from(machines.NAMES)))
@@ -102,7 +98,8 @@ def singles(*numbers):
     ],
 )
 def test_which_cpus_slots_have(name, machine, width, placed):
-    assert cpus(name, machine, len(placed), width) == placed
+    slots = placement.slots(name, machines.usable(machine), len(placed), width)
+    assert [slot.cpus for slot in slots] == placed
 
 
 def test_lists_are_used_in_turn_whatever_the_width():

@@ -25,16 +25,12 @@ for name in sys.argv[1:]:
 """
 
 
-def oldest():
-    name = "python" + ".".join(map(str, OLDEST_PYTHON))
-    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{name[6:]}.*/bin/python"))
-    return next(map(str, pyenv), shutil.which(name))
-
-
 def test_members_modules_are_imported_by_the_oldest_python():
-    python = oldest()
+    version = ".".join(map(str, OLDEST_PYTHON))
+    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    python = next(map(str, pyenv), shutil.which(f"python{version}"))
     if python is None:
-        pytest.skip(f"there is no Python {OLDEST_PYTHON} here")
+        pytest.skip(f"there is no Python {version} here")
     members = (LIBRARY / "scaling_study/member").glob("*.py")
     modules = [
         f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
