@@ -63,10 +63,10 @@ class SmallCohort:
         self._launchers.append(LAUNCHERS[name].starter(launch, members))
         return self._launchers[-1]
 
-    def start(self, how, slot, *command, cpus=None, mempolicy="default"):
+    def start(self, how, slot, *command, cpus=None):
         """Start a member, and return its process id."""
         self.members.clear(slot)
-        pid = how.start(Member(slot, cpus, mempolicy, tuple(map(str, command))))
+        pid = how.start(Member(slot, cpus, "default", tuple(map(str, command))))
         self.members.add(slot, pid)
         return pid
 

@@ -20,8 +20,8 @@ FOLDERS = ("results", "reports", ".snakemake")
 COMMAND = (*SNAKEMAKE, "--configfile", "study.yaml")
 
 
-def config(**sections):
-    """Return the study's config; sections replace those of the same name."""
+def config():
+    """Return the study's config."""
     return {
         "study": STUDY,
         "description": "\n".join(texts.ALL.values()),
@@ -45,7 +45,6 @@ def config(**sections):
         "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
         "why": "off",
         "confirm": "off",
-        **sections,
     }
 
 
@@ -54,7 +53,7 @@ def literal(text):
     return re.sub(r"\{(\w+)\}", r"{{\1}}", text)
 
 
-def make(folder, **sections):
+def make(folder):
     """Copy the project into a folder, with the study's config and script; return the folder."""
     Project(folder).take_every_window()
     named = folder / texts.NAME
@@ -72,7 +71,7 @@ def make(folder, **sections):
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     (named / "lib.so").touch()
-    (folder / "study.yaml").write_text(yaml.safe_dump(config(**sections)), encoding="utf-8")
+    (folder / "study.yaml").write_text(yaml.safe_dump(config()), encoding="utf-8")
     return folder
 
 

@@ -75,19 +75,18 @@ def mutate(draw, mapping):
         container[name] = value if change == "double" else container.pop(key)
 
 
-def plan_or_refusal(read):
+def plan(mapping):
     """Do with a config what the workflow does before anything else."""
-    try:
-        mapping = read()
-        return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
-    except ConfigError as error:
-        return error
+    return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
 
 
 def check(read):
     """Check what comes of a config; say whether it is a plan."""
     before = sorted(Path().rglob("*"))
-    made = plan_or_refusal(read)
+    try:
+        made = plan(read())
+    except ConfigError as error:
+        made = error
     assert sorted(Path().rglob("*")) == before
     if isinstance(made, ConfigError):
         assert made.problems

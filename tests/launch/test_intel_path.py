@@ -4,7 +4,6 @@ import ctypes
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ def compiler(folder, monkeypatch, text):
     folder.mkdir()
     path = folder / "cc"
     path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path.chmod(0o700)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 

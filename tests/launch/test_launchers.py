@@ -9,12 +9,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from jobs import WORKLOADS
 from made_records import HARDWARE, slot
 from processes import (
     PATIENCE_S,
     descriptors,
+    killed_at_the_end,
     private_folder,
     wait_ended,
     written,
@@ -36,7 +39,7 @@ import json, os, sys, time
 from pathlib import Path
 worker = sys.argv[3] == "scaling_study.member.worker"
 told = {{
-    "argv": sys.argv[1:], "pid": os.getpid(), "session": os.getsid(0),
+    "pid": os.getpid(), "session": os.getsid(0),
     "env": dict(os.environ), "cpus": sorted(os.sched_getaffinity(0)),
     "stdin": sys.stdin.read() if worker else None,
     "descriptors": os.listdir("/proc/self/fd"),
@@ -61,72 +64,38 @@ def launch(tmp_path):
     return Launch(folder, str(interpreter), env, step="optimizer")
 
 
-def with_code(launch, code):
-    return replace(launch, env={**launch.env, "CODE": code})
-
-
-@pytest.fixture
-def started(launch):
-    """Start members by exec; end them all."""
-    everything = []
-
-    def start(one=launch, **member):
-        values = {"slot": 0, "cpus": None, "mempolicy": "default", "command": ("s.py",)} | member
-        everything.append(Exec(one))
-        return everything[-1], everything[-1].start(Member(**values))
-
-    yield start
-    for one in everything:
-        for process in one._processes:
-            process.kill()
-        one.close()
-
-
-def told(launch):
-    return json.loads(written(Path(launch.python).with_name("told")))
+def told(launch, slot=0, cpus=None):
+    """Start a member by exec; return what it tells, and its process id."""
+    with contextlib.closing(Exec(launch)) as one:
+        pid = one.start(Member(slot, cpus, "default", ("s.py",)))
+        with killed_at_the_end(*one._processes):
+            return json.loads(written(Path(launch.python).with_name("told"))), pid
 
 
 # ---- exec
 
 
-def test_a_members_environment_is_the_launchs_and_nothing_else(launch, started, monkeypatch):
+def test_a_members_environment_is_the_launchs_and_nothing_else(launch, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     missing = str(launch.folder / "missing.so")
-    started(replace(launch, env={**launch.env, "LD_PRELOAD": missing}))
-    env = told(launch)["env"]
-    env.pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
-    assert env == {**launch.env, "LD_PRELOAD": missing}
+    given = {**launch.env, "LD_PRELOAD": missing}
+    got, _ = told(replace(launch, env=given))
+    got["env"].pop("LC_CTYPE", None)  # an interpreter's own (PEP 538)
+    assert got["env"] == given
     # The preload was the member's alone, not that of the process that binds it.
     assert launch.errors(0).read_text().count("cannot be preloaded") == 1
 
 
-def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch, started):
+def test_a_member_has_its_log_and_nothing_of_the_coordinators(launch):
     for path in (launch.log(5), launch.errors(5)):
         path.write_text("of an earlier start\n")
-    _, pid = started(slot=5, cpus=str(CPU))
-    got = told(launch)
+    got, pid = told(launch, slot=5, cpus=str(CPU))
     assert got["cpus"] == [CPU]
     assert got["pid"] == got["session"] == pid
     assert launch.log(5).read_text() == "of an earlier start\noutput\n"
     assert launch.errors(5).read_text() == "of an earlier start\nerror\n"
     assert got["stdin"] == ""
     assert sorted(got["descriptors"]) == ["0", "1", "2", "3"]  # 3 is the folder that it lists
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("sys.exit(3)", "ended with status 3"),
-        (
-            "os.kill(os.getpid(), 9)",
-            "was killed by SIGKILL (the kernel does this when memory runs out)",
-        ),
-        ("os.abort()", "was killed by SIGABRT"),
-    ],
-)
-def test_how_a_member_ended(launch, started, code, reason):
-    one, pid = started(with_code(launch, code))
-    assert one.exit_reason(pid) == reason
 
 
 # ---- hosts
@@ -137,63 +106,51 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def host(launch):
-    hosts = []
-
-    def start(code):
-        hosts.append(Host(with_code(launch, code), "a.module", 4))
-        return hosts[-1]
-
-    yield start
-    for one in hosts:
-        one.close()
+def hosting(launch, code):
+    """A host that does this; it is closed at the end."""
+    launch = replace(launch, env={**launch.env, "CODE": code})
+    return contextlib.closing(Host(launch, "a.module", 4))
 
 
-def test_a_host_that_cannot_start_a_member_says_why(host):
-    with pytest.raises(LaunchError, match=r"^error: no such slot$"):
-        host(ANSWERS).start(Member(9, None, "default", ()))
+def test_a_host_that_cannot_start_a_member_says_why(launch):
+    with (
+        hosting(launch, ANSWERS) as one,
+        pytest.raises(LaunchError, match=r"^error: no such slot$"),
+    ):
+        one.start(Member(9, None, "default", ()))
 
 
 @pytest.mark.parametrize("code", ["sys.exit('no dask here')", "sys.stdin.readline(); 1 / 0"])
-def test_a_host_that_ends_leaves_its_last_words(host, code):
-    one = host(code)
-    with pytest.raises(LaunchError, match=r"the launcher's host ended: (.|\n)*(dask here|Zero)"):
-        one.start(Member(0, None, "default", ()))
-    with pytest.raises(LaunchError, match="the launcher's host ended"):
-        one.start(Member(1, None, "default", ()))
+def test_a_host_that_ends_leaves_its_last_words(launch, code):
+    words = r"the launcher's host ended: (.|\n)*(dask here|Zero)"
+    with hosting(launch, code) as one:
+        with pytest.raises(LaunchError, match=words):
+            one.start(Member(0, None, "default", ()))
+        with pytest.raises(LaunchError, match="the launcher's host ended"):
+            one.start(Member(1, None, "default", ()))
 
 
 def test_a_host_leaves_no_process_and_no_descriptor(launch):
     before = descriptors()
-    one = Host(with_code(launch, ANSWERS), "a.module", 1)
-    pid = one._process.pid
-    assert one.start(Member(0, None, "default", ())) == 4000
-    one.close()
-    wait_ended(pid)
+    with hosting(launch, ANSWERS) as one:
+        assert one.start(Member(0, None, "default", ())) == 4000
+    wait_ended(one._process.pid)
     assert descriptors() == before
 
 
 # ---- dask, which is too slow to be started twice
 
+DASK = {"launcher": "dask", "wait_policy": "passive"}
+
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
-    cohort = SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)
-    values = {"launcher": "dask", "isa": "default", "wait_policy": "passive"}
-    effects = axis_table.prepare(values, Where(HARDWARE))
-    script = Path(__file__).parents[1] / "workloads" / "plain_loop.py"
-    try:
-        host = cohort.launcher(
-            "dask",
-            env=effects.environment(),
-            switches=[INTER_OP],
-        )
-        pid = cohort.start(host, 0, script, cpus=str(CPU))
+    env = axis_table.prepare(DASK, Where(HARDWARE)).environment()
+    with contextlib.closing(SmallCohort(tmp_path_factory.mktemp("dask") / "cohort", 1)) as cohort:
+        host = cohort.launcher("dask", env=env, switches=[INTER_OP])
+        pid = cohort.start(host, 0, WORKLOADS / "plain_loop.py", cpus=str(CPU))
         cohort.wait_resting([0])
         yield cohort, host, pid
-    finally:
-        cohort.close()
 
 
 def test_a_dask_member_is_a_bound_worker_with_dasks_environment_that_trains_and_rests(dask):
@@ -203,28 +160,17 @@ def test_a_dask_member_is_a_bound_worker_with_dasks_environment_that_trains_and_
     assert (got.intra_op, got.inter_op) == (1, 2)
     wanted = {**dask_launcher.environment(), "OMP_WAIT_POLICY": "PASSIVE"}
     assert {name: got.env.get(name) for name in wanted} == wanted
-    asked = slot(cpus=str(CPU))
-    rows = axis_table.checks({"launcher": "dask", "wait_policy": "passive"}, [asked], [got])
+    rows = axis_table.checks(DASK, [slot(cpus=str(CPU))], [got])
     assert [row for row in rows if not row.ok] == []
     tasks = Path(f"/proc/{pid}/task").iterdir()
     assert {tuple(os.sched_getaffinity(int(task.name))) for task in tasks} == {(CPU,)}
     assert len(cohort.train(0, 5)) >= 5
-    assert (Path("/proc") / str(pid)).exists()
 
 
 def listening(*pids):
-    """Ports on which processes listen (proc_net(5): state 0A)."""
-    found = set()
-    for pid in pids:
-        own = set()
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                own.add(str(link.readlink()))
-        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
-                found.add(int(fields[1].rpartition(":")[2], 16))
-    return found
+    """Ports on which processes listen."""
+    found = [one for pid in pids for one in psutil.Process(pid).net_connections("tcp4")]
+    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
 
 
 TLS_ALERT = b"\x15"  # the first byte of such a record (RFC 8446)

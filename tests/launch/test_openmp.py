@@ -1,6 +1,7 @@
 """OpenMP runtimes and the CPUs of their threads, in real members."""
 
 import os
+from contextlib import closing
 
 import pytest
 
@@ -10,47 +11,39 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.axes.axis_table import AXES, checks, place, prepare, recorded, switches
+from scaling_study.launch.axes.axis_table import AXES, checks, prepare, recorded, switches
 from small_cohort import SmallCohort
-from test_switches import SCRIPT
+from test_switches import SCRIPT, placed_here
 
 RUNTIMES = list(AXES["openmp"].words)
 MACHINE = probe.read_machine()
 SHOWN = ("openmp", "openmp_affinity", "placement", "wait_policy")
 
 
-def prepared(values):
-    """What a launch sets; skips where a runtime is not installed."""
+def read_back(cohort, values, slot):
+    """Start a member, let it train, and return its report, in which some axes took effect.
+
+    The test is skipped where a runtime is not installed.
+    """
     try:
-        return prepare(values, Where(MACHINE)).environment()
+        env = prepare(values, Where(MACHINE)).environment()
     except UnavailableError as unavailable:
         pytest.skip(f"{unavailable.reason}: {unavailable.remedy}")
-
-
-def read_back(cohort, values, env, slot, launcher="exec"):
-    """Start a member, let it train, and return its report and the checks of some axes."""
-    how = cohort.launcher(launcher, env=env, switches=switches(values))
+    how = cohort.launcher(values.get("launcher", "exec"), env=env, switches=switches(values))
     cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot.cpus)
     cohort.wait_resting([0])
     cohort.train(0)
     # On a busy machine waiting threads may come to rest after one of two looks.
     got = min((cohort.read_back(0) for _ in range(2)), key=lambda one: one.spin_s)
-    rows = {row.axis: row for row in checks(values, [slot], [got])}
-    return got, {name: rows[name] for name in SHOWN}
-
-
-def slot_of_two():
-    topology = MACHINE.usable
-    if len(topology.cpus) == 1:
-        pytest.skip("one CPU")
-    return recorded(place({"intra_op": 2, "placement": "cores"}, topology, 1)[0])
+    rows = checks(values, [slot], [got])
+    assert {row.axis: row.effective for row in rows if row.axis in SHOWN and not row.ok} == {}
+    return got
 
 
 @pytest.fixture
 def cohort(tmp_path):
-    one = SmallCohort(tmp_path / "cohort", 1)
-    yield one
-    one.close()
+    with closing(SmallCohort(tmp_path / "cohort", 1)) as one:
+        yield one
 
 
 @pytest.mark.parametrize(
@@ -59,25 +52,20 @@ def cohort(tmp_path):
 def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
     """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""
     values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive", "launcher": launcher}
-    got, rows = read_back(cohort, values, prepared(values), UNBOUND, launcher)
-    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
+    got = read_back(cohort, values, UNBOUND)
     assert got.intra_op == 2
     assert got.thread_cpus is None
     others = [checks({"openmp": one}, [UNBOUND], [got]) for one in RUNTIMES if one != runtime]
-    assert [row.ok for rows in others for row in rows if row.axis == "openmp"] == [
-        False,
-        False,
-    ]
+    assert [row.ok for rows in others for row in rows if row.axis == "openmp"] == [False] * 2
 
 
 @pytest.mark.parametrize(
     ("runtime", "value"), [*((one, "close") for one in RUNTIMES), ("intel", "spread")]
 )
 def test_each_thread_has_a_cpu_of_its_slot(cohort, runtime, value):
-    slot = slot_of_two()
     values = {"intra_op": 2, "placement": "cores", "openmp": runtime, "openmp_affinity": value}
-    got, rows = read_back(cohort, values, prepared(values), slot)
-    assert {name: row.effective for name, row in rows.items() if not row.ok} == {}
+    slot = recorded(placed_here(values))
+    got = read_back(cohort, values, slot)
     assert [len(mask) for mask in got.thread_cpus] == [1, 1]
     assert format_cpu_list(got.cpus) == slot.cpus
     # The training thread has one of these CPUs, and a loader worker, which it starts, has all.

@@ -11,10 +11,6 @@ from scaling_study.launch.axes.axis import Slot
 NPS4 = "epyc-9654-2s-nps4"
 
 
-def cpus(name, machine, count, width=1):
-    return [slot.cpus for slot in placement.slots(name, machines.usable(machine), count, width)]
-
-
 @st.composite
 def restricted(draw):
     topology = machines.topology(draw(st.sampled_from(machines.NAMES)))
@@ -102,7 +98,8 @@ def singles(*numbers):
     ],
 )
 def test_which_cpus_slots_have(name, machine, width, placed):
-    assert cpus(name, machine, len(placed), width) == placed
+    slots = placement.slots(name, machines.usable(machine), len(placed), width)
+    assert [slot.cpus for slot in slots] == placed
 
 
 def test_lists_are_used_in_turn_whatever_the_width():
@@ -131,11 +128,9 @@ def loaders(machine, count, **axes):
 
 def test_a_loader_has_cores_beside_those_that_its_member_trains_on():
     assert loaders(NPS4, 2, loader_cpus=3) == [({0}, {1, 2, 3}), ({4}, {5, 6, 7})]
-
-
-def test_threads_that_share_a_core_stay_with_those_that_train_or_with_the_loader():
-    ((trains, loads),) = loaders(NPS4, 1, intra_op=2, placement="compact", loader_cpus=2)
-    assert (trains, loads) == ({0, 192}, {1, 193})
+    # Threads that share a core stay together.
+    shared = {"intra_op": 2, "placement": "compact", "loader_cpus": 2}
+    assert loaders(NPS4, 1, **shared) == [({0, 192}, {1, 193})]
 
 
 @pytest.mark.parametrize("wanted", ["cores", "spread"])
@@ -161,10 +156,9 @@ def test_no_cpus_are_left_for_loaders(axes, count, message):
         loaders(NPS4, count, **axes)
 
 
-@pytest.mark.parametrize("name", ["compact", "cores", "spread"])
-def test_a_slot_wider_than_the_machine_says_what_fits(name):
+def test_a_slot_wider_than_the_machine_says_what_fits():
     with pytest.raises(UnavailableError) as caught:
-        placement.slots(name, machines.usable("container-v1"), 1, 5)
+        placement.slots("cores", machines.usable("container-v1"), 1, 5)
     assert caught.value.reason == "a slot of 5 CPUs does not fit: 4 may be used (2-5)"
     assert "intra_op to at most 4" in caught.value.remedy
 

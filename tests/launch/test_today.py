@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+import machines
 import synthetic
 import test_recommend
 from configs import minimal
-from made_records import hardware, slot
+from made_records import slot
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
@@ -15,11 +16,10 @@ from scaling_study.config.launches import HARMLESS, look
 from scaling_study.config.plan import Plan, make_plan
 from scaling_study.host import limits
 from scaling_study.launch.axes import axis_table, shell
-from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import readback
 from scaling_study.search import rounds
-from test_axes import MACHINE, read_back
+from test_axes import TCMALLOC, prepare, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -97,21 +97,16 @@ def test_a_memory_policy_is_found_where_a_member_can_be_given_it(policy, found):
 
 def test_a_processs_memory_policy_is_read(tmp_path):
     assert limits.read_memory_policy(tmp_path) == "default"
-    (tmp_path / "proc/self").mkdir(parents=True)
-    line = "5648e35cc000 interleave:0-1 file=/usr/bin/python3 mapped=2 N0=2\n"
-    (tmp_path / "proc/self/numa_maps").write_text(line * 2)
+    line = "5648e35cc000 interleave:0-1 file=/usr/bin/python3 mapped=2 N0=2"
+    machines.write(tmp_path, {"proc/self/numa_maps": f"{line}\n{line}"})
     assert limits.read_memory_policy(tmp_path) == "interleave:0-1"
 
 
 @pytest.mark.parametrize(("mask", "said"), [("0-7", ""), ("2-3", "CPUs 2-3 of 0-7")])
 def test_a_mask_that_confines_the_study_is_said(tmp_path, mask, said):
-    for path, text in {
-        "proc/self/status": f"Cpus_allowed_list:\t{mask}\n",
-        "sys/devices/system/cpu/online": "0-7\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    found = limits.tell_confined(tmp_path)
+    status = f"Cpus_allowed_list:\t{mask}"
+    files = {"proc/self/status": status, "sys/devices/system/cpu/online": "0-7"}
+    found = limits.tell_confined(machines.write(tmp_path, files))
     assert said in found
     assert bool(found) == bool(said)
 
@@ -186,16 +181,12 @@ def test_a_race_measures_it_first():
 
 def test_its_variables_are_set_and_what_an_axis_sets_replaces_them():
     value = (*PILED, "OMP_NUM_THREADS=2", "LD_PRELOAD=/lib/mine.so", "cpus=0")
-    where = Where(MACHINE, None)
-    asked = axis_table.prepare({"shell": value}, where).environment()
-    assert asked == {
-        "OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so",
-    }  # fmt: skip
-    other = {"shell": value, "intra_op": 1, "allocator": "tcmalloc"}
-    other = axis_table.prepare(other, where).environment()
+    own = {"OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2", "LD_PRELOAD": "/lib/mine.so"}
+    assert prepare(shell=value) == own
+    other = prepare(shell=value, intra_op=1, allocator="tcmalloc")
     assert other["OMP_NUM_THREADS"] == "1"
     assert other["OMP_PROC_BIND"] == "close"
-    assert other["LD_PRELOAD"] == MACHINE.libraries["tcmalloc"]
+    assert other["LD_PRELOAD"] == TCMALLOC
 
 
 TOPOLOGY = Topology(
@@ -217,12 +208,6 @@ def test_its_mask_and_policy_are_every_slots_unless_an_axis_says_otherwise():
 def test_a_mask_or_policy_that_this_machine_has_not_is_said(value):
     with pytest.raises(UnavailableError, match="not there"):
         axis_table.place({"shell": (value,)}, TOPOLOGY, 1)
-
-
-def test_a_policy_needs_the_library_that_sets_it():
-    machine = hardware(libraries={"numa": None})
-    with pytest.raises(UnavailableError, match="numa is not installed"):
-        axis_table.prepare({"shell": ("mempolicy=bind:0",)}, Where(machine, None))
 
 
 def test_an_axis_whose_variables_the_shell_sets_is_the_shells():

@@ -43,8 +43,8 @@ def run(*options, command=(sys.executable, "-c", TOLD), **kwargs):
     )  # fmt: skip
 
 
-def told(*options, command=(sys.executable, "-c", TOLD), **kwargs):
-    done = run(*options, command=command, **kwargs)
+def told(*options, **kwargs):
+    done = run(*options, **kwargs)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -52,13 +52,6 @@ def told(*options, command=(sys.executable, "-c", TOLD), **kwargs):
 @pytest.mark.parametrize("cpu", CPUS[:3])
 def test_the_mask_is_the_commands(cpu):
     assert told("--cpus", str(cpu))["cpus"] == [cpu]
-
-
-def test_nothing_asked_nothing_changed():
-    given = {"A": "1", "OMP_NUM_THREADS": "3", "PATH": os.environ["PATH"]}
-    got = told(env=given)
-    assert got["cpus"] == CPUS
-    assert {name: text for name, text in got["env"].items() if name not in OWN} == given
 
 
 @pytest.mark.parametrize(
@@ -77,9 +70,8 @@ def test_nothing_asked_nothing_changed():
 def test_what_cannot_be_bound_is_named_in_one_line(option, value, words):
     done = run(option, value)
     assert (done.returncode, done.stdout) == (1, "")
-    asked = {"--cpus": None, "--mempolicy": "default", option: value}
-    start = f"bind: cpus {asked['--cpus']}, memory policy {asked['--mempolicy']}: "
-    assert done.stderr.startswith(start)
+    assert done.stderr.startswith("bind: cpus ")
+    assert value in done.stderr
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -96,10 +88,12 @@ def test_variables_are_set_beside_what_is_inherited(kept):
     given = {"A": "0", "KEPT": "é", "Z": "1", "PATH": os.environ["PATH"]}
     options = ["--env", "B=x=y z", "--env", "C=", "--env", "D=-x", "--env", "Z=2"]
     options += [word for name in kept or () for word in ("--keep-env", name)]
-    env = told(*options, env=given)["env"]
+    got = told(*options, env=given)
     inherited = given if kept is None else {"A": "0"}
     asked = {"B": "x=y z", "C": "", "D": "-x", "Z": "2"}
-    assert {name: text for name, text in env.items() if name not in OWN} == inherited | asked
+    env = {name: text for name, text in got["env"].items() if name not in OWN}
+    assert env == inherited | asked
+    assert got["cpus"] == CPUS
 
 
 def test_what_comes_after_the_dashes_is_the_commands():

@@ -142,26 +142,16 @@ def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):
 
 
 DRAWS = """
-import random, sys, numpy, torch
-if len(sys.argv) > 1:
-    random.seed(1), numpy.random.seed(1), torch.manual_seed(1)
-print(random.random(), numpy.random.rand(), hash("hash"))
-print(torch.rand(3).tolist(), (torch.eye(300) @ torch.rand(300, 300)).sum().item())
+import random, numpy, torch
+print(random.random(), numpy.random.rand(), *torch.rand(2).tolist())
 """
 
 
-def test_a_seed_repeats_and_entropy_is_drawn_anew(tmp_path):
-    with Server(tmp_path, DRAWS, PYTHONHASHSEED="7") as server:
-        seeded = [server.train("1")[1] for _ in range(3)]
-        free = [server.train()[1].splitlines() for _ in range(3)]
-    assert len(set(seeded)) == 1
-    for drawn in zip(*[" ".join(lines).split()[:2] + lines[1:] for lines in free], strict=True):
+def test_entropy_is_drawn_anew(tmp_path):
+    with Server(tmp_path, DRAWS) as server:
+        said = [server.train()[1].split() for _ in range(3)]
+    for drawn in zip(*said, strict=True):
         assert len(set(drawn)) == 3
-    fresh = subprocess.run(
-        [sys.executable, "train.py", "1"], cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"},
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert seeded[0] == fresh
 
 
 ENDINGS = """

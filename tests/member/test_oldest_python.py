@@ -25,27 +25,17 @@ for name in sys.argv[1:]:
 """
 
 
-def oldest():
-    name = "python" + ".".join(map(str, OLDEST_PYTHON))
-    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{name[6:]}.*/bin/python"))
-    return next(map(str, pyenv), shutil.which(name))
-
-
 def test_members_modules_are_imported_by_the_oldest_python():
-    python = oldest()
+    version = ".".join(map(str, OLDEST_PYTHON))
+    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    python = next(map(str, pyenv), shutil.which(f"python{version}"))
     if python is None:
-        pytest.skip(f"there is no Python {OLDEST_PYTHON} here")
+        pytest.skip(f"there is no Python {version} here")
     members = (LIBRARY / "scaling_study/member").glob("*.py")
     modules = [
         f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
     ]
     modules += [axis.apply.__module__ for axis in AXES.values() if axis.apply is not None]
     modules += ["scaling_study.launch.launchers.fork", "scaling_study.launch.launchers.dask"]
-    done = subprocess.run(
-        [python, "-c", IMPORT, *modules],
-        env={**os.environ, "PYTHONPATH": str(LIBRARY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "PYTHONPATH": str(LIBRARY)}
+    subprocess.run([python, "-c", IMPORT, *modules], env=env, check=True)

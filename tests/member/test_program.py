@@ -102,24 +102,24 @@ def test_a_program_finds_what_it_finds_as_its_user_starts_it(package, program):
     assert told[0] == told[1]
 
 
-def test_a_module_is_measured_in_its_folder_and_in_its_own_interpreter(package, venv, tmp_path):
+@pytest.mark.parametrize("build", [False, True], ids=["the study's", "a launch's"])
+def test_a_module_is_measured_in_its_folder_and_in_its_own_interpreter(
+    package, venv, tmp_path, build
+):
     import torch
 
     torch.save(torch.ones(4, 8), package / "data/x.pt")
-    mapping = job_config("", processes=[1], windows=1)
-    mapping["workload"] = {
-        "module": "mypkg.train", "cwd": str(package), "python": str(venv), "inputs": ["data"],
-    }  # fmt: skip
+    launch = {"build": str(venv / "bin/python")} if build else {}
+    mapping = job_config("", launch=launch, processes=[1], windows=1)
+    own = {} if build else {"python": str(venv)}
+    mapping["workload"] = {"module": "mypkg.train", "cwd": str(package), "inputs": ["data"], **own}
     records = run(mapping, tmp_path)
     (end,) = records["end"]
     assert end["status"] == "complete", end
     assert (package / "ran-mypkg.train").exists()
     for readback in records["readback"]:
         assert {one["python"] for one in readback["members"]} == {str(venv / "bin/python")}
-
-
-def workload(**keys):
-    return minimal(workload=keys)
+        assert [one["ok"] for one in readback["checks"] if one["axis"] == "build"] == [True]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def workload(**keys):
 def test_a_mistake_is_named_with_its_place(package, monkeypatch, keys, place, words):
     monkeypatch.chdir(package)
     with pytest.raises(ConfigError) as raised:
-        load_config(workload(**keys))
+        load_config(minimal(workload=keys))
     text = str(raised.value)
     assert text.startswith(place), text
     assert words in text
@@ -145,25 +145,15 @@ def test_a_workloads_inputs_script_and_other_modules_count(package, monkeypatch)
     """Paths of a workload start in its folder."""
     monkeypatch.chdir(package.parent)
     own = {"cwd": package.name, "inputs": ["data"]}
-    script = load_config(workload(script="mypkg/train.py", **own)).workload
-    module = load_config(workload(module="mypkg.train", **own)).workload
-    digests = [[measure.workload_digest(one) for one in (script, module)]]
-    for path, text in (("data/more", ""), ("mypkg/train.py", ""), ("mypkg/model.py", "")):
-        (package / path).write_text(text)
-        digests.append([measure.workload_digest(one) for one in (script, module)])
+    programs = ({"script": "mypkg/train.py"}, {"module": "mypkg.train"})
+    both = [load_config(minimal(workload=own | program)).workload for program in programs]
+    digests = [list(map(measure.workload_digest, both))]
+    for path in ("data/more", "mypkg/train.py", "mypkg/model.py"):
+        (package / path).write_text("")
+        digests.append(list(map(measure.workload_digest, both)))
     of_script, of_module = zip(*digests, strict=True)
     assert len(set(of_script)) >= 3
     assert len(set(of_module)) == 4
-
-
-SAYS = "print('3.12.1'); print([3, 12]); print('2.9')"
-
-
-def interpreter(folder, text):
-    path = folder / "python"
-    path.write_text(f"#!{sys.executable}\nimport sys\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +164,17 @@ def interpreter(folder, text):
         ("print('2.7.18'); print([2, 7]); print('1.0')", ("Python 2.7.18", "3.9 or newer")),
         ("print('3.12.1'); print([3, 12]); print('')", ("no torch", "-m pip install torch")),
         (
-            SAYS + "; sys.exit('ImportError: broken')",
+            "print('3.12.1'); print([3, 12]); print('2.9'); sys.exit('ImportError: broken')",
             ("cannot import what measures", "broken"),
         ),
     ],
 )
 def test_an_interpreter_that_cannot_run_members_says_why(tmp_path, text, words):
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!{sys.executable}\nimport sys\n{text}\n")
+    interpreter.chmod(0o755)
     with pytest.raises(UnavailableError) as raised:
-        resolve.versions(interpreter(tmp_path, text))
+        resolve.versions(str(interpreter))
     said = f"{raised.value.reason} {raised.value.remedy}"
     assert all(word in said for word in words), said
 

@@ -12,9 +12,7 @@ import pytest
 
 from configs import ROOT
 from processes import wait_ended, wait_state
-from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import kernel_counters
-from scaling_study.launch.axes import axis_table, ranks
 from scaling_study.member import bind, channel
 from small_cohort import SmallCohort, train
 
@@ -99,12 +97,6 @@ def test_a_group_has_what_torchrun_sets(groups, tmp_path):
         assert ours.keys() >= differs
 
 
-def test_the_world_size_is_attested(groups):
-    start(groups, [0])
-    assert groups.read_back(0).switches["ranks"] == 2
-    assert groups.read_back(0).once is True
-
-
 @pytest.mark.parametrize("change", [(), ("one_element",)])
 def test_ranks_that_exchange_one_number_rest_together_too(groups, change):
     groups.start(groups.launcher(switches=AXIS, change=change), 0, SCRIPT)
@@ -146,8 +138,10 @@ def test_a_killed_rank_ends_its_group_only(groups, victim):
     assert len(kernel_counters.descendants(second)) == 3
 
 
-def test_ranks_end_with_their_parent(groups):
+def test_ranks_report_their_world_size_and_end_with_their_parent(groups):
     (pid,) = start(groups, [0])
+    got = groups.read_back(0)
+    assert (got.switches["ranks"], got.once) == (2, True)
     tree = kernel_counters.descendants(pid)
     os.kill(pid, signal.SIGKILL)
     for one in tree[1:]:
@@ -169,9 +163,3 @@ def test_a_plain_run_of_ranks_ends_once_or_with_the_first_failure(last, status, 
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert status or done.stdout in {"0111", "1101"}
-
-
-@pytest.mark.parametrize("launcher", ["fork", "dask"])
-def test_other_launchers_start_no_ranks(launcher):
-    with pytest.raises(UnavailableError, match="exclude each other"):
-        ranks.refuse(axis_table.whole({"ranks": 2, "launcher": launcher}))

@@ -101,32 +101,26 @@ def case(reports, request):
     found = reports[request.param]
     if isinstance(found, str):
         pytest.skip(found)
-    return {"name": request.param, **found}
+    return {"asked": {**DEFAULTS, **CASES[request.param]}, **found}
 
 
 def of(*names):
     return pytest.mark.parametrize("case", names, indirect=True)
 
 
-def spin_s(case):
-    """What waiting threads take; on a busy machine they may come to rest after one of two looks."""
-    found = [case[report]["spin_s"] for report in ("first", "second")]
-    return None if None in found else min(found)
-
-
-def name_of(path):
-    return Path(path).name
-
-
 def reported(case):
     """The report as a member's, which knows how it was started."""
-    return convert(plain(READBACK) | case["first"] | {"spin_s": spin_s(case)}, Readback)
+    # On a busy machine waiting threads may come to rest after one of two looks.
+    found = [case[report]["spin_s"] for report in ("first", "second")]
+    spin_s = None if None in found else min(found)
+    return convert(plain(READBACK) | case["first"] | {"spin_s": spin_s}, Readback)
 
 
 @of(*CASES)
 def test_what_was_asked_for_took_effect(case):
-    rows = axis_table.checks(CASES[case["name"]], [UNBOUND], [reported(case)])
+    rows = axis_table.checks(case["asked"], [UNBOUND], [reported(case)])
     assert [row for row in rows if not row.ok] == []
+    assert "<jemalloc>" not in case["stderr"]  # it understands its settings
 
 
 @of(*CASES)
@@ -135,13 +129,9 @@ def test_another_launch_did_not(case):
     for other, values in CASES.items():
         wanted = {**DEFAULTS, **values}
         names = ("blas", "allocator", "openmp")
-        differing = {name for name in names if wanted[name] != asked(case)[name]}
+        differing = {name for name in names if wanted[name] != case["asked"][name]}
         rows = axis_table.checks(wanted, [UNBOUND], [reported(case)])
         assert differing <= {row.axis for row in rows if not row.ok}, other
-
-
-def asked(case):
-    return {**DEFAULTS, **CASES[case["name"]]}
 
 
 @of(*CASES)
@@ -154,22 +144,15 @@ def test_the_process_itself(case):
         assert got["sgemm_gflops"] > 0
         assert "PYTHONPATH" in got["env"]
         assert not {"PATH", "HOME", "KEY"} & set(got["env"])
-    assert case["first"]["intra_op"] == asked(case)["intra_op"]
-
-
-@of(*CASES)
-def test_a_report_changes_nothing_for_the_script_and_is_not_changed_by_it(case):
-    """Its random numbers are as before.
-
-    With 64-bit floats by default the probe would time another routine, half as fast.
-    """
-    assert case["same"]
+    assert case["first"]["intra_op"] == case["asked"]["intra_op"]
+    assert case["same"]  # the script's random numbers are as before
+    # With 64-bit floats by default the probe would time another routine, half as fast.
     assert case["types"] == ["torch.float32"]
 
 
 @of("bundled", "mkl, huge pages", "intel path, jemalloc")
 def test_mkl_names_its_kernel(case):
-    if "mkl" not in name_of(case["first"]["sgemm"]) and "torch" not in case["first"]["sgemm"]:
+    if "mkl" not in Path(case["first"]["sgemm"]).name and "torch" not in case["first"]["sgemm"]:
         pytest.skip("this torch is not built with MKL")
     kernel = case["first"]["sgemm_kernel"]
     assert kernel
@@ -181,11 +164,6 @@ def test_mkl_names_its_kernel(case):
 def test_openblas_names_its_kernel(case):
     assert case["first"]["sgemm_kernel"] == "Haswell"  # isa avx2 asks it to
     assert case["first"]["spin_s"] is None  # one thread waits for nobody
-
-
-@of("intel path, jemalloc")
-def test_jemalloc_understands_its_settings(case):
-    assert "<jemalloc>" not in case["stderr"]
 
 
 @of("bundled")

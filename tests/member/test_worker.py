@@ -1,8 +1,7 @@
 """The harness inside a member: real scripts, run by the real worker, timed step by step."""
 
-import ast
 import functools
-import json
+from contextlib import closing
 
 import pytest
 
@@ -33,9 +32,8 @@ def clock(monkeypatch):
 @pytest.fixture
 def cohort(tmp_path):
     """A cohort with this process as its member 0, released."""
-    one = SmallCohort(tmp_path / "cohort", 4)
-    yield one
-    one.close()
+    with closing(SmallCohort(tmp_path / "cohort", 4)) as one:
+        yield one
 
 
 @pytest.fixture
@@ -148,15 +146,6 @@ def test_samples_are_counted_from_release_to_rest_and_end_no_step(cohort, clock,
     assert words[channel.SAMPLES] == 0
 
 
-def test_a_mark_ends_a_step_where_the_config_says_so(cohort, clock):
-    member = Member(cohort.folder, 0, Options(step="mark"))
-    cohort.members.words(0)[channel.ORDER] = channel.RUN
-    member.mark()
-    member.mark(samples=8)
-    words = cohort.members.words(0)
-    assert (words[channel.SAMPLES], words[channel.STEPS]) == (8, 2)
-
-
 # ---- running a script, without torch: the script marks its steps
 
 
@@ -256,8 +245,6 @@ mark()
     plain(code, "--rate", "0.1")
     cohort.wait_resting([0])
     cohort.train(0, 3)
-    lines = [ast.literal_eval(line) for line in cohort.log(0).splitlines()]
+    lines = cohort.log(0).splitlines()
     assert len(lines) >= 4
-    assert {json.dumps(line) for line in lines} == {
-        json.dumps(["__main__", ["--rate", "0.1"], 0, False])
-    }
+    assert set(lines) == {"['__main__', ['--rate', '0.1'], 0, False]"}
