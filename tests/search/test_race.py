@@ -75,14 +75,6 @@ def truth(**more):
     return {"baseline": plateau(8), "default": plateau(1), **more}
 
 
-def test_first_come_the_baseline_and_the_default_launch_twice():
-    found = Race(field(single("a")), LONG, [], 0).next()
-    assert found.stage == "first"
-    (batch,) = found.batches
-    assert [task.launch for task in batch] == ["baseline", "baseline", "default", "default"]
-    assert {1, 8, 16} <= set(batch[0].counts)
-
-
 def many(count, nodes=1, budget_s=1e5):
     """A race of launches, of which one is better, on nodes that differ by more than that."""
     others = [single(f"axis{number}") for number in range(count)]
