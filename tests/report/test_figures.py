@@ -120,11 +120,6 @@ def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     assert "opacity: 0.35" not in drawn["throughput"].svg
 
 
-def test_every_colour_to_draw_with_can_be_told_from_the_others():
-    drawn = [light for light, _ in svg.THEME.values()]
-    assert len(set(drawn)) == len(drawn)
-
-
 def test_ids_of_two_figures_never_meet_and_every_reference_has_its_target():
     abouts = [About(name, "Throughput", "") for name in ("one", "two")]
     texts = [draw.lines({"": (curve(),)}, about, "processes").svg for about in abouts]

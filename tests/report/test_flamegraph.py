@@ -292,7 +292,7 @@ def test_the_page_has_them(folder, page):
     page.open(rendering.render(study))
     names = {path.name for path in (study / "figures").glob("stacks-*")}
     assert names == set(view_flames(manifests(folder)).files)
-    page.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    page.unfold()
     page.run("new Promise(done => setTimeout(done, 200))")
     widths = page.run(
         "[...document.querySelectorAll('[data-flame] canvas')].map(e => e.clientWidth)"
