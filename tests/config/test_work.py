@@ -64,21 +64,6 @@ def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
 # ---- what members get
 
 
-@pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        ("out/{member}/{member}.pt", "out/3/3.pt"),
-        ("{{member}}", "{member}"),
-        ("{{epoch}}-{member}", "{epoch}-3"),
-        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
-        ("{} { member }", "{} { member }"),
-    ],
-)
-def test_placeholders(text, filled):
-    assert placeholders.unknown(text) is None
-    assert placeholders.fill(text, {"member": 3}) == filled
-
-
 def test_only_parameters_are_replaced_in_variables():
     text = '{a}-{b} {{a}} {{b}} {"a": {a}} {member}'
     assert placeholders.fill_known(text, {"a": 1}) == '1-{b} {a} {{b}} {"a": 1} {member}'

@@ -189,14 +189,6 @@ def test_no_round_begins_that_does_not_fit_into_the_budget():
     assert history[-1].reason == "the budget is spent"
 
 
-def test_a_launch_that_is_added_later_is_screened_next():
-    machine = Machine(truth(a=plateau(8, 1.1), late=plateau(8, 1.5)))
-    _, before, starts = run(machine, field(single("a")))
-    found = Race(field(single("a"), single("late")), LONG, starts, len(before)).next()
-    assert found.stage == "screen"
-    assert [task.launch for batch in found.batches for task in batch] == ["baseline", "late"]
-
-
 def test_a_launch_of_several_threads_is_screened_at_fewer_processes():
     four = replace(single("threads", "4"), threads=4)
     machine = Machine(truth(threads=plateau(2, 3.0)))
