@@ -124,8 +124,7 @@ def status(page):
 
 
 def keys(page, *names):
-    codes = {"ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13,
-             "Escape": 27, "Home": 36, "Tab": 9}  # fmt: skip
+    codes = {"ArrowDown": 40, "ArrowRight": 39, "Enter": 13, "Escape": 27, "Home": 36}
     for name in names:
         page.press(name, codes[name], "\r" if name == "Enter" else "")
 

@@ -2,11 +2,10 @@
 
 import pytest
 
+import jobs
 import machines
 from configs import ROOT
-from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
-from scaling_study.config.plan import make_plan
 from scaling_study.search import forecast
 
 LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
@@ -14,7 +13,7 @@ LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 9
 
 def shipped(name, **changes):
     mapping = read_config(ROOT / f"config/{name}.yaml")
-    return make_plan(load_config({**mapping, **changes}))
+    return jobs.planned({**mapping, **changes})
 
 
 @pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
