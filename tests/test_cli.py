@@ -1,9 +1,7 @@
 """The command line: one subcommand for each stage."""
 
 import errno
-import inspect
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,35 +11,12 @@ import pytest
 from scaling_study import cli
 from scaling_study.common import file_errors
 
-OPTIONAL = {"stage", "log", "target", "replicate"}
-"""Options that all stages have, or that are set or looked for before they are read."""
-
-
-def read(function):
-    """Options that a function reads, or what it hands them to does."""
-    source = inspect.getsource(function)
-    handed = {*re.findall(r"\b(_\w+)\([^)]*\boptions\b", source)} - {function.__name__}
-    found = [{*re.findall(r"options\.(\w+)", source)}, *(read(getattr(cli, one)) for one in handed)]
-    return set().union(*found)
-
-
-@pytest.mark.parametrize("name", cli.STAGES)
-def test_a_stage_reads_only_options_that_it_has(name):
-    stage = cli.STAGES[name]
-    own = {one.removeprefix("--").replace("-", "_") for one in stage.arguments}
-    assert read(stage.run) <= own | OPTIONAL
-
 
 @pytest.mark.parametrize(
     "module",
-    [
-        "runner.measure",
-        "confirm.confirm",
-        "profiling.profile_launch",
-        "experiments.why",
-        "study_run",
-    ],
-)
+    ["runner.measure", "confirm.confirm", "profiling.profile_launch", "experiments.why",
+     "study_run"],
+)  # fmt: skip
 def test_measuring_loads_neither_tables_nor_figures(module):
     heavy = {"pandas", "scipy", "matplotlib"}
     code = f"import sys, scaling_study.{module}; print({heavy} & {{*sys.modules}})"

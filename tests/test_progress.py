@@ -7,8 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from configs import short
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+from jobs import planned
 from scaling_study.progress import Progress, expected_s
 
 
@@ -20,8 +19,8 @@ def clock():
     return clock
 
 
-def progress(clock, planned, expected, best=""):
-    return Progress(planned, expected, lambda: best, clock)
+def progress(clock, jobs, expected, best=""):
+    return Progress(jobs, expected, lambda: best, clock)
 
 
 def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
@@ -51,8 +50,7 @@ def test_time_left_follows_what_jobs_took(clock):
 
 def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
     log = tmp_path / "decide.log"
-    planned = {"decide": 1, "searched": 1}
-    run = progress(clock, planned, {"race": 300.0}, "intra_op 1, 2 processes")
+    run = progress(clock, {"decide": 1, "searched": 1}, {"race": 300.0}, "intra_op 1, 2 processes")
     run.start(1, "decide", str(log))
     log.write_text("first: 4 starts, about 1 min\n")
     clock.s = 5
@@ -67,15 +65,11 @@ def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
 
 
 def test_what_is_expected_adds_up_to_the_estimate():
-    sections = {
-        "profile": {"launches": ["recommended"]},
-        "why": "quick",
-        "confirm": {"seconds": 60},
-    }
-    plan = make_plan(load_config(short(**sections)))
+    stages = {"why": "quick", "confirm": {"seconds": 60}}
+    plan = planned(short(profile={"launches": ["recommended"]}, **stages))
     jobs = {"measure": 9, "profile": 1, "why": 2}
     found = expected_s(plan, [1, 2], jobs, 0.0)
     assert all(seconds > 0 for rule, seconds in found.items() if rule != "loader_experiment")
     assert found["loader_experiment"] == 0
-    raced = make_plan(load_config(short(search={"budget_minutes": 10})))
+    raced = planned(short(search={"budget_minutes": 10}))
     assert expected_s(raced, [1, 2], {}, 120.0)["race"] == 8 * 60

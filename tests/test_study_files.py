@@ -1,6 +1,5 @@
 """What rules ask a study for: its files, what its jobs depend on, what a cluster is asked for."""
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from scaling_study import study_files
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
 from scaling_study.study_files import Study
-from scaling_study.study_run import StudyError
 
 ENVS = [str(path.relative_to(ROOT)) for path in (ROOT / "envs").glob("*.txt")][:1]
 MACHINES = {
@@ -79,13 +77,3 @@ def test_only_requirements_are_built():
     assert made.any_builds == made.builds
     assert made.builds({"launch": made.plan.default}) == []
     assert made.builds({}) == [f"results/.builds/{Path(ENVS[0]).stem}.txt"]
-
-
-def test_an_error_passes_through_a_context_and_keeps_no_traceback():
-    @contextlib.contextmanager
-    def around():
-        yield
-
-    with pytest.raises(StudyError, match="said") as raised, around():
-        raise StudyError("said")
-    assert raised.value.__traceback__ is None

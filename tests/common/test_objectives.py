@@ -1,10 +1,8 @@
 """What is looked for: a rate of all processes together, or the time of one model."""
 
-import numpy as np
 import pytest
 
 from made_records import made_plan
-from scaling_study.common.objectives import OBJECTIVES, time_s
 from scaling_study.records.analysis import shown
 from scaling_study.stats.interval import Interval
 
@@ -23,19 +21,8 @@ def test_a_step_stands_for_a_model_whose_number_of_steps_is_not_known(asked, ste
     assert plan.objective_name == name
 
 
-def test_a_model_takes_as_long_as_its_process_has_it():
-    assert time_s(120.0, 4, "models_per_hour") == 120.0
-    assert time_s(100.0, 1, "steps_per_s") == 0.01
-
-
 def test_the_lowest_rate_is_the_longest_time():
     ends = Interval(60.0, 50.0, 72.0)
     assert shown(ends, "model_s", 1) == ends
     assert shown(Interval(60.0), "model_s", 2) == Interval(120.0)
     assert shown(ends, "models_per_hour", 2) == ends
-
-
-def test_what_is_compared_is_to_be_large():
-    rates, counts = np.array([60.0, 80.0]), np.array([1, 2])
-    assert OBJECTIVES["models_per_hour"].gain(rates, counts).tolist() == [60.0, 80.0]
-    assert OBJECTIVES["model_s"].gain(rates, counts).tolist() == [60.0, 40.0]

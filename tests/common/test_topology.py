@@ -85,14 +85,6 @@ def test_captured_machines_are_understood(name, words):
     assert machines.topology(name).describe() == words
 
 
-def test_epyc_siblings_are_far_apart_in_number_but_share_core_and_l3():
-    by_id = {cpu.cpu: cpu for cpu in machines.topology("epyc-9654-2s-nps4").cpus}
-    assert by_id[296] == Cpu(cpu=296, core=104, socket=1, node=4, l3=104)
-    assert by_id[104] == Cpu(cpu=104, core=104, socket=1, node=4, l3=104)
-    assert by_id[111].l3 == 104
-    assert by_id[112].l3 == 112
-
-
 def test_cpus_of_an_offline_node_have_none_and_distances_are_of_all_that_are_possible():
     topology = machines.topology("xeon-r630-node0-offline")
     assert {(cpu.node, cpu.cpu % 2) for cpu in topology.cpus} == {(NO_NODE, 0), (1, 1)}

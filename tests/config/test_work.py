@@ -5,13 +5,12 @@ import json
 import numpy as np
 import pytest
 
+import jobs
 import synthetic
-from jobs import WORKLOADS
 from made_records import made_plan
 from scaling_study.analysis.collect import collect
 from scaling_study.common import placeholders
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import Plan, make_plan
+from scaling_study.config.plan import Plan
 from scaling_study.config.work import (
     changed_training,
     epoch_s,
@@ -30,7 +29,7 @@ def config(launches=None, **workload):
     return {
         "study": "own",
         "workload": {
-            "script": str(WORKLOADS / "plain_loop.py"),
+            "script": str(jobs.WORKLOADS / "plain_loop.py"),
             "args": ["--batch-size", "{batch_size}", "--seed", "{member}"],
             "parameters": {"batch_size": 64},
             **workload,
@@ -49,7 +48,7 @@ def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
         "one_change": {"batch_size": [256], "blas": ["mkl"]},
         "exclude": [{"batch_size": 128}],
     }
-    plan = make_plan(load_config(config(launches)))
+    plan = jobs.planned(config(launches))
     assert [launch.label for launch in plan.launches] == [
         "default", "intra_op 1", "intra_op 1 (repeat)", "intra_op 1, batch_size 256",
         "intra_op 1, blas mkl",
@@ -64,21 +63,6 @@ def test_values_of_a_parameter_are_launches_like_those_of_any_axis():
 # ---- what members get
 
 
-@pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        ("out/{member}/{member}.pt", "out/3/3.pt"),
-        ("{{member}}", "{member}"),
-        ("{{epoch}}-{member}", "{epoch}-3"),
-        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
-        ("{} { member }", "{} { member }"),
-    ],
-)
-def test_placeholders(text, filled):
-    assert placeholders.unknown(text) is None
-    assert placeholders.fill(text, {"member": 3}) == filled
-
-
 def test_only_parameters_are_replaced_in_variables():
     text = '{a}-{b} {{a}} {{b}} {"a": {a}} {member}'
     assert placeholders.fill_known(text, {"a": 1}) == '1-{b} {a} {{b}} {"a": 1} {member}'
@@ -88,7 +72,7 @@ def test_each_launch_gets_its_own_arguments_and_variables(tmp_path):
     content = config(
         {"baseline": {"batch_size": 8}}, env={"SIZE": "{batch_size} {other}", "PLAIN": "{member}"}
     )
-    plan = make_plan(load_config(content))
+    plan = jobs.planned(content)
     machine = probe.read_machine()
     for launch, size in zip(plan.launches, ("64", "8"), strict=False):
         found = resolve.resolve(plan, launch.axes, machine, tmp_path, [2])

@@ -3,18 +3,14 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+import jobs
 from scaling_study.confirm import losses
 from scaling_study.host import probe
 from scaling_study.records.analysis import Changed, Recommendation, Recommended
 from scaling_study.runner import resolve
-
-WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 TRAIN = """
 import sys, torch
@@ -63,14 +59,14 @@ def plan(**launches):
     content = {
         "study": "losses",
         "workload": {
-            "script": str(WORKLOADS / "plain_loop.py"),
+            "script": str(jobs.WORKLOADS / "plain_loop.py"),
             "args": ["--batch-size", "{batch_size}"],
             "parameters": {"batch_size": 64},
             "samples_per_step": "batch_size",
         },
         "launches": {"baseline": {"intra_op": 1}, "include": list(launches.values())},
     }
-    made = make_plan(load_config(content))
+    made = jobs.planned(content)
     return made, made.by_id
 
 
@@ -112,12 +108,7 @@ def resolved(tmp_path):
     """A launch of a script, by the change that it makes of a baseline of one thread."""
 
     def make(script, **changes):
-        content = {
-            "study": "losses",
-            "workload": {"script": str(script), "args": ["100"]},
-            "launches": {"baseline": {"intra_op": 1, **changes}},
-        }
-        plan = make_plan(load_config(content))
+        plan = jobs.planned(jobs.config(script, args=["100"], launch=changes))
         axes = plan.by_id[plan.baseline].axes
         return resolve.resolve(plan, axes, probe.read_machine(), tmp_path, [1])
 
@@ -165,8 +156,3 @@ def test_a_run_that_gives_no_loss_says_why(tmp_path, resolved, text, reason):
     found = losses.compare("it", resolved(script), resolved(script), 5, tmp_path, at_once=6)
     assert (found.status, found.alike) == ("failed", None)
     assert reason in found.reason
-
-
-@pytest.mark.parametrize(("step_s", "steps"), [(0.001, 300), (0.2, 100), (30.0, 20)])
-def test_slow_steps_are_fewer(step_s, steps):
-    assert losses.steps_for(step_s) == steps

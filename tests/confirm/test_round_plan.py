@@ -55,10 +55,6 @@ def test_todays_launch_takes_the_defaults_place_at_the_same_n():
     ]
 
 
-def test_nothing_recommended_is_nothing_to_confirm():
-    assert round_plan.choose_arms(Recommendation(status="none"), DEFAULT) == ()
-
-
 @pytest.mark.parametrize(
     ("seconds", "turns", "round_s"),
     [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],

@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from jobs import WORKLOADS, config, processes, profile
-from scaling_study.common import private
+from jobs import WORKLOADS, config, left_behind, profile
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
@@ -41,16 +40,10 @@ def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
     assert profile_launch.without_profile(None, "m").status == "skipped"
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("profile")
-    mapping = config(WORKLOADS / "closure_optimizer.py") | {"profile": {**FEW, "calls": True}}
-    return folder, profile(mapping, folder)
-
-
 @pytest.mark.slow
-def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(real):
-    folder, found = real
+def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_path):
+    mapping = config(WORKLOADS / "closure_optimizer.py") | {"profile": {**FEW, "calls": True}}
+    found = profile(mapping, tmp_path)
     assert found.status == "complete"
     assert [point.n for point in found.points] == [1, 2]
     for point in found.points:
@@ -58,21 +51,12 @@ def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(real
         assert set(kinds) == {"operators", "calls", "stacks"}
         for kind in kinds.values():
             assert kind.status == "ok", kind
-            assert all((folder / "out" / name).stat().st_size for name in kind.files)
+            assert all((tmp_path / "out" / name).stat().st_size for name in kind.files)
             assert kind.overhead == pytest.approx(kind.step_s / kind.unprofiled_step_s)
         assert kinds["operators"].steps == FEW["steps"]
 
-
-@pytest.mark.slow
-def test_a_profiling_job_leaves_nothing_behind(real):
-    folder, _ = real
-    assert [*folder.glob(f"{private.PREFIX}*"), *processes(folder)] == []
-
-
-@pytest.mark.slow
-def test_stacks_hold_native_and_python_frames(real):
-    folder, _ = real
-    text = (folder / "out/1/stacks-0.raw").read_text()
+    assert left_behind(tmp_path) == []
+    text = (tmp_path / "out/1/stacks-0.raw").read_text()
     assert "closure_optimizer.py" in text
     assert "libtorch" in text or "at::" in text
 

@@ -4,12 +4,11 @@ import math
 import re
 
 import numpy as np
-import pytest
 
 import rendering
 import synthetic
 from scaling_study.records.codec import read_file
-from scaling_study.report import draw, figures, svg
+from scaling_study.report import draw, figures
 from scaling_study.report.draw import About, Curve, Row, Stack, Step
 from scaling_study.report.model import read_machines
 from scaling_study.stats.interval import Interval
@@ -18,10 +17,6 @@ from synthetic import typed
 
 def texts(drawn):
     return re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-
-
-def lines_of(drawn, colour):
-    return drawn.count(f"stroke: {svg._VARIABLE[svg.colour(colour)]}")
 
 
 ABOUT = About("f", "Throughput", "How to read it.")
@@ -33,14 +28,6 @@ def lines(*curves, **options):
 
 def curve(label="fast", values=((1, 10.0), (2, 18.0), (4, 30.0)), **style):
     return Curve(label, tuple((n, Interval(value)) for n, value in values), **style)
-
-
-def test_a_curve_has_its_colour_and_its_name():
-    drawn = lines(curve(), curve("slow", colour="series-2"))
-    assert lines_of(drawn, "series-1")
-    assert lines_of(drawn, "series-2")
-    assert not lines_of(drawn, "series-3")
-    assert {"fast", "slow", "processes", "Throughput", "1", "2", "4"} <= set(texts(drawn))
 
 
 def test_a_curve_has_a_gap_where_a_count_was_not_measured():
@@ -87,29 +74,6 @@ def test_a_waterfall_has_steps_and_whole_bars():
     assert {"5.00 ms", "+4.00 ms", "9.00 ms"} <= set(texts(draw.waterfall(whole, ABOUT).svg))
 
 
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    folder = rendering.make_study(tmp_path_factory.mktemp("figures"), ns=(1, 2, 8), replicates=2)
-    plan = read_file(folder / "plan.json", object)
-    (found,) = read_machines(folder, typed(plan))
-    return found, typed(plan)
-
-
-def test_a_study_has_its_figures(machine):
-    found, plan = machine
-    series = figures.choose_series(found, plan)
-    assert series[0].roles == ("recommended",)
-    drawn = figures.scaling(found, plan, series)
-    assert tuple(drawn) == figures.SCALING
-    shown = texts(drawn["throughput"].svg)
-    for one in series:
-        assert any(text.startswith(one.label[:20]) for text in shown)
-    assert "ideal: in proportion" in shown
-    for figure in drawn.values():
-        assert len(figure.caption) > 20
-        assert 'aria-label="' in figure.svg
-
-
 def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     options = {"ns": (1, 2), "launches": synthetic.LAUNCHES[:3]}
     folder = rendering.make_study(tmp_path, replicates=1, **options)
@@ -118,11 +82,6 @@ def test_an_interval_of_one_start_is_not_drawn(tmp_path):
     assert np.all(found.points["replicates"] == 1)
     drawn = figures.scaling(found, typed(plan), figures.choose_series(found, typed(plan)))
     assert "opacity: 0.35" not in drawn["throughput"].svg
-
-
-def test_every_colour_to_draw_with_can_be_told_from_the_others():
-    drawn = [light for light, _ in svg.THEME.values()]
-    assert len(set(drawn)) == len(drawn)
 
 
 def test_ids_of_two_figures_never_meet_and_every_reference_has_its_target():

@@ -2,11 +2,10 @@
 
 import pytest
 
+import jobs
 import machines
 from configs import ROOT
-from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
-from scaling_study.config.plan import make_plan
 from scaling_study.search import forecast
 
 LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 96]
@@ -14,18 +13,14 @@ LARGE = [name for name in machines.NAMES if len(machines.usable(name).cpus) >= 9
 
 def shipped(name, **changes):
     mapping = read_config(ROOT / f"config/{name}.yaml")
-    return make_plan(load_config({**mapping, **changes}))
-
-
-def played(plan, machine, window_s):
-    return forecast.play(plan, machines.usable(machine), None, window_s)
+    return jobs.planned({**mapping, **changes})
 
 
 @pytest.mark.parametrize("name", ["tsmixerx", "ncf"])
 @pytest.mark.parametrize("machine", LARGE)
 def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, machine):
     plan = shipped(name)
-    found = played(plan, machine, plan.measure.longest_s)
+    found = forecast.play(plan, machines.usable(machine), None, plan.measure.longest_s)
     assert found.all_s + plan.confirm.seconds <= 3600
     assert found.screened == found.others
     assert found.screened_s < found.all_s
@@ -43,12 +38,3 @@ def test_it_says_whether_the_time_is_enough_for_all_launches(name, minutes, mach
     first, second = forecast.describe(plan, machines.usable(machine), None)
     assert f"a race of {minutes} minutes, the confirmation included" in first
     assert said in second
-
-
-def test_several_nodes_meet_all_launches_sooner():
-    def met(nodes):
-        plan = shipped("tsmixerx", search={"budget_minutes": 60, "nodes": nodes})
-        return played(plan, "epyc-9654-2s-nps4", 3.0)
-
-    assert met(4).screened_s < 0.6 * met(1).screened_s
-    assert met(4).all_s < met(1).all_s

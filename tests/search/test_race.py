@@ -75,14 +75,6 @@ def truth(**more):
     return {"baseline": plateau(8), "default": plateau(1), **more}
 
 
-def test_first_come_the_baseline_and_the_default_launch_twice():
-    found = Race(field(single("a")), LONG, [], 0).next()
-    assert found.stage == "first"
-    (batch,) = found.batches
-    assert [task.launch for task in batch] == ["baseline", "baseline", "default", "default"]
-    assert {1, 8, 16} <= set(batch[0].counts)
-
-
 def many(count, nodes=1, budget_s=1e5):
     """A race of launches, of which one is better, on nodes that differ by more than that."""
     others = [single(f"axis{number}") for number in range(count)]
@@ -195,14 +187,6 @@ def test_no_round_begins_that_does_not_fit_into_the_budget():
     race, history, _ = many(9, budget_s=500)
     assert race.spent_s <= 500
     assert history[-1].reason == "the budget is spent"
-
-
-def test_a_launch_that_is_added_later_is_screened_next():
-    machine = Machine(truth(a=plateau(8, 1.1), late=plateau(8, 1.5)))
-    _, before, starts = run(machine, field(single("a")))
-    found = Race(field(single("a"), single("late")), LONG, starts, len(before)).next()
-    assert found.stage == "screen"
-    assert [task.launch for batch in found.batches for task in batch] == ["baseline", "late"]
 
 
 def test_a_launch_of_several_threads_is_screened_at_fewer_processes():

@@ -13,9 +13,7 @@ import jobs
 import machines
 import made_records
 from made_records import summary
-from scaling_study.config.config import load_config
 from scaling_study.config.launches import Launch
-from scaling_study.config.plan import make_plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
 from scaling_study.records import codec
@@ -41,8 +39,7 @@ def planned(processes="auto", **more):
         "search": {"budget_minutes": 60},
         "confirm": {"seconds": 300},
     }
-    plan = make_plan(load_config(mapping | more))
-    return with_learnt(plan, {}).model_copy(update={"made": {}})
+    return with_learnt(jobs.planned(mapping | more), {}).model_copy(update={"made": {}})
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +83,6 @@ def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     assert {one.launch for one in field.others} == left
     assert field.process_counts[-1] == 385
     assert {192, 384} <= set(field.boundaries)
-    assert field.entrants[single(plan, "intra_op")].threads == 4
-    assert field.default.threads == 384
-    assert field.baseline.changes == frozenset()
-    passive = field.entrants[single(plan, "wait_policy")]
-    assert passive.changes == {("wait_policy", "passive")}
 
 
 def test_what_the_config_excludes_or_one_thread_leaves_idle_no_combination_has(machine):
