@@ -5,7 +5,6 @@ import pytest
 
 from scaling_study.analysis import experiment_runs
 from scaling_study.records.codec import RecordError
-from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import Step, World, write_run
 
 
@@ -20,14 +19,6 @@ def change(path, kind, edit, **wanted):
     wanted["kind"] = kind
     edit(next(record for record in records if wanted.items() <= record.items()))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def test_a_run_has_a_row_per_window_with_all_columns(path):
-    run = experiment_runs.read_run(path)
-    table = experiment_runs.frame([run])
-    assert list(table.columns) == EXPERIMENTS.names
-    assert len(table) == sum(json.loads(line)["kind"] == "window" for line in path.open())
-    assert set(table["experiment"]) == {"reference", "intervention", "stressor"}
 
 
 def test_the_accounts_of_a_step_add_up_to_it(path):

@@ -20,22 +20,6 @@ pytestmark = pytest.mark.timing
 
 STEP_S = 0.01
 
-# As a Linux 6.1 on x86-64 wrote it.
-LOCKS = """\
-1: FLOCK  ADVISORY  WRITE 1201 08:01:131090 0 EOF
-1: -> FLOCK  ADVISORY  WRITE 1202 08:01:131090 0 EOF
-1: -> FLOCK  ADVISORY  WRITE 1203 08:01:131090 0 EOF
-2: POSIX  ADVISORY  READ  815 00:18:622 128 128
-"""
-
-
-def test_a_waiter_is_told_from_a_holder():
-    assert sampling.parse_locks(LOCKS) == (
-        [(1202, "08:01:131090"), (1203, "08:01:131090")],
-        [(1201, "08:01:131090"), (815, "00:18:622")],
-    )
-    assert sampling.parse_locks("") == ([], [])
-
 
 @pytest.mark.parametrize(
     ("text", "machine", "expected"),
