@@ -69,11 +69,9 @@ class Oversubscribed(World):
     n = 4
 
 
-class TakingTurns(World):
+class TakingTurns(Oversubscribed):
     """Members that outnumber the CPUs, and find their caches cold after every turn."""
 
-    first = "cpu_oversubscription"
-    n = 4
     colder = 0.25
 
     def step(self, intervention, n):
