@@ -170,26 +170,6 @@ def test_a_futex_between_processes_is_told_from_one_between_threads(started):
     assert {(wait.syscall, wait.on) for wait in member.waits} == {("futex", "")}
 
 
-MAPS = """\
-7f0000000000-7f0000001000 rw-s 00000000 00:01 33 /srv/with a name (deleted)
-7f0000001000-7f0000002000 rw-s 00000000 00:01 34
-7f0000002000-7f0000003000 rw-p 00000000 00:00 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        (0x7F0000000FFF, "/srv/with a name (deleted)"),
-        (0x7F0000001000, "shared memory"),
-        (0x7F0000002000, ""),
-        (0x7F0000003000, ""),
-    ],
-)
-def test_the_mapping_of_an_address(address, name):
-    assert sampling.shared_mapping(address, MAPS) == name
-
-
 def test_a_process_that_has_ended_is_passed_over(started):
     process = started("print(flush=True)")
     process.wait()
