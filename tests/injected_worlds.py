@@ -1,7 +1,7 @@
 """Worlds with one injected cause each: what physics says the accounts then are."""
 
 from scaling_study.records.experiment import ForeignProcess, SampledLock
-from synthetic_why import MS, Step, World, seen
+from synthetic_why import KERNELS, MS, Step, World, seen
 
 ALL = (
     *("passive", "one_thread", "pinned", "large_thresholds", "cached_batches"),
@@ -46,10 +46,7 @@ class PileUp(World):
     def step(self, intervention, n):
         if intervention == "pinned":
             return self.crowd(Step(), n)
-        step = Step()
-        step.runqueue = (n - 1) * (step.user + step.system)
-        step.trainers_cpus = 1
-        return step
+        return Step(runqueue=(n - 1) * 10.2 * MS, trainers_cpus=1)
 
 
 class ColdPileUp(PileUp):
@@ -72,11 +69,9 @@ class Oversubscribed(World):
     n = 4
 
 
-class TakingTurns(World):
+class TakingTurns(Oversubscribed):
     """Members that outnumber the CPUs, and find their caches cold after every turn."""
 
-    first = "cpu_oversubscription"
-    n = 4
     colder = 0.25
 
     def step(self, intervention, n):
@@ -161,16 +156,11 @@ class Hog(World):
     """Another program that always wants one CPU."""
 
     first = "foreign_load"
+    foreign = [ForeignProcess(name="stress", pid=7, cpu_s=50.0, share=0.8)]
 
     def step(self, intervention, n):
-        step = Step()
         share = min(1.0, self.cpus / (n + 1))
-        step.runqueue = (1 / share - 1) * (step.user + step.system)
-        step.foreign_cpus = share
-        return step
-
-    def foreign(self):
-        return [ForeignProcess(name="stress", pid=7, cpu_s=50.0, share=0.8)]
+        return Step(runqueue=(1 / share - 1) * 10.2 * MS, foreign_cpus=share)
 
 
 class Steal(World):
@@ -179,11 +169,7 @@ class Steal(World):
     first = "steal"
 
     def step(self, intervention, n):
-        step = Step()
-        if n > 1:
-            step.blocked = step.user
-            step.steal_cpus = 1.0
-        return step
+        return Step(blocked=10 * MS, steal_cpus=1.0) if n > 1 else Step()
 
 
 class Lock(World):
@@ -466,30 +452,19 @@ class Bandwidth(World):
     """Streaming operators that share memory."""
 
     first = "memory_bandwidth"
+    slowed = {"memory": 0.6, "pages": 0.3}
+    inflated = {"memory": 1.8, "pages": 1.3}
 
     def step(self, intervention, n):
         return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
 
-    def beside(self, kernel, dose):
-        return 1 + {"memory": 0.6, "pages": 0.3}.get(kernel, 0.0) * dose
 
-    def inflation(self, kernel):
-        return {"memory": 1.8, "pages": 1.3}.get(kernel, 1.0)
-
-
-class Cache(World):
+class Cache(Bandwidth):
     """Working sets that push each other out of the last-level cache."""
 
     first = "last_level_cache"
-
-    def step(self, intervention, n):
-        return Step(user=10 * MS * (1 + 0.5 * (n - 1)))
-
-    def beside(self, kernel, dose):
-        return 1 + {"memory": 0.62, "llc": 0.6}.get(kernel, 0.0) * dose
-
-    def inflation(self, kernel):
-        return {"memory": 1.4, "llc": 1.5}.get(kernel, 1.0)
+    slowed = {"memory": 0.62, "llc": 0.6}
+    inflated = {"memory": 1.4, "llc": 1.5}
 
 
 class Smt(World):
@@ -497,15 +472,11 @@ class Smt(World):
 
     first = "smt"
     mhz = 3000.0
+    slowed = dict.fromkeys(KERNELS, 0.6)
+    inflated = dict.fromkeys(KERNELS, 1.6)
 
     def step(self, intervention, n):
         return Step(user=10 * MS * (1 + 0.6 * (n - 1)), frequency_mhz=self.mhz)
-
-    def beside(self, kernel, dose):
-        return 1 + 0.6 * dose
-
-    def inflation(self, kernel):
-        return 1.6
 
     def machine(self):
         found = World.machine(self)
@@ -520,9 +491,8 @@ class Swap(World):
     first = "swap"
 
     def step(self, intervention, n):
-        if n == 1:
-            return Step()
-        return Step(blocked=9 * MS, major_faults=3.0, memory_stall=9 * MS)
+        swapped = Step(blocked=9 * MS, major_faults=3.0, memory_stall=9 * MS)
+        return swapped if n > 1 else Step()
 
 
 class Migrations(World):

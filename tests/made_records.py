@@ -1,8 +1,10 @@
 """Records as they usually are, for tests that change a field or two."""
 
+import json
 import sys
 
-from msgspec import json, structs
+import msgspec
+from msgspec import structs
 
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.config.launches import Launch
@@ -88,7 +90,15 @@ def window(members=(), **changed):
 
 def kept(record):
     """A record as its file gives it back."""
-    return json.decode(codec.ENCODER.encode(record), type=type(record))
+    return msgspec.json.decode(codec.ENCODER.encode(record), type=type(record))
+
+
+def edit(path, kind, change, **wanted):
+    """Change the first record of a kind in a file, with these values."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    wanted["kind"] = kind
+    change(next(record for record in records if wanted.items() <= record.items()))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def reported(**changed):

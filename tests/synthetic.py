@@ -205,6 +205,7 @@ def write_study(
     codec.write_file(folder / "machine.json", machines[0])
     rng = np.random.default_rng(seed)
     for launch in launches:
+        threads = launch.values.get("intra_op")
         for replicate in range(replicates):
             path = folder / "measure" / launch.id / f"{replicate}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +218,7 @@ def write_study(
                         harness_hash="harness00001", machine_hash=where["hash"],
                         machine=convert(where, Machine, str_keys=True),
                         slots=_slots(launch, max(ns), where),
-                        requested_env=_requested_env(launch),
+                        requested_env={"OMP_NUM_THREADS": str(threads)} if threads else {},
                     )  # fmt: skip
                     spread = noise or Noise()
                     made = _cohort(head, launch, spread, rng, windows=windows, steps=steps)
@@ -251,11 +252,6 @@ def _plan(
 def typed(plan: dict[str, Any]) -> Plan:
     """Return the plan of the content of plan.json."""
     return Plan.from_dict(plan)
-
-
-def _requested_env(launch: Launch) -> dict[str, str]:
-    count = launch.values.get("intra_op")
-    return {} if count is None else {"OMP_NUM_THREADS": str(count)}
 
 
 def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:

@@ -19,16 +19,16 @@ def launches(speed):
     )
 
 
-def measure(folder, name, speed, *hosts, **options):
+def measure(folder, name, speed, *hosts):
     """Measure a machine of a study; hosts are its nodes, each of a hash of its own."""
-    options = {"study": "several", "ns": (1, 2, 4), "launches": launches(speed), **options}
+    options = {"study": "several", "ns": (1, 2, 4), "launches": launches(speed)}
     machines = [synthetic.machine(name=host) for host in hosts]
     own = compare.folders(folder, [name])[name]
     rendering.make_study(own, machines=machines, **options)
     return read_file(own / "plan.json", object)
 
 
-def compared(folder, plan, *, currency="EUR", **kinds):
+def compared(folder, plan, **kinds):
     """Compare a study's machines, given with what the config says of each."""
     write_file(folder / "plan.json", plan)
     kinds = {name: NodeKind(**kind) for name, kind in kinds.items()}
@@ -37,7 +37,7 @@ def compared(folder, plan, *, currency="EUR", **kinds):
         name: compare.read_results(path, synthetic.typed(plan)) for name, path in folders.items()
     }
     path = folder / "analysis/machines.json"
-    write_file(path, compare.compare(found, kinds, currency))
+    write_file(path, compare.compare(found, kinds, "EUR"))
     return read_file(path, Compared)
 
 

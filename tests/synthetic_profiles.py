@@ -35,42 +35,34 @@ STEPS = 5
 STACK = 'process 7:"python train.py";thread (7): MainThread;<module> (train.py:1)'
 
 
-def operators(many=False, factor=1.0, injected=None, steps=STEPS):
-    """Return what a member did; `injected` are operators' further times as long."""
+def operators(many, factor):
+    """Return what a member did."""
     rows = []
     for (operator, phase), (calls, self_s, inflation) in OPERATORS.items():
         each = self_s * factor * (inflation if many else 1.0)
-        if many:
-            each *= (injected or {}).get(operator, 1.0)
         rows.append(
             OperatorSums(
                 operator=operator,
                 phase=phase,
-                calls=calls * steps,
-                self_s=each * steps,
-                total_s=1.2 * each * steps,
-                flops=1000 * calls * steps if "mm" in operator else None,
+                calls=calls * STEPS,
+                self_s=each * STEPS,
+                total_s=1.2 * each * STEPS,
+                flops=1000 * calls * STEPS if "mm" in operator else None,
             )
         )
-    return Operators(steps=steps, rows=tuple(rows))
+    return Operators(steps=STEPS, rows=tuple(rows))
 
 
-def step_s(content):
-    """Return the step time that belongs to made-up operators."""
-    return sum(row.self_s for row in content.rows) / content.steps + OUTSIDE_S
-
-
-def write_target(
-    folder, launch, machine, *, target=None, counts=(1, 8), factor=1.0, injected=None, label=None
-):
+def write_target(folder, launch, machine, *, target=None, factor=1.0):
     """Write profile/<target>/ of one launch under a study's folder; return the target's folder."""
     place = folder / "profile" / (target or launch.id)
     points = []
-    for n in counts:
-        content = operators(n > 1, factor, injected)
+    for n in (1, 8):
+        content = operators(n > 1, factor)
         (place / str(n)).mkdir(parents=True)
         codec.write_file(place / str(n) / "operators.json", content)
-        profiled_s, overhead = step_s(content), 1.22 if n == 1 else 1.04
+        profiled_s = sum(row.self_s for row in content.rows) / STEPS + OUTSIDE_S
+        overhead = 1.22 if n == 1 else 1.04
         taken = Profile(
             kind="operators", status="ok", steps=content.steps, step_s=profiled_s,
             overhead=overhead, unprofiled_step_s=profiled_s / overhead,
@@ -84,7 +76,7 @@ def write_target(
             ProfiledPoint(n=n, unprofiled_step_s=profiled_s / 1.1, kinds=(taken, skipped))
         )
     write_manifest(
-        place, machine=machine["hash"], launch=launch.id, label=label or launch.label,
+        place, machine=machine["hash"], launch=launch.id, label=launch.label,
         role=launch.role, target=target or launch.id, points=tuple(points),
     )  # fmt: skip
     return place

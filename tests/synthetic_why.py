@@ -96,6 +96,9 @@ class World:
         steps: Where time goes, by cohort; that of the reference stands for others too.
         looks: What looks at the training threads find.
         seen_alone: Whether they find it with one process too.
+        slowed: By what part of a step a full dose of a kernel slows it down.
+        inflated: How much slower a kernel's member gets with n of them.
+        foreign: Programs beside the study.
     """
 
     n = 2
@@ -112,6 +115,9 @@ class World:
     looks = seen({"R": 60, "S": 0})
     steps = {"reference": Step()}
     seen_alone = True
+    slowed = {}
+    inflated = {}
+    foreign = []
 
     def __init__(self, **changed):
         for name, value in changed.items():
@@ -129,14 +135,6 @@ class World:
             step.runqueue += (n / self.cpus - 1) * (step.user + step.system)
         return step
 
-    def beside(self, kernel, dose):
-        """Step over step alone, beside stressors."""
-        return 1.0
-
-    def inflation(self, kernel):
-        """How much slower a kernel's member gets with n of them."""
-        return 1.0
-
     def samples(self, n):
         """What looks at a training thread found."""
         return self.looks if n > 1 or self.seen_alone else World.looks
@@ -144,10 +142,6 @@ class World:
     def machine(self):
         """machine.json."""
         return machine(cpus=self.cpus, cpus_per_l3=self.cpus, cpus_per_node=self.cpus)
-
-    def foreign(self):
-        """Programs beside the study."""
-        return []
 
 
 def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0, blocks=6,
@@ -184,7 +178,8 @@ def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0
             )
     for block in range(blocks, blocks + 3):
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
-            factor = np.exp(rng.normal(0, noise)) * world.beside(kernel, dose) * bias["reference"]
+            beside = 1 + world.slowed.get(kernel, 0.0) * dose
+            factor = np.exp(rng.normal(0, noise)) * beside * bias["reference"]
             alone = world.step("reference", 1)
             window = _window(world, alone, "stressor", name=kernel, n=1, block=block, factor=factor)
             rate = None if kernel == "none" else 0.95
@@ -202,7 +197,7 @@ def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0
         records.append(
             experiment.Samples(n=n, interval_s=0.02, members=members, locks=one["locks"])
         )
-    records.append(experiment.Foreign(span_s=60.0, processes=world.foreign()))
+    records.append(experiment.Foreign(span_s=60.0, processes=world.foreign))
     records.append(experiment.End(status="complete", reason=None, remedy=None, wall_s=90.0))
     return records
 
@@ -246,7 +241,7 @@ def microbenchmarks(world, rng, noise=0.03):
     for kernel in KERNELS:
         for n in sorted({1, world.n}):
             for block in range(4):
-                slow = world.inflation(kernel) if n > 1 else 1.0
+                slow = world.inflated.get(kernel, 1.0) if n > 1 else 1.0
                 rate = float(500 / slow * np.exp(rng.normal(0, noise)))
                 rows.append(
                     experiment.KernelRates(

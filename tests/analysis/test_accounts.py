@@ -117,13 +117,7 @@ def test_phases_are_of_counted_steps_and_the_rest_of_all():
     assert frame["minor_faults_per_step"][0] == 3
 
 
-# ---- threads and hardware counters
-
-
-def test_runnable_threads_run_or_wait():
-    frame = derived({"cpu_user_s": 1.7, "runqueue_s": 2.2})
-    assert frame["runnable_threads"][0] == pytest.approx(1.7 + 0.1 + 2.2)
-    assert frame["cpu_use"][0] == pytest.approx(1.8)
+# ---- hardware counters
 
 
 def test_counted_cycles_give_the_clock():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import synthetic
-from made_records import reported, slot, summary
+from made_records import edit, reported, slot, summary
 from scaling_study import stages
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
@@ -170,8 +170,7 @@ def test_a_machine_of_its_own_keeps_its_points(tmp_path):
 def test_windows_measured_differently_are_not_pooled(tmp_path, key, what):
     plan = synthetic.write_study(tmp_path, launches=[BASELINE])
     path = tmp_path / "measure" / BASELINE.id / "2.jsonl"
-    head, *rest = path.read_text().splitlines(keepends=True)
-    path.write_text(json.dumps({**json.loads(head), key: "other"}) + "\n" + "".join(rest))
+    edit(path, "cohort", lambda record: record.update({key: "other"}))
     with pytest.raises(RecordError) as caught:
         collect(tmp_path, typed(plan))
     message = str(caught.value)

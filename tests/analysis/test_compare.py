@@ -50,7 +50,7 @@ def test_each_machine_has_what_it_gives(study):
     assert (fast.hosts, slow.hosts) == (("node1",), ("old7",))
 
 
-def test_ratios_are_to_the_first_machine(study):
+def test_ratios_are_to_the_first_machine_and_the_best_is_another_by_price(study):
     _, content = study
     assert content.reference == "fast"
     ratio = entry(content, "slow").to_reference
@@ -58,10 +58,6 @@ def test_ratios_are_to_the_first_machine(study):
     assert ratio.per_price.low < 2 < ratio.per_price.high
     assert ratio.per_kwh is None
     assert entry(content, "fast").to_reference == Measures()
-
-
-def test_the_best_machine_is_another_by_price(study):
-    _, content = study
     best = content.best
     assert (best["rate"].first, best["rate"].next) == ("fast", "slow")
     assert (best["per_price"].first, best["per_price"].next) == ("slow", "fast")

@@ -1,11 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 
+from made_records import edit
 from scaling_study.analysis import experiment_runs
 from scaling_study.records.codec import RecordError
-from scaling_study.records.columns import EXPERIMENTS
 from synthetic_why import Step, World, write_run
 
 
@@ -14,36 +12,12 @@ def path(tmp_path):
     return write_run(tmp_path / "0.jsonl", World(), np.random.default_rng(1), noise=0.0)
 
 
-def change(path, kind, edit, **wanted):
-    """Edit the first record of a kind, with these values."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    wanted["kind"] = kind
-    edit(next(record for record in records if wanted.items() <= record.items()))
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def test_a_run_has_a_row_per_window_with_all_columns(path):
-    run = experiment_runs.read_run(path)
-    table = experiment_runs.frame([run])
-    assert list(table.columns) == EXPERIMENTS.names
-    assert len(table) == sum(json.loads(line)["kind"] == "window" for line in path.open())
-    assert set(table["experiment"]) == {"reference", "intervention", "stressor"}
-
-
-def test_the_accounts_of_a_step_add_up_to_it(path):
-    table = experiment_runs.read_run(path).windows
-    accounts = [f"trainer_{name}_s_per_step" for name in ("user", "system", "runqueue", "blocked")]
-    total = table[accounts].sum(axis=1) + table["trainer_residual_s_per_step"]
-    assert total.to_numpy() == pytest.approx(table["step_s"].to_numpy(), rel=1e-4)
-    assert table["step_s"].to_numpy() == pytest.approx(Step().total, rel=1e-3)
-
-
 def test_members_of_different_speed_give_the_step_of_all_throughput(path):
     def slow(window):
         for member in window["members"][1:]:
             member["step_us"] = [3 * each for each in member["step_us"]]
 
-    change(path, "window", slow, n=2)
+    edit(path, "window", slow, n=2)
     table = experiment_runs.read_run(path).windows
     row = table[table["n"] == 2].iloc[0]
     # Rates 1 and 1/3 together: two members share 4/3 steps.
@@ -52,7 +26,7 @@ def test_members_of_different_speed_give_the_step_of_all_throughput(path):
 
 def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
     flags = ["foreign_cpu", "short_steps"]
-    change(path, "window", lambda one: one.update(valid=False, flags=flags))
+    edit(path, "window", lambda one: one.update(valid=False, flags=flags))
     row = experiment_runs.read_run(path).windows.iloc[0]
     assert not row["valid"]
     assert row["usable"]
@@ -60,7 +34,7 @@ def test_a_window_disturbed_from_outside_is_evidence_and_no_measurement(path):
 
 @pytest.mark.parametrize("flag", ["short_overlap", "sleeping_member_ran", "few_steps"])
 def test_any_other_invalid_window_is_of_no_use(path, flag):
-    change(path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", flag]))
+    edit(path, "window", lambda one: one.update(valid=False, flags=["foreign_cpu", flag]))
     assert not experiment_runs.read_run(path).windows.iloc[0]["usable"]
 
 
@@ -68,7 +42,7 @@ def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
     def fail(one):
         one["checks"][0]["ok"] = False
 
-    change(path, "readback", fail)
+    edit(path, "readback", fail)
     table = experiment_runs.read_run(path).windows
     reference = table[table["experiment"] != "intervention"]
     assert not reference["usable"].any()
@@ -76,7 +50,7 @@ def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "edit"),
+    ("kind", "change"),
     [
         ("window", lambda one: one.update(experiment="guess")),
         ("window", lambda one: one["members"][0].update(steps=3)),
@@ -85,7 +59,7 @@ def test_windows_of_a_cohort_that_did_not_prove_itself_are_of_no_use(path):
         ("samples", lambda one: one.pop("members")),
     ],
 )
-def test_a_record_that_cannot_be_is_refused_with_its_line(path, kind, edit):
-    change(path, kind, edit)
+def test_a_record_that_cannot_be_is_refused_with_its_line(path, kind, change):
+    edit(path, kind, change)
     with pytest.raises(RecordError, match=r"0\.jsonl:\d+"):
         experiment_runs.read_run(path)

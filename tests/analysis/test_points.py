@@ -7,6 +7,8 @@ from scaling_study.analysis import points
 from scaling_study.analysis.collect import collect
 from synthetic import typed
 
+STILL = synthetic.Noise(replicate=0, point=0, window=0, step=0)
+
 
 def collected(folder, law, **options):
     launch = synthetic.Launch({"intra_op": 1}, "baseline", law)
@@ -16,8 +18,7 @@ def collected(folder, law, **options):
 
 def test_points_are_the_truth_where_there_is_no_noise(tmp_path):
     law = synthetic.hard_saturation(50.0, 150.0)
-    still = synthetic.Noise(replicate=0, point=0, window=0, step=0)
-    points = collected(tmp_path, law, noise=still).points.set_index("n")
+    points = collected(tmp_path, law, noise=STILL).points.set_index("n")
     truth = pd.Series({n: law(n) for n in points.index})
     n = points.index.to_series()
     near = {"rtol": 1e-4, "check_names": False}
@@ -91,8 +92,7 @@ NEAR = {"check_names": False, "check_index": False}
 
 def test_models_per_hour_hold_the_start_of_a_process(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "START_S", 6.0)
-    still = synthetic.Noise(replicate=0, point=0, window=0, step=0)
-    points = collected(tmp_path, synthetic.linear(50.0), noise=still).points.set_index("n")
+    points = collected(tmp_path, synthetic.linear(50.0), noise=STILL).points.set_index("n")
     assert points["start_s"].tolist() == pytest.approx([6.0] * 6)
     # 500 steps at 50 a second, after 6 s: in every slot.
     n = points.index.to_numpy()

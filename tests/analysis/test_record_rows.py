@@ -1,8 +1,7 @@
-import json
-
 import pytest
 
 import synthetic
+from made_records import edit
 from scaling_study.analysis.record_rows import NOT_PROVEN, read_rows
 from scaling_study.records.codec import RecordError
 
@@ -12,13 +11,6 @@ def path(tmp_path):
     launch = synthetic.Launch({"intra_op": 1}, "baseline")
     synthetic.write_study(tmp_path, launches=[launch], ns=[1, 2], replicates=1, windows=1, steps=4)
     return tmp_path / "measure" / launch.id / "0.jsonl"
-
-
-def edit(path, kind, change):
-    """Change the first record of a kind."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    change(next(record for record in records if record["kind"] == kind))
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):

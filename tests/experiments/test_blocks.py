@@ -160,11 +160,6 @@ CAN = report(whole_batches=True)
 CANNOT = report({"whole_batches": "single rows"}, whole_batches=False)
 
 
-def planned(name, members):
-    resolved = SimpleNamespace(members=(None,) * members)
-    return Planned(name, {}, resolved)
-
-
 @pytest.mark.parametrize(
     ("sizes", "together"),
     [
@@ -175,7 +170,7 @@ def planned(name, members):
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    cohorts = [planned(str(at), size) for at, size in enumerate(sizes)]
+    cohorts = [Planned(str(size), {}, SimpleNamespace(members=(None,) * size)) for size in sizes]
     found = groups(cohorts, FOUR_CPUS)
     assert [[one.size for one in group] for group in found] == together
     assert [one for group in found for one in group] == cohorts

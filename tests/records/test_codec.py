@@ -25,14 +25,6 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_reads_every_record_with_its_line(tmp_path, lines):
-    path = write(tmp_path, "".join(lines))
-    found = list(codec.read(path, DECODER))
-    assert [number for number, _ in found] == list(range(1, len(lines) + 1))
-    kinds = [record.__struct_config__.tag for _, record in found]
-    assert kinds == ["cohort", "readback", *["window"] * 6, "end"]
-
-
 @pytest.mark.parametrize("number", ["1e999", "1e300", "-1.0", '"1.0"', "true"])
 def test_refuses_what_is_no_sane_number(tmp_path, lines, number):
     window = json.loads(lines[2])

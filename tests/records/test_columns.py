@@ -23,22 +23,6 @@ def test_every_field_of_a_record_has_a_meaning(union):
             assert field.name == "schema_version" or field.meaning.endswith((".", ")")), field
 
 
-def test_every_field_of_a_member_has_a_meaning_and_a_unit_that_fits_its_name():
-    for field in [*window.MEMBER.values(), *fields(window.WindowMachine).values()]:
-        assert field.meaning
-        for ending, unit in (("_s", "s"), ("_bytes", "bytes"), ("_mhz", "MHz")):
-            if field.name.endswith(ending):
-                assert field.unit.removeprefix("CPU ") == unit, field
-
-
 @pytest.mark.parametrize("table", columns.TABLES, ids=lambda table: table.name)
-def test_every_column_has_a_meaning_and_a_unit_that_fits_its_name(table):
+def test_columns_of_a_table_have_names_of_their_own(table):
     assert len(set(table.names)) == len(table.names)
-    units = {"_per_step": ("s", "1/step"), "_s": ("s",), "_bytes": ("bytes",), "_mhz": ("MHz",)}
-    for column in table.columns:
-        assert column.meaning.endswith(".")
-        name = column.name.removesuffix("_low").removesuffix("_high")
-        for ending, allowed in units.items():
-            if name.endswith(ending) and not name.endswith("_per_s"):
-                assert column.unit.removeprefix("CPU ") in allowed, column
-                break

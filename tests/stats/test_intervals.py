@@ -73,16 +73,6 @@ def test_a_launch_with_tenfold_spread_keeps_its_own_and_widens_no_other(replicat
     assert np.median(reach[:, 0]) > 4 * np.median(reach[:, 1:])
 
 
-def test_one_replicate_in_a_study_of_ones_has_a_value_and_no_interval():
-    found = means(a=[[6.0]], b=[[3.0]])
-    assert found.of("a", 1).interval().value == pytest.approx(6.0)
-    assert found.of("a", 1).interval().low is None
-    ratio = found.ratio(("a", 1), ("b", 1))
-    assert ratio.value == pytest.approx(2.0)
-    assert ratio.low is ratio.high is None
-    assert found.probabilities_of_best({"a": 1, "b": 1}, tolerance=0.02, seed=1) == {}
-
-
 def test_one_replicate_among_others_has_the_spread_of_these_and_more():
     rng = np.random.default_rng(5)
     found = means(lone=[[100.0, 100.0]], **calm(rng, 12))
