@@ -1,3 +1,4 @@
+import ast
 import json
 import os
 import re
@@ -267,6 +268,41 @@ def test_each_worker_of_joblib_has_a_slots_cpus_and_environment(tmp_path):
     told = [path.read_text() for path in tmp_path.glob("trained-*")]
     assert len(told) == 100
     assert set(told) == {f"{cpu} hot\n" for cpu in cpus}
+
+
+DASK = """
+import os, subprocess, sys
+from distributed import Client, LocalCluster
+
+def where():
+    return sorted(os.sched_getaffinity(0)), os.environ["SPICY"], os.environ.get("OMP_NUM_THREADS")
+
+with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
+    workers = [
+        subprocess.Popen([
+            *sys.argv[1:], "--slot", str(slot), sys.executable, "-m", "distributed.cli.dask_worker",
+            cluster.scheduler_address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+        ])
+        for slot in range(2)
+    ]
+    client.wait_for_workers(2)
+    print(sorted(client.run(where).values()))
+    for one in workers:
+        one.terminate()
+        one.wait()
+"""
+
+
+def test_each_worker_of_dask_has_a_slots_cpus_and_environment(tmp_path):
+    (tmp_path / "sweep.py").write_text(DASK, encoding="utf-8")
+    cpus = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    slots = [slot(at, str(cpu)) for at, cpu in enumerate(cpus)]
+    launch = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(tmp_path / "train.py"))
+    done = subprocess.run(
+        [sys.executable, "sweep.py", BASH, launch],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    assert ast.literal_eval(done.stdout) == [([cpu], "hot", None) for cpu in sorted(cpus)]
 
 
 def test_nothing_to_recommend_is_said_and_fails(tmp_path, script):
