@@ -256,10 +256,9 @@ class Experiment:
         self._log.info("starting %s", each.name)
         part = stack.enter_context(private.part(self._folder, each.name))
         running = replace(each.resolved.launch, folder=part)
-        host = resolve.host(self._machine)
-        one = cohort.Cohort(running, each.resolved.members, host, beside=beside)
-        stack.enter_context(one)
-        one.launch([member.slot for member in each.resolved.members])
+        members, host = each.resolved.members, resolve.host(self._machine)
+        one = stack.enter_context(cohort.Cohort(running, members, host, beside=beside))
+        one.launch([member.slot for member in members])
         return one
 
     def _prove(self, each: Planned, one: cohort.Cohort) -> records.Readbacks | str:
@@ -270,8 +269,7 @@ class Experiment:
         reports = one.read_back(settings.start_timeout_s)
         if len(reports) < len(slots):
             return one.events[-1].reason if one.events else "a member did not start"
-        axes = {**self._axes, **each.changed}
-        checks = axis_table.checks(axes, each.resolved.slots, reports)
+        checks = axis_table.checks({**self._axes, **each.changed}, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings.warmup_steps)
@@ -290,9 +288,8 @@ class Experiment:
             role=launch.role,
             axes=dict(self._axes),
             replicate=self._job.replicate,
-            effort=cast(
-                "records.EffortName", self._effort_name
-            ),  # an experiment that is off has no job
+            # An experiment that is off has no job.
+            effort=cast("records.EffortName", self._effort_name),
             n=self._n,
             seed=self._seed,
             machine_hash=self._machine.hash,

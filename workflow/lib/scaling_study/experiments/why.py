@@ -184,8 +184,7 @@ class Why(Experiment):
             try:
                 resolved = self._resolve(intervention.axes, *intervention.options())
             except UnavailableError as error:
-                reason = f"{error.reason} ({error.remedy})"
-                impossible.append(intervention.left_out(reason))
+                impossible.append(intervention.left_out(f"{error.reason} ({error.remedy})"))
             else:
                 n = max(self._counts(intervention))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
@@ -294,10 +293,9 @@ class Why(Experiment):
         placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
         slots = [axis_table.recorded(slot) for slot in placed[1 : count + 1]]
         where = [(slot.cpus, slot.policy) for slot in slots]
-        host = resolve.host(self._machine)
         with (
             private.part(self._folder, "kernels") as own,
-            kernel_cohort.make(own, where, self._machine, host) as beside,
+            kernel_cohort.make(own, where, self._machine, resolve.host(self._machine)) as beside,
         ):
             if kernel_cohort.start(beside):
                 conditions = kernel_cohort.stressors(one, beside, self._effort)

@@ -33,7 +33,8 @@ def find_library(name: str, folders: Iterable[Path]) -> str | None:
     for pattern in LIBRARIES[name].patterns:
         for folder in places:
             for path in sorted(folder.glob(pattern), reverse=True):  # newest first
-                if _loadable(path):
+                # For this interpreter's machine: not of 32 bits, and no linker script.
+                if path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable)):
                     return str(path.resolve())
     return None
 
@@ -63,11 +64,6 @@ def _loader_cache() -> str:
     if ldconfig is None:
         return ""
     return subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
-
-
-def _loadable(path: Path) -> bool:
-    """Whether a file is an ELF library for this interpreter's machine, not of 32 bits, no text."""
-    return path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable))
 
 
 def _elf_kind(path: Path) -> tuple[bytes, bytes]:

@@ -79,14 +79,10 @@ def owner(symbol: str) -> str | None:
 
 
 def _function(symbol: str) -> ctypes._NamedFuncPointer | None:
-    for library in (None, str(_torch_cpu())):
+    for library in (None, str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")):
         with contextlib.suppress(AttributeError, OSError):
             return ctypes.CDLL(library)[symbol]
     return None
-
-
-def _torch_cpu() -> Path:
-    return Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 
 
 def _sgemm_seconds(repeats: int) -> float:
@@ -147,10 +143,9 @@ def memory_policy() -> tuple[str, dict[str, int]]:
 
 
 def _huge_page_bytes() -> int | None:
-    try:
+    text = ""
+    with contextlib.suppress(OSError):  # not in every kernel and container
         text = Path("/proc/self/smaps_rollup").read_text()
-    except OSError:  # not in every kernel and container
-        return None
     found = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
     return int(found.group(1)) * 1024 if found else None
 

@@ -251,7 +251,10 @@ class Measurement:
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
-            self._skip(error)
+            log.warning("skipped: %s (%s)", error.reason, error.remedy)
+            self._journal.restart()
+            self._journal.write(self._head(None))
+            self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
             left = SKIPPED
         else:
             yield from self._measure_all(resolved, head, folder)
@@ -268,12 +271,6 @@ class Measurement:
             if isinstance(one, Window) and one.valid and one.cohort not in failed
         }
         return not (seen if self._batch else seen.issuperset(counts))
-
-    def _skip(self, error: UnavailableError) -> None:
-        log.warning("skipped: %s (%s)", error.reason, error.remedy)
-        self._journal.restart()
-        self._journal.write(self._head(None))
-        self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
 
     def _measure_all(
         self, resolved: resolve.Resolved, head: Cohort, folder: Path
