@@ -169,13 +169,10 @@ class Why(Experiment):
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
         takes_s = {n: each.window_s + EDGE_S for n, each in zip(counts, shown, strict=True)}
-        taken = [*counts, *(n for intervention in chosen for n in self._counts(intervention))]
+        taken = [*counts, *(n for one in chosen for n in one.counts(self._n, self._effort_name))]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
         tried, impossible = self._plan(chosen)
         return tried, [*left, *impossible]
-
-    def _counts(self, intervention: Intervention) -> list[int]:
-        return intervention.counts(self._n, self._effort_name)
 
     def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[records.LeftOut]]:
         """Return the cohorts of interventions, and those that this machine cannot do."""
@@ -186,7 +183,7 @@ class Why(Experiment):
             except UnavailableError as error:
                 impossible.append(intervention.left_out(f"{error.reason} ({error.remedy})"))
             else:
-                n = max(self._counts(intervention))
+                n = max(intervention.counts(self._n, self._effort_name))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
                 tried.append((intervention, Planned(intervention.name, intervention.axes, few)))
         return tried, impossible

@@ -45,10 +45,9 @@ def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
     Args:
         prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).
     """
-    listed = _loader_cache()
     # Packages of cmeel have a prefix of their own within an environment.
     own = (prefix / "lib", *sorted(prefix.glob("lib/python3*/site-packages/cmeel.prefix/lib")))
-    folders = (*own, *parse_loader_cache(listed), *map(Path, USUAL_FOLDERS))
+    folders = (*own, *parse_loader_cache(_loader_cache()), *map(Path, USUAL_FOLDERS))
     return tuple(dict.fromkeys(folders))
 
 

@@ -189,8 +189,7 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
             continue
         rank = ranks.pop(pid)
         if status and not failed:
-            code = os.waitstatus_to_exitcode(status)
-            failed = code
+            failed = code = os.waitstatus_to_exitcode(status)
             how = f"failed with status {code}" if code > 0 else f"was killed by signal {-code}"
             print(f"rank {rank} of {count} {how}: its group ends", file=sys.stderr, flush=True)
             stop(signal.SIGTERM, None)

@@ -519,7 +519,11 @@ class Queue:
                     waiting.extend(self._end(ended))
                 if _ready([stop], 0):
                     return False
-                self._end_late_ones()
+                for slot, one in self._training.items():
+                    if one.next_s <= time.monotonic():
+                        self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
+                        one.signals += 1
+                        one.next_s = time.monotonic() + GRACE_S
         finally:
             self._slots.stop()
         return True
@@ -548,13 +552,6 @@ class Queue:
         now_s = time.monotonic()
         self._training[slot] = _Training(model, datetime.now(UTC), now_s, now_s + self._limit_s)
         self._slots.train(slot, model.arguments, self.log(model))
-
-    def _end_late_ones(self) -> None:
-        for slot, one in self._training.items():
-            if one.next_s <= time.monotonic():
-                self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
-                one.signals += 1
-                one.next_s = time.monotonic() + GRACE_S
 
     def _end(self, ended: Ended) -> list[Model]:
         """Record how a model has ended; return it if it starts again."""

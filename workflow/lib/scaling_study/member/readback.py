@@ -216,10 +216,9 @@ def report() -> dict[str, object]:
     Allocations of the probe are freed on return. The random state is not touched.
     """
     policy, pages = memory_policy()
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    mapped = {line.split(maxsplit=5)[-1] for line in maps}
+    maps = Path("/proc/self/maps").read_text()
+    mapped = {line.split(maxsplit=5)[-1] for line in maps.splitlines()}
     sgemm, threads = owner("sgemm_"), thread_cpus()
-    capability = torch.backends.cpu.get_cpu_capability()
     return {
         "pid": os.getpid(),
         "cpus": sorted(os.sched_getaffinity(0).union(*threads or ())),
@@ -239,7 +238,7 @@ def report() -> dict[str, object]:
         "allocator": owner("malloc"),
         "jemalloc_decay_ms": _jemalloc_decay_ms(),
         "huge_page_bytes": _huge_page_bytes(),
-        "isa": capability,
+        "isa": torch.backends.cpu.get_cpu_capability(),
         "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),

@@ -135,11 +135,13 @@ def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
 
 
 def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> dict[str, str]:
-    """Return a launch's own cache for torch.compile: its starts depend on this study alone.
+    """Return a launch's own cache for torch.compile, as a variable; none where it compiles nothing.
+
+    So its starts depend on this study alone.
 
     Args:
         plan: what of plan.json the job depends on.
-        asked: the launch's axes; None is returned where they compile nothing.
+        asked: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
     """
