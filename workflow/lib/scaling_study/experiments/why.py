@@ -288,8 +288,7 @@ class Why(Experiment):
             return
         # A reference of one member has no slot for another one.
         placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
-        slots = [axis_table.recorded(slot) for slot in placed[1 : count + 1]]
-        where = [(slot.cpus, slot.policy) for slot in slots]
+        where = [(at.cpus, at.policy) for at in map(axis_table.recorded, placed[1 : count + 1])]
         with (
             private.part(self._folder, "kernels") as own,
             kernel_cohort.make(own, where, self._machine, resolve.host(self._machine)) as beside,
