@@ -213,14 +213,13 @@ class Confirmation:
             if launch in done or best is None:
                 continue
             log.info("comparing the loss of %s with the baseline's", self._launches[launch].label)
-            steps = losses.steps_for(best.step_s)
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
                     found = losses.compare(
                         launch,
                         self._resolve(self._baseline, 1),
                         self._resolve(launch, 1),
-                        steps,
+                        losses.steps_for(best.step_s),
                         folder,
                         at_once=best.n,
                     )

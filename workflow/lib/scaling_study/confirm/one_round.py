@@ -72,13 +72,6 @@ class _Process:
         both = iterations.Counted(first_ns, latest_ns, sum(one.iterations for one in starts), 0)
         return [(both, None)]
 
-    def _ready_ns(self) -> int:
-        """Return when a server had imported what its models need; 0 if never."""
-        try:
-            return int((self.pages / f"{iterations.READY}{self.pid}").read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return 0
-
     def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
         """Return the starts of the script in it.
 
@@ -96,7 +89,9 @@ class _Process:
             seen.append((iterations.Counted(0, 0, 0, 0), None))
         began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one, _ in seen)]
         last, first = len(seen) - 1, 0
-        ready_s = since(self._ready_ns())
+        # There where a server has imported what its models need.
+        ready = self.pages / f"{iterations.READY}{self.pid}"
+        ready_s = since(int(ready.read_text(encoding="ascii")) if ready.exists() else 0)
         if ready_s is not None:
             # Imports are made once for many models: no model's time holds them.
             before = sum(ended < ready_s for ended in began[1:-1])

@@ -93,8 +93,7 @@ def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> Schedule:
         seconds: the time of all rounds together.
         seed: decides the order of the arms, which is that of every turn.
     """
-    turns = int(seconds / (len(arms) * LONG_ROUND_S))
-    turns = min(max(turns, FEWEST_TURNS), MOST_TURNS)
+    turns = min(max(int(seconds / (len(arms) * LONG_ROUND_S)), FEWEST_TURNS), MOST_TURNS)
     round_s = seconds / (turns * len(arms))
     order = random.Random(seed).sample(list(arms), len(arms))  # noqa: S311 (an order, no secret)
     return Schedule(

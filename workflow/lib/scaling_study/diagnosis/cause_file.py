@@ -88,8 +88,7 @@ def gather(
     machines: dict[str, list[verdict.Target]] = {}
     for (machine, _), runs in by_target.items():
         own = known if known and known.machine == machine else None
-        knee = _knee(study_folder, runs[0])
-        machines.setdefault(machine, []).append(judge(runs, own, knee))
+        machines.setdefault(machine, []).append(judge(runs, own, _knee(study_folder, runs[0])))
     content = Machines(
         tuple(
             verdict.Causes(machine=machine, targets=tuple(own)) for machine, own in machines.items()

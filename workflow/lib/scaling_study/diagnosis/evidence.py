@@ -53,6 +53,11 @@ class Measured:
     uncounted: str | None = None
     unknown: str | None = None
 
+    def of(self, estimate: Interval, over: Floats, text: str) -> "Measured":
+        """Return a part of it: with another estimate, other numerators, and a text on them."""
+        evidence = dataclasses.replace(self.evidence, text=text)
+        return dataclasses.replace(self, estimate=estimate, over=over, evidence=evidence)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Untested:

@@ -199,8 +199,7 @@ class _Case:
             return None
 
         def mean(*columns: str) -> float:
-            means = [ratios.mean(self.column(variant, one)) for one in columns]
-            return float(np.nansum(means))
+            return float(np.nansum([ratios.mean(self.column(variant, one)) for one in columns]))
 
         return loader_model.Seen(
             step_s=step_s,

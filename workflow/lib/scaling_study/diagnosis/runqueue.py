@@ -71,8 +71,7 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
 
 def _demand(windows: pd.DataFrame) -> pd.DataFrame:
     """Return the demand of members and others, in CPUs; `cpus` turns s per step into that."""
-    accounts = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0)
-    step_s = accounts.sum(axis=1)
+    step_s = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0).sum(axis=1)
     cpus = windows["n"] / step_s.where(step_s > 0)
     wait = windows["trainer_runqueue_s_per_step"].fillna(0.0) * cpus
     throttled = windows["trainer_throttled_s_per_step"].fillna(0.0) * cpus

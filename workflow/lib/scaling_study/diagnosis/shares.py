@@ -140,10 +140,7 @@ def residual(share: Share, special: str) -> Share:
             f"{found.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
             f" cause, which leaves {percent(estimate)}."
         )
-        evidence = dataclasses.replace(found.evidence, text=text)
-        return dataclasses.replace(
-            found, estimate=estimate, over=found.over - named.over, evidence=evidence
-        )
+        return found.of(estimate, found.over - named.over, text)
 
     return measure
 

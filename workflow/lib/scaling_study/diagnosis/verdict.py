@@ -91,8 +91,7 @@ def _follow(query: Query, way: Way) -> Outcome:
     if status == "inconclusive" and measured.uncounted:
         evidence = (*evidence, Evidence(None, "account", measured.uncounted))
     notes = (one for note in way.notes if (one := note(query)).agrees is not None)
-    own = (measured.evidence, *measured.also)
-    return Outcome(status, measured, (*own, *evidence, *notes))
+    return Outcome(status, measured, (measured.evidence, *measured.also, *evidence, *notes))
 
 
 def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:

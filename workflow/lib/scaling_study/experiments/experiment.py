@@ -120,8 +120,8 @@ class Experiment:
         text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
-        self._begun = False
-        self._before_head: list[records.Record] = []
+        # What waits for the first record; None once that is there.
+        self._waiting: list[records.Record] | None = []
         self._left: list[records.VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
         self._reports: dict[str, Readback] = {}  # of each cohort's first member
@@ -174,8 +174,7 @@ class Experiment:
     def leave_out(self, reason: str, remedy: str | None = None) -> None:
         """Leave a file that says why nothing was measured."""
         self._journal.restart()
-        self._begun = False
-        self._before_head.clear()
+        self._waiting = []
         self._head = self._first(self._heading(None), None)
         self._close("skipped", reason, remedy)
 
@@ -190,7 +189,7 @@ class Experiment:
                     before = self._journal.resume(self._head)
                     if before and isinstance(before[-1], records.End):
                         return None
-                    self._begun = bool(before)
+                    self._waiting = None if before else self._waiting or []
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
                     self._blocks.done = {
@@ -256,10 +255,9 @@ class Experiment:
         self._log.info("starting %s", each.name)
         part = stack.enter_context(private.part(self._folder, each.name))
         running = replace(each.resolved.launch, folder=part)
-        host = resolve.host(self._machine)
-        one = cohort.Cohort(running, each.resolved.members, host, beside=beside)
-        stack.enter_context(one)
-        one.launch([member.slot for member in each.resolved.members])
+        members, host = each.resolved.members, resolve.host(self._machine)
+        one = stack.enter_context(cohort.Cohort(running, members, host, beside=beside))
+        one.launch([member.slot for member in members])
         return one
 
     def _prove(self, each: Planned, one: cohort.Cohort) -> records.Readbacks | str:
@@ -270,8 +268,7 @@ class Experiment:
         reports = one.read_back(settings.start_timeout_s)
         if len(reports) < len(slots):
             return one.events[-1].reason if one.events else "a member did not start"
-        axes = {**self._axes, **each.changed}
-        checks = axis_table.checks(axes, each.resolved.slots, reports)
+        checks = axis_table.checks({**self._axes, **each.changed}, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         one.warm_up(settings.warmup_steps)
@@ -290,9 +287,8 @@ class Experiment:
             role=launch.role,
             axes=dict(self._axes),
             replicate=self._job.replicate,
-            effort=cast(
-                "records.EffortName", self._effort_name
-            ),  # an experiment that is off has no job
+            # An experiment that is off has no job.
+            effort=cast("records.EffortName", self._effort_name),
             n=self._n,
             seed=self._seed,
             machine_hash=self._machine.hash,
@@ -304,18 +300,17 @@ class Experiment:
 
     def _begin(self) -> None:
         """Write the first record, and those that had to wait for it, if it is not there yet."""
-        if not self._begun:
-            self._begun = True
-            for record in (self._head, *self._before_head):
+        if self._waiting is not None:
+            for record in (self._head, *self._waiting):
                 self._journal.write(record)
-            self._before_head.clear()
+            self._waiting = None
 
     def _write(self, record: records.Record) -> None:
         """Append a record, in any case after the first one."""
-        if self._begun:
+        if self._waiting is None:
             self._journal.write(record)
         else:
-            self._before_head.append(record)
+            self._waiting.append(record)
 
     def _write_events(self, name: str, one: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""

@@ -276,11 +276,6 @@ _no_workers = _without("no loader with workers or threads of its own", lambda on
 _no_processes = _without("no loader with worker processes of torch's", lambda one: one.workers)
 
 
-def _waits_for_none(reference: Reference) -> Reason:
-    """A loader with workers may be in the way, however short the training thread waits for it."""
-    return _loads(reference) if _no_workers(reference) else None
-
-
 def _workers(reference: Reference) -> int | None:
     """Return how many workers the loader has, where that can be set and is one number."""
     found = {one.workers for one in reference.loaders if one.settable}
@@ -296,8 +291,7 @@ def _more_workers(one: Intervention, reference: Reference) -> Intervention:
     more = (_workers(reference) or 0) + 1
     member = reference.windows[0].members[0]
     training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
-    made_s = _spent_s(member, "loader_made_s")
-    needed = math.ceil(made_s / training_s) if training_s > 0 else 0
+    needed = math.ceil(_spent_s(member, "loader_made_s") / training_s) if training_s > 0 else 0
     workers = max(more, min(needed, _loader_cpus(reference)))
     return replace(one, axes={"loader_workers": workers})
 
@@ -354,8 +348,9 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("tcmalloc", "tcmalloc", (_faults,), {"allocator": "tcmalloc"}, quick=False),
     Intervention("jemalloc", "jemalloc", (_faults,), {"allocator": "jemalloc"}, quick=False),
     Intervention("mimalloc", "mimalloc", (_faults,), {"allocator": "mimalloc"}, quick=False),
+    # A loader with workers may be in the way, however short the training thread waits for it.
     Intervention("cached_batches", "batches from memory instead of the loader",
-           (_waits_for_none,), change="loader_switched",
+           (lambda one: _loads(one) if _no_workers(one) else None,), change="loader_switched",
            asked=Ask(loader_substitutes.FROM_MEMORY).code, restless=True),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
            (_no_workers,), change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,

@@ -46,7 +46,6 @@ def make(
         host: of the machine.
     """
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
-    chosen = kernels.sizes(machine.l2_bytes, machine.l3_bytes, spare_bytes)
     # numpy brings a BLAS of its own, which must not start threads.
     effects = axis_table.prepare({"intra_op": 1}, Where(machine))
     launch = Launch(
@@ -55,7 +54,7 @@ def make(
         env=environment.member_environment(os.environ, effects.environment(), {}),
         step="mark",
     )
-    command = kernels.command(chosen)
+    command = kernels.command(kernels.sizes(machine.l2_bytes, machine.l3_bytes, spare_bytes))
     members = [Member(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]
     return cohort.Cohort(launch, members, host)
 

@@ -336,7 +336,12 @@ class LoaderExperiment(Experiment):
 
 def _asked(way: records.Way, gives: int) -> Ask:
     """Return the request that makes members load in this way."""
-    return loader_model.asked(way)._replace(gives=gives)
+    return Ask(
+        gives=gives,
+        workers=way.axes.get("loader_workers"),
+        ahead=way.axes.get("prefetch"),
+        whole=way.change == loader_model.WHOLE,
+    )
 
 
 def _condition(name: str, ask: Ask, one: cohort.Cohort) -> Condition:

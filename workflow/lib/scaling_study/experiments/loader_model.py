@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scaling_study.common.quantities import format_count
-from scaling_study.member.loader_substitutes import Ask
 from scaling_study.records.experiment import Way
 from scaling_study.records.readback import Loader
 
@@ -30,15 +29,6 @@ WORKERS = (0, 1, 2, 4)
 WHOLE = "whole_batches"
 FURTHER_AHEAD = 4
 """Factor by which a worker prepares more batches ahead."""
-
-
-def asked(way: Way) -> Ask:
-    """Return the request that makes members load in this way."""
-    return Ask(
-        workers=way.axes.get("loader_workers"),
-        ahead=way.axes.get("prefetch"),
-        whole=way.change == WHOLE,
-    )
 
 
 def elsewhere(way: Way) -> bool:

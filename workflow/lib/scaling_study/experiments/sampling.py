@@ -9,6 +9,7 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,37 +96,32 @@ def shared_mapping(address: int, maps: str) -> str:
         extent, permissions, _, _, _, *name = line.split(maxsplit=5)
         first, end = (int(part, 16) for part in extent.split("-"))
         if first <= address < end:
-            shared = permissions.endswith("s")
-            return (name[0] if name else IN_MEMORY) if shared else ""
+            return (name[0] if name else IN_MEMORY) if permissions.endswith("s") else ""
     return ""
 
 
 def _inode(path: Path) -> str | None:
-    try:
+    with suppress(OSError):
         state = path.stat()
-    except OSError:
-        return None
-    return f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+        return f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+    return None
 
 
 def _name_of_file(pid: int, descriptor: int) -> str:
     """Return what a descriptor is open on: a path, ``pipe``, ``socket`` or the like."""
-    try:
+    with suppress(OSError):
         target = str((PROC / str(pid) / "fd" / str(descriptor)).readlink())
-    except OSError:
-        return ""
-    kind, colon, _ = target.partition(":")
-    return kind if colon and not target.startswith("/") else target
+        kind, colon, _ = target.partition(":")
+        return kind if colon and not target.startswith("/") else target
+    return ""
 
 
 def _between_processes(pid: int, address: int, operation: int) -> str:
     """Return the shared memory that a futex lies in; empty for one of a single process."""
-    if operation & FUTEX_PRIVATE:
-        return ""
-    try:
-        return shared_mapping(address, (PROC / str(pid) / "maps").read_text())
-    except OSError:
-        return ""
+    if not operation & FUTEX_PRIVATE:
+        with suppress(OSError):
+            return shared_mapping(address, (PROC / str(pid) / "maps").read_text())
+    return ""
 
 
 def _file_of(pid: int, inode: str) -> str:
@@ -164,14 +160,12 @@ class Sampler:
             self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
             folder = PROC / str(pid) / "task" / str(tid)
-            try:
+            with suppress(OSError):  # it has just ended, or this kernel does not tell
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 call = parse_syscall((folder / "syscall").read_text(), platform.machine())
-            except OSError:  # it has just ended, or this kernel does not tell
-                continue
-            self.states[slot][state] += 1
-            if state in ASLEEP and call is not None:
-                self.waits[slot][call[0], self._on(pid, *call, held)] += 1
+                self.states[slot][state] += 1
+                if state in ASLEEP and call is not None:
+                    self.waits[slot][call[0], self._on(pid, *call, held)] += 1
 
     def _on(
         self, pid: int, name: str, first: int, second: int, held: Sequence[tuple[int, str]]

@@ -169,13 +169,10 @@ class Why(Experiment):
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
         takes_s = {n: each.window_s + EDGE_S for n, each in zip(counts, shown, strict=True)}
-        taken = [*counts, *(n for intervention in chosen for n in self._counts(intervention))]
+        taken = [*counts, *(n for one in chosen for n in one.counts(self._n, self._effort_name))]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
         tried, impossible = self._plan(chosen)
         return tried, [*left, *impossible]
-
-    def _counts(self, intervention: Intervention) -> list[int]:
-        return intervention.counts(self._n, self._effort_name)
 
     def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[records.LeftOut]]:
         """Return the cohorts of interventions, and those that this machine cannot do."""
@@ -184,10 +181,9 @@ class Why(Experiment):
             try:
                 resolved = self._resolve(intervention.axes, *intervention.options())
             except UnavailableError as error:
-                reason = f"{error.reason} ({error.remedy})"
-                impossible.append(intervention.left_out(reason))
+                impossible.append(intervention.left_out(f"{error.reason} ({error.remedy})"))
             else:
-                n = max(self._counts(intervention))
+                n = max(intervention.counts(self._n, self._effort_name))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
                 tried.append((intervention, Planned(intervention.name, intervention.axes, few)))
         return tried, impossible
@@ -292,12 +288,10 @@ class Why(Experiment):
             return
         # A reference of one member has no slot for another one.
         placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
-        slots = [axis_table.recorded(slot) for slot in placed[1 : count + 1]]
-        where = [(slot.cpus, slot.policy) for slot in slots]
-        host = resolve.host(self._machine)
+        where = [(at.cpus, at.policy) for at in map(axis_table.recorded, placed[1 : count + 1])]
         with (
             private.part(self._folder, "kernels") as own,
-            kernel_cohort.make(own, where, self._machine, host) as beside,
+            kernel_cohort.make(own, where, self._machine, resolve.host(self._machine)) as beside,
         ):
             if kernel_cohort.start(beside):
                 conditions = kernel_cohort.stressors(one, beside, self._effort)

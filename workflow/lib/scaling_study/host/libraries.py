@@ -33,7 +33,8 @@ def find_library(name: str, folders: Iterable[Path]) -> str | None:
     for pattern in LIBRARIES[name].patterns:
         for folder in places:
             for path in sorted(folder.glob(pattern), reverse=True):  # newest first
-                if _loadable(path):
+                # For this interpreter's machine: not of 32 bits, and no linker script.
+                if path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable)):
                     return str(path.resolve())
     return None
 
@@ -44,10 +45,9 @@ def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
     Args:
         prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).
     """
-    listed = _loader_cache()
     # Packages of cmeel have a prefix of their own within an environment.
     own = (prefix / "lib", *sorted(prefix.glob("lib/python3*/site-packages/cmeel.prefix/lib")))
-    folders = (*own, *parse_loader_cache(listed), *map(Path, USUAL_FOLDERS))
+    folders = (*own, *parse_loader_cache(_loader_cache()), *map(Path, USUAL_FOLDERS))
     return tuple(dict.fromkeys(folders))
 
 
@@ -63,11 +63,6 @@ def _loader_cache() -> str:
     if ldconfig is None:
         return ""
     return subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
-
-
-def _loadable(path: Path) -> bool:
-    """Whether a file is an ELF library for this interpreter's machine, not of 32 bits, no text."""
-    return path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable))
 
 
 def _elf_kind(path: Path) -> tuple[bytes, bytes]:

@@ -57,7 +57,9 @@ def missing_cpus(
         f"SLURM job {env['SLURM_JOB_ID']} may run on {len(allowed_cpus)} of the {node_cpus} CPUs of"
         f" {node} ({format_cpu_list(allowed_cpus)}); a measurement needs the whole node."
     )
-    if _allocated_cpus(env) < node_cpus:
+    # SLURM writes several nodes as ``8(x2),4``.
+    allocated = re.match(r"\d+", env.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    if allocated is None or int(allocated[0]) < node_cpus:
         return (
             f"{has} Its allocation is a part of the node. Set {IN_PROFILE}:"
             " slurm_extra: \"'--exclusive'\""
@@ -92,12 +94,6 @@ def parse_effective_cpus(node: str) -> int | None:
     """CPUs for jobs, from ``scontrol show node``; None before SLURM 22.05, which does not say."""
     match = re.search(r"\bCPUEfctv=(\d+)", node)
     return int(match[1]) if match else None
-
-
-def _allocated_cpus(env: Mapping[str, str]) -> int:
-    """CPUs of the allocation on its one node; SLURM writes several nodes as ``8(x2),4``."""
-    match = re.match(r"\d+", env.get("SLURM_JOB_CPUS_PER_NODE", ""))
-    return int(match[0]) if match else 0
 
 
 def require_cores(machine: Machine, cores: int | None) -> None:

@@ -124,10 +124,8 @@ class PerfEvents:
         self.drop(slot)
         opened = self._open[slot] = {}
         for event in self.events:
-            try:
+            with contextlib.suppress(OSError):
                 opened[event.name] = _open(event, pid)
-            except OSError:
-                continue
 
     def drop(self, slot: int) -> None:
         """Stop counting a member."""
@@ -154,8 +152,7 @@ def _affordable(members: int, beside: int) -> int:
         return len(EVENTS)
     used = sum(1 for _ in Path("/proc/self/fd").iterdir())
     spare = SPARE_DESCRIPTORS + SPARE_DESCRIPTORS_PER_MEMBER * (members + beside)
-    free = limit - used - spare
-    return max(0, free // members)
+    return max(0, (limit - used - spare) // members)
 
 
 def has_hardware_counters() -> bool:

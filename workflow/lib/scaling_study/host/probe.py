@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -118,10 +119,8 @@ def read_commit(project: Path) -> str | None:
 
 def _versions() -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             yield package, metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
 
 
 def speed_facts(machine: Machine) -> dict[str, object]:

@@ -155,8 +155,7 @@ def load(path: str, program: Sequence[str]) -> bool:
                 reason = _import(name, files, children)
                 if reason is not None:
                     left[name] = reason
-                    kept = steps[:number] if len(left) > MOST_LEFT else steps
-                    _write(path, kept, left)
+                    _write(path, steps[:number] if len(left) > MOST_LEFT else steps, left)
                     return False
     finally:
         sys.argv = arguments

@@ -90,7 +90,9 @@ def apply(cpus: str | None, mempolicy: str) -> None:
             raise ValueError(f"CPUs {sorted(refused)} cannot be used")
     mode, _, nodes = mempolicy.partition(":")
     if mode == "default":
-        _reset_policy()
+        # What numactl has set for the caller is dropped; without NUMA there is nothing.
+        if (number := SET_MEMPOLICY.get(os.uname().machine)) is not None:
+            ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
         return
     # py-libnuma loads libnuma.so.1 when it is imported: only who asks for a policy needs it.
     from numa import memory  # noqa: PLC0415
@@ -103,13 +105,6 @@ def apply(cpus: str | None, mempolicy: str) -> None:
     if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
         raise ValueError(f"nodes {sorted(unknown)} cannot be used")
     setters[mode](*ids)
-
-
-def _reset_policy() -> None:
-    """Drop the memory policy that numactl has set for the caller; without NUMA there is none."""
-    number = SET_MEMPOLICY.get(os.uname().machine)
-    if number is not None:
-        ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
 
 
 def free_port() -> int:
@@ -194,8 +189,7 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
             continue
         rank = ranks.pop(pid)
         if status and not failed:
-            code = os.waitstatus_to_exitcode(status)
-            failed = code
+            failed = code = os.waitstatus_to_exitcode(status)
             how = f"failed with status {code}" if code > 0 else f"was killed by signal {-code}"
             print(f"rank {rank} of {count} {how}: its group ends", file=sys.stderr, flush=True)
             stop(signal.SIGTERM, None)

@@ -170,10 +170,8 @@ def write_rest(folder: Path, slot: int, *, passed: bool = False) -> None:
 
 def drain(descriptor: int) -> None:
     """Empty a pipe whose descriptor does not block."""
-    try:
+    with contextlib.suppress(BlockingIOError):
         os.read(descriptor, select.PIPE_BUF)
-    except BlockingIOError:
-        return
 
 
 def read_rest(descriptor: int) -> tuple[set[int], set[int]]:

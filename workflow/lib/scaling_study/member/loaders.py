@@ -180,10 +180,9 @@ def facts(loader: object) -> Facts:
 
 def length(loader: object) -> int | None:
     """Return how many batches a pass has; None where the loader does not say."""
-    try:
+    with contextlib.suppress(Exception):  # the script's own: no length, or whatever it raises
         return len(loader)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 (the script's own: no length, or whatever it raises)
-        return None
+    return None
 
 
 def _by_row(loader: DataLoader[object]) -> bool:
@@ -338,14 +337,13 @@ def _gives_whole(loader: object) -> bool:
 
     if not facts(loader).by_row:
         return False
-    try:
+    with contextlib.suppress(Exception):  # the script's own code: whatever it raises, it cannot
         # A file that it opens to read a row must not be open when workers are forked.
         dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
         indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
         whole = default_convert(dataset[indices])
         return _equal(whole, default_collate([dataset[index] for index in indices]))
-    except Exception:  # noqa: BLE001 (the script's own code: whatever it raises, it cannot)
-        return False
+    return False
 
 
 def _equal(one: object, other: object) -> bool:

@@ -432,19 +432,17 @@ class Claims:
 
 def _owner(claim: Path) -> str:
     """Return the name of the journal of a claim's queue; empty if it has just been released."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return claim.readlink().name
-    except FileNotFoundError:
-        return ""
+    return ""
 
 
 def _lock(descriptor: int) -> bool:
     """Lock an open file; return whether nobody else has."""
-    try:
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 def left_to_train(models: Sequence[Model], ended: Sequence[Line]) -> list[Model]:
@@ -516,11 +514,16 @@ class Queue:
         waiting = deque(models)
         try:
             while self._fill(waiting) or (self._take_over(models, waiting) and self._fill(waiting)):
-                for ended in self._slots.wait(self._until_limit_s(), stop):
+                limit_s = min(one.next_s for one in self._training.values()) - time.monotonic()
+                for ended in self._slots.wait(limit_s, stop):
                     waiting.extend(self._end(ended))
                 if _ready([stop], 0):
                     return False
-                self._end_late_ones()
+                for slot, one in self._training.items():
+                    if one.next_s <= time.monotonic():
+                        self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
+                        one.signals += 1
+                        one.next_s = time.monotonic() + GRACE_S
         finally:
             self._slots.stop()
         return True
@@ -549,17 +552,6 @@ class Queue:
         now_s = time.monotonic()
         self._training[slot] = _Training(model, datetime.now(UTC), now_s, now_s + self._limit_s)
         self._slots.train(slot, model.arguments, self.log(model))
-
-    def _until_limit_s(self) -> float:
-        """Return the time until a model has taken as long as it may."""
-        return min(one.next_s for one in self._training.values()) - time.monotonic()
-
-    def _end_late_ones(self) -> None:
-        for slot, one in self._training.items():
-            if one.next_s <= time.monotonic():
-                self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
-                one.signals += 1
-                one.next_s = time.monotonic() + GRACE_S
 
     def _end(self, ended: Ended) -> list[Model]:
         """Record how a model has ended; return it if it starts again."""

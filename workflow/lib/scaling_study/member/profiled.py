@@ -92,8 +92,7 @@ class Operators:
         if not self._covered:
             return
         rows = operator_rows(self._profiler.events() or ())
-        text = json.dumps({"steps": self._covered, "rows": rows})
-        (folder / "operators.json").write_text(text)
+        (folder / "operators.json").write_text(json.dumps({"steps": self._covered, "rows": rows}))
         table = self._profiler.key_averages().table(
             sort_by="self_cpu_time_total", row_limit=-1, max_name_column_width=100
         )

@@ -79,14 +79,10 @@ def owner(symbol: str) -> str | None:
 
 
 def _function(symbol: str) -> ctypes._NamedFuncPointer | None:
-    for library in (None, str(_torch_cpu())):
+    for library in (None, str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")):
         with contextlib.suppress(AttributeError, OSError):
             return ctypes.CDLL(library)[symbol]
     return None
-
-
-def _torch_cpu() -> Path:
-    return Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 
 
 def _sgemm_seconds(repeats: int) -> float:
@@ -147,10 +143,9 @@ def memory_policy() -> tuple[str, dict[str, int]]:
 
 
 def _huge_page_bytes() -> int | None:
-    try:
+    text = ""
+    with contextlib.suppress(OSError):  # not in every kernel and container
         text = Path("/proc/self/smaps_rollup").read_text()
-    except OSError:  # not in every kernel and container
-        return None
     found = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
     return int(found.group(1)) * 1024 if found else None
 
@@ -221,10 +216,9 @@ def report() -> dict[str, object]:
     Allocations of the probe are freed on return. The random state is not touched.
     """
     policy, pages = memory_policy()
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    mapped = {line.split(maxsplit=5)[-1] for line in maps}
+    maps = Path("/proc/self/maps").read_text()
+    mapped = {line.split(maxsplit=5)[-1] for line in maps.splitlines()}
     sgemm, threads = owner("sgemm_"), thread_cpus()
-    capability = torch.backends.cpu.get_cpu_capability()
     return {
         "pid": os.getpid(),
         "cpus": sorted(os.sched_getaffinity(0).union(*threads or ())),
@@ -244,7 +238,7 @@ def report() -> dict[str, object]:
         "allocator": owner("malloc"),
         "jemalloc_decay_ms": _jemalloc_decay_ms(),
         "huge_page_bytes": _huge_page_bytes(),
-        "isa": capability,
+        "isa": torch.backends.cpu.get_cpu_capability(),
         "default_dtype": str(torch.get_default_dtype()),
         "spin_s": _spin_s(),
         "changes": changes.effective(),

@@ -229,8 +229,7 @@ class _Profiling:
     def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
         order, names = OWN[kind]
-        asked = self._settings.steps
-        activities = self._cohort.profile(n, order, asked, OPERATORS_LONGEST_S)
+        activities = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
         slot = activities[0].slot
         if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
             raise member_processes.MemberEndedError([slot])

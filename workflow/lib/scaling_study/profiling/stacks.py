@@ -181,8 +181,7 @@ def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Stack], float]
         else:
             phase = stack_frames.phase_of(sample.frames) or "other"
             owner = (TRAINER, f"waiting {wait}" if wait else "running", f"phase: {phase}")
-        frames = stack_frames.fold(sample.frames) or ("[no frames]",)
-        counts[*owner, *frames] += sample.count
+        counts[*owner, *(stack_frames.fold(sample.frames) or ("[no frames]",))] += sample.count
     return counts, turn.seconds / ticks
 
 

@@ -378,7 +378,10 @@ class CohortWindows(CohortRun):
         own = self.job.plan.measure
         timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
         while True:
-            self._revive()
+            if missing := self.cohort.restartable(MEMBER_RESTARTS):
+                self.cohort.start(missing, own.start_timeout_s)
+                self.cohort.warm_up(own.warmup_steps)
+                self._write_events()
             # The first n members, no others: a slot has CPUs and memory of its own.
             if not set(range(window.n)) <= set(self.cohort.alive):
                 raise LostError("its members ended too often")
@@ -390,14 +393,6 @@ class CohortWindows(CohortRun):
             if record.valid:
                 self.steps.append((window.block, non_step.window_steps(record)))
             return record
-
-    def _revive(self) -> None:
-        """Start ended members again, as often as that is allowed."""
-        missing = self.cohort.restartable(MEMBER_RESTARTS)
-        if missing:
-            self.cohort.start(missing, self.job.plan.measure.start_timeout_s)
-            self.cohort.warm_up(self.job.plan.measure.warmup_steps)
-            self._write_events()
 
     def _write_events(self) -> None:
         for event in self.cohort.events:

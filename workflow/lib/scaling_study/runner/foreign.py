@@ -8,6 +8,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,12 +85,10 @@ def cpu_times(proc: Path = PROC) -> Times:
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue
-        try:
+        with suppress(OSError):  # it has just ended
             text = (folder / "stat").read_text(errors="replace")
-        except OSError:  # it has just ended
-            continue
-        name, _, fields = text.partition("(")[2].rpartition(")")
-        found[int(folder.name)] = name, sum(kernel_counters.user_and_system_s(fields.split()))
+            name, _, fields = text.partition("(")[2].rpartition(")")
+            found[int(folder.name)] = name, sum(kernel_counters.user_and_system_s(fields.split()))
     return found
 
 

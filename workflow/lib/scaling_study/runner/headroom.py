@@ -253,8 +253,7 @@ def check(needs: Sequence[Need]) -> None:
     members = sum(need.members for need in needs)
     _check_descriptors(members, sum(need.members * need.processes for need in needs))
     _check_tasks(members, sum(need.threads for need in needs), SPARE_TASKS * len(needs))
-    memory_bytes = sum(need.memory_bytes for need in needs)
-    _check_memory(members, memory_bytes, read_free_memory())
+    _check_memory(members, sum(need.memory_bytes for need in needs), read_free_memory())
     shared_bytes = sum(need.members * need.member.shared for need in needs)
     _check_memory(members, shared_bytes, read_free_shared())
 

@@ -223,7 +223,9 @@ def read_part(path: Path) -> list[Json]:
         UnusableError: a line is no record.
     """
     records = []
-    for number, line in enumerate(_lines(path), start=1):
+    data = path.read_bytes() if path.exists() else b""
+    # A last line without its end is left out.
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             record = json.loads(line)
             reason = "" if isinstance(record, dict) and "kind" in record else "it is no record"
@@ -236,10 +238,3 @@ def read_part(path: Path) -> list[Json]:
             )
         records.append(record)
     return records
-
-
-def _lines(path: Path) -> list[bytes]:
-    """The whole lines of a part; a last line without its end is left out."""
-    if not path.exists():
-        return []
-    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]

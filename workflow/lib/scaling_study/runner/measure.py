@@ -251,7 +251,10 @@ class Measurement:
             )  # fmt: skip
             head = self._head(resolved)
         except UnavailableError as error:
-            self._skip(error)
+            log.warning("skipped: %s (%s)", error.reason, error.remedy)
+            self._journal.restart()
+            self._journal.write(self._head(None))
+            self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
             left = SKIPPED
         else:
             yield from self._measure_all(resolved, head, folder)
@@ -269,12 +272,6 @@ class Measurement:
         }
         return not (seen if self._batch else seen.issuperset(counts))
 
-    def _skip(self, error: UnavailableError) -> None:
-        log.warning("skipped: %s (%s)", error.reason, error.remedy)
-        self._journal.restart()
-        self._journal.write(self._head(None))
-        self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
-
     def _measure_all(
         self, resolved: resolve.Resolved, head: Cohort, folder: Path
     ) -> Iterator[None]:
@@ -288,7 +285,11 @@ class Measurement:
         self._cohort = max((one.cohort + 1 for one in records), default=0)
         if resolved.missing is not None:
             log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
-        for counts in self._cohorts(resolved.counts):
+        cohorts = [list(resolved.counts)]  # the process counts of each
+        if each_alone(self._settings, self._job.launch.axes):
+            shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
+            cohorts = [[n] for n in shuffle.sample(resolved.counts, len(resolved.counts))]
+        for counts in cohorts:
             yield from self._measure(resolved, head, counts, records, folder)
 
     def _head(self, resolved: resolve.Resolved | None) -> Cohort:
@@ -330,13 +331,6 @@ class Measurement:
         if self._job.replicate or not asked or resolve.COMPILE_CACHE in self._job.plan.workload.env:
             return {}
         return {resolve.COMPILE_CACHE: str(folder / "compiled")}
-
-    def _cohorts(self, counts: Sequence[int]) -> list[list[int]]:
-        """Return the counts to measure, each in a fresh cohort."""
-        if each_alone(self._settings, self._job.launch.axes):
-            shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
-            return [[count] for count in shuffle.sample(counts, len(counts))]
-        return [list(counts)]
 
     def _measure(
         self,

@@ -285,8 +285,7 @@ class MemberProcesses:
         ended = self._rest(living, timeout_s)
         reports = []
         for slot in set(living) - ended:
-            path = self._launch.folder / f"readback-{slot}.json"
-            report = json.loads(path.read_text())
+            report = json.loads((self._launch.folder / f"readback-{slot}.json").read_text())
             for name in report["env"].keys() & self._launch.passed:
                 del report["env"][name]
             # From its launch to the end of its first step, while all of them started.

@@ -266,8 +266,7 @@ def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Intege
     place = np.flatnonzero(kind[order])
     picked = order[place]
     restarts = np.cumsum(steps.fresh[order])[place]
-    at = steps.at[picked]
-    distance = np.diff(at)
+    distance = np.diff(steps.at[picked])
     whole = (
         (np.diff(steps.member[picked]) == 0)
         & (distance == np.diff(place))

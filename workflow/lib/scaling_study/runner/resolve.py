@@ -85,15 +85,12 @@ def resolve(
     workload = plan.workload
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = machine.usable
-    placed = axis_table.place(asked, topology, max(counts))
-    slots = tuple(map(axis_table.recorded, placed))
+    slots = tuple(map(axis_table.recorded, axis_table.place(asked, topology, max(counts))))
     own = work.parameters_of(workload, asked)
     if workload.pool:  # of one program, which is told how many
         own[placeholders.N] = f"{{{placeholders.N}}}"
     members = [_member(workload, own, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
-    cache = compile_cache(plan, asked, machine, builds)
-    caching = {} if cache is None else {COMPILE_CACHE: str(cache)}
     variables = {name: placeholders.fill_known(text, own) for name, text in workload.env.items()}
     threads = _threads(asked, members, topology)
     need = headroom.Need(
@@ -107,7 +104,7 @@ def resolve(
             cwd=work.folder(workload),
             env=environment.member_environment(
                 os.environ | environment.activated(python, os.environ),
-                effects.environment() | caching,
+                effects.environment() | compile_cache(plan, asked, machine, builds),
                 variables,
                 workload.pass_env,
             ),
@@ -137,21 +134,23 @@ def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
     return True
 
 
-def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> Path | None:
-    """Return a launch's own cache for torch.compile: its starts depend on this study alone.
+def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> dict[str, str]:
+    """Return a launch's own cache for torch.compile, as a variable; none where it compiles nothing.
+
+    So its starts depend on this study alone.
 
     Args:
         plan: what of plan.json the job depends on.
-        asked: the launch's axes; None is returned where they compile nothing.
+        asked: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
     """
     if asked["compile"] == "off":
-        return None
+        return {}
     program = work.program(plan.workload)
     key = [plan.study, plan.workload.cwd, *program, machine.hash, dict(asked)]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return (builds / "compiled" / name).absolute()
+    return {COMPILE_CACHE: str((builds / "compiled" / name).absolute())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +257,7 @@ def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member
     """Return the member of a slot, with the launch's values of the study's own axes."""
     values = {**own, placeholders.MEMBER: slot.slot}
     arguments = [placeholders.fill(text, values) for text in workload.args]
-    command = (*work.program(workload), *arguments)
-    return Member(slot.slot, slot.cpus, slot.policy, command)
+    return Member(slot.slot, slot.cpus, slot.policy, (*work.program(workload), *arguments))
 
 
 def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:

@@ -135,8 +135,7 @@ def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
 
 
 def _without_means(values: Floats, group: NDArray[np.intp]) -> Floats:
-    counts = np.bincount(group)
-    means = np.bincount(group, weights=values) / np.maximum(counts, 1)
+    means = np.bincount(group, weights=values) / np.maximum(np.bincount(group), 1)
     return np.asarray(values - means[group], dtype=np.float64)
 
 

@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import time
-from types import FrameType
 
 from scaling_study.common import private
 from scaling_study.common.printable import clear_line
@@ -80,10 +79,6 @@ def supervised(watched: int | None = None) -> list[str]:
     return [sys.executable, "-m", module, "--watch", str(watched or os.getpid()), "--"]
 
 
-def _noted(_signum: int, _frame: FrameType | None) -> None:
-    """Do nothing: Python has written the signal's number into the wake-up pipe."""
-
-
 def run(command: list[str], watched: int) -> int:
     """Run ``command`` until it or the watched process ends.
 
@@ -99,7 +94,7 @@ def run(command: list[str], watched: int) -> int:
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
     for signum in STOP_SIGNALS:
-        signal.signal(signum, _noted)
+        signal.signal(signum, lambda *_: None)  # its number is in the wake-up pipe
     binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
     folder = private.choose()
     # A session of its own: Ctrl-C in a terminal reaches the supervisor, which passes it on once.

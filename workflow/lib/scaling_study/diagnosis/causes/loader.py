@@ -6,7 +6,6 @@ If the makers are not busy all the time, something between them and the training
 remainder, which stays apart.
 """
 
-import dataclasses
 from typing import Literal
 
 import numpy as np
@@ -101,10 +100,7 @@ def _portion(part: Part, share: Share = _waiting) -> Share:
             f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
             f" {percent(estimate)} of {whole(query.scope)}."
         )
-        evidence = dataclasses.replace(found.evidence, text=text)
-        return dataclasses.replace(
-            found, estimate=estimate, over=found.over * factor, evidence=evidence
-        )
+        return found.of(estimate, found.over * factor, text)
 
     return measure
 

@@ -46,8 +46,7 @@ def _clock_known(query: Query) -> Evidence:
 def _caches(query: Query) -> Evidence:
     n, machine = query.case.n, query.case.machine
     caches = len(machine.usable.domains("l3"))
-    size = format_bytes(machine.l3_bytes)
-    text = f"{n} members share {caches} last-level caches of {size}."
+    text = f"{n} members share {caches} last-level caches of {format_bytes(machine.l3_bytes)}."
     return Evidence(n > caches, "fact", text)
 
 

@@ -50,8 +50,7 @@ def _small_pages(query: Query) -> Evidence:
 def _balancing(query: Query) -> Evidence:
     on = query.case.machine.numa_balancing
     if on is None:
-        text = "Whether automatic NUMA balancing is on cannot be read."
-        return Evidence(None, "fact", text)
+        return Evidence(None, "fact", "Whether automatic NUMA balancing is on cannot be read.")
     return Evidence(on, "fact", f"Automatic NUMA balancing is {'on' if on else 'off'}.")
 
 

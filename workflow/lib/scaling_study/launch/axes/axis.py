@@ -90,8 +90,7 @@ class Effects:
 
     def environment(self) -> dict[str, str]:
         """Return the variables, with the preloads as ``LD_PRELOAD``."""
-        preload = {"LD_PRELOAD": ":".join(self.preload)} if self.preload else {}
-        return {**self.env, **preload}
+        return {**self.env, **({"LD_PRELOAD": ":".join(self.preload)} if self.preload else {})}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from scaling_study.common import entries
@@ -128,13 +128,7 @@ def recorded(slot: Slot) -> window.Slot:
     cpus, loader_cpus = (
         None if own is None else format_cpu_list(own) for own in (slot.cpus, slot.loader_cpus)
     )
-    return window.Slot(
-        slot=slot.slot,
-        cpus=cpus,
-        policy=slot.policy,
-        oversubscribed=slot.oversubscribed,
-        loader_cpus=loader_cpus,
-    )
+    return window.Slot(**asdict(slot) | {"cpus": cpus, "loader_cpus": loader_cpus})
 
 
 def switches(axes: Axes) -> tuple[str, ...]:

@@ -16,9 +16,7 @@ from scaling_study.launch.axes.values import COUNT, counts
 if TYPE_CHECKING:
     from typing import Never
 
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
+    from scaling_study.common.axis_values import Axes
 
 NO_LOADER, NO_WORKERS = "no torch DataLoader lives", "no torch DataLoader with workers lives"
 
@@ -182,14 +180,6 @@ def _refuse_loader_cpus(axes: Axes) -> None:
         )
 
 
-def _requested_loader_cpus(value: Value, slot: window.Slot) -> str:
-    return str(value) if value == SHARED else f"slot {slot.slot}: {slot.loader_cpus}"
-
-
-def _holds_loader_cpus(value: Value, got: Readback, slot: window.Slot) -> bool:
-    return value == SHARED or got.switches.get("loader_cpus") == slot.loader_cpus
-
-
 AXES: dict[str, Axis[Never]] = {
     # The number of workers comes after these two: its wrapper is the outer one, so they see what it
     # set.
@@ -236,7 +226,11 @@ AXES: dict[str, Axis[Never]] = {
             "loader = DataLoader(..., worker_init_fn=lambda _: os.sched_setaffinity(0, cpus[own:]))"
         ),
         observe=observe_loader_cpus,
-        requested=_requested_loader_cpus,
-        holds=_holds_loader_cpus,
+        requested=lambda value, slot: (
+            str(value) if value == SHARED else f"slot {slot.slot}: {slot.loader_cpus}"
+        ),
+        holds=lambda value, got, slot: (
+            value == SHARED or got.switches.get("loader_cpus") == slot.loader_cpus
+        ),
     ),
 }
