@@ -651,9 +651,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def heads(self) -> tuple[str, str]:
         """The names of its sides."""
-        if self.kind == "counts":
-            return f"n = {self.a.n}", f"n = {self.b.n}"
-        return "default", "recommended"
+        return name_sides(self.kind, self.a, self.b)
 
 
 class Inflation(OfMachine, frozen=True, kw_only=True):
@@ -808,6 +806,11 @@ class Compared(Struct, frozen=True, kw_only=True):
     def measured(self) -> tuple[ComparedMachine, ...]:
         """Return those that are measured."""
         return tuple(one for one in self.machines if one.status == "measured")
+
+
+def name_sides(kind: Literal["counts", "launches"], a: Point, b: Point) -> tuple[str, str]:
+    """Return the names of two compared points, by what they differ in."""
+    return (f"n = {a.n}", f"n = {b.n}") if kind == "counts" else ("default", "recommended")
 
 
 def shown(rate: Interval, objective: str, n: int) -> Interval:
