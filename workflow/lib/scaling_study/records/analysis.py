@@ -326,7 +326,7 @@ class Arm(Point, frozen=True, kw_only=True):
     foreign_cpus: float = 0.0
     """CPUs kept busy by other programs."""
 
-    def gave(self, objective: str) -> Interval:
+    def gives(self, objective: str) -> Interval:
         """Return its rate, or the time of one model or step (s)."""
         return shown(Interval(self.value, self.low, self.high), objective, self.n)
 
