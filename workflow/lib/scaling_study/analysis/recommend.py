@@ -138,8 +138,10 @@ def _choose(
     changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
     throughput = max(usual, key=lambda point: point.rate(objective).value)
-    if objective.single:
-        found, rates = _with_fewest(found, rates)
+    if objective.single:  # each launch counts with its fewest processes
+        fewest = rates.groupby("launch")["n"].min()
+        found = [point for point in found if point.n == fewest[point.launch]]
+        rates = rates[rates["n"] == rates["launch"].map(fewest)]
     measured = intervals.Means(
         rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
     )
@@ -216,15 +218,6 @@ def _choose(
         changed=changed,
         ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),
     )
-
-
-def _with_fewest(
-    found: Sequence[Candidate], rates: pd.DataFrame
-) -> tuple[list[Candidate], pd.DataFrame]:
-    """The points of each launch with its fewest processes: more make no model sooner."""
-    fewest = rates.groupby("launch")["n"].min()
-    own = [point for point in found if point.n == fewest[point.launch]]
-    return own, rates[rates["n"] == rates["launch"].map(fewest)]
 
 
 def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
