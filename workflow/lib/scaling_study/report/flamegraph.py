@@ -278,6 +278,9 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
     """
     flames = Flames()
     points = _read_points(manifests, flames.notes)
+    for kind, a, b in choose_pairs(manifests, points):
+        name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
+        flames.shown.append(view(name, title, a.folded, b.folded, name_sides(kind, a, b)))
     for own in points.values():
         for point in own.values():
             name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
@@ -285,11 +288,6 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
                 flames.files[f"stacks-{name}{end}"] = text
             if len(own) == 1:
                 flames.shown.append(view(name, title, point.folded))
-    compared = []
-    for kind, a, b in choose_pairs(manifests, points):
-        name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
-        compared.append(view(name, title, a.folded, b.folded, name_sides(kind, a, b)))
-    flames.shown[:0] = compared
     return flames
 
 
