@@ -7,7 +7,7 @@ from msgspec import structs
 
 import synthetic
 from scaling_study.analysis import law_choice
-from scaling_study.analysis.boundary import Knee, coinciding, read_knee
+from scaling_study.analysis.boundary import coinciding, read_law
 from scaling_study.analysis.laws import SHARP
 from scaling_study.config import process_counts
 from scaling_study.records.analysis import ChosenLaw, LaunchLaws, Machines, Scaling
@@ -50,8 +50,7 @@ def found(bend, size, seed, *, replicates=3, noise=0.01):
     means = Means(rates.assign(launch="a"))
     throughput = np.array([np.exp(means.of("a", count).mean) for count in n])
     laws = law_choice.choose(n, throughput, means.scatter("a"))
-    knee = laws.knee and Knee(laws.knee, laws.best in SHARP)
-    return knee and coinciding(knee, points_of(n), MACHINES[size])
+    return laws.knee and coinciding(laws, points_of(n), MACHINES[size])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,8 @@ def test_a_knee_at_a_boundary_names_it(size, knee, name):
 
 
 def knee(low, high, *, sharp=True):
-    return Knee(Interval((low * high) ** 0.5, low, high), sharp)
+    ends = Interval((low * high) ** 0.5, low, high)
+    return ChosenLaw(best=SHARP[0] if sharp else "usl", knee=ends)
 
 
 POINTS = points_of([1, 2, 4])
@@ -96,16 +96,13 @@ def test_a_quota_is_a_boundary_where_it_stands():
 
 
 def test_a_knee_is_read_from_the_analysis(tmp_path):
-    assert read_knee(tmp_path, "m", "a") is None
+    assert read_law(tmp_path, "m", "a") is None
     ends = Interval(8.0, 7.8, 8.3)
     launches = tuple(
         LaunchLaws(launch=launch, laws=ChosenLaw(best=best, knee=knee))
-        for launch, best, knee in (
-            ("a", "hard_saturation", ends), ("b", "linear", None), ("c", "usl", ends)
-        )
-    )  # fmt: skip
+        for launch, best, knee in (("a", "hard_saturation", ends), ("b", "linear", None))
+    )
     scaling = Machines((Scaling(machine="m", launches=launches),))
     write_file(tmp_path / "analysis/scaling.json", scaling)
-    assert read_knee(tmp_path, "m", "a") == Knee(ends, sharp=True)
-    assert read_knee(tmp_path, "m", "b") is read_knee(tmp_path, "other", "a") is None
-    assert read_knee(tmp_path, "m", "c").sharp is False
+    assert read_law(tmp_path, "m", "a") == launches[0].laws
+    assert read_law(tmp_path, "m", "b") is read_law(tmp_path, "other", "a") is None

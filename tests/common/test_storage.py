@@ -4,14 +4,15 @@ import pytest
 from pyarrow import parquet
 
 from scaling_study.common import storage, tables
+from scaling_study.common.field import Field
 
 TABLE = tables.Table(
     "rates",
     "a launch",
     (
-        tables.Column("launch", "text", "", "The launch."),
-        tables.Column("n", "integer", "processes", "Processes that train."),
-        tables.Column("steps_per_s", "number", "steps/s", "Rate of all of them."),
+        Field("launch", str, "", "The launch."),
+        Field("n", int, "processes", "Processes that train."),
+        Field("steps_per_s", float, "steps/s", "Rate of all of them."),
     ),
 )
 FRAME = TABLE.frame(

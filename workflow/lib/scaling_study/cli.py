@@ -324,7 +324,7 @@ def profile(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--target", "--replicate")
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
-    from scaling_study.analysis.boundary import read_knee
+    from scaling_study.analysis.boundary import read_law
     from scaling_study.experiments import why
     from scaling_study.runner import job_process
 
@@ -338,8 +338,8 @@ def why(options: argparse.Namespace) -> None:
             experiments.leave_to(launch)
         else:
             with file_errors.told("why", reads="analysis"):
-                knee = read_knee(options.study_folder, machine, launch)
-            experiments.run(None if knee is None else knee.at.value)
+                law = read_law(options.study_folder, machine, launch)
+            experiments.run(law.knee.value if law and law.knee else None)
 
 
 @_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.microbenchmarks")

@@ -4,18 +4,16 @@ A knee coincides with a boundary if its interval holds that one and no other, an
 it. A wide interval, or a law that does not bend sharply, names nothing.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from scaling_study.analysis.laws import SHARP
 from scaling_study.config.process_counts import boundaries
-from scaling_study.records.analysis import Machines, Scaling
+from scaling_study.records.analysis import ChosenLaw, Machines, Scaling
 from scaling_study.records.codec import read_file
 from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Boundary
-from scaling_study.stats.interval import Interval
 
 CLOSE = 1.15
 """A knee's interval must lie within this factor of the boundary that it coincides with."""
@@ -23,21 +21,8 @@ ONE_CPU = 1.25
 """A member that keeps no more CPUs busy than this needs one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Knee:
-    """The process count at which throughput bends.
-
-    Attributes:
-        at: process count.
-        sharp: whether the law has a sharp bend there.
-    """
-
-    at: Interval
-    sharp: bool
-
-
-def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
-    """Return the knee of a launch's scaling law; None where none was found, or nothing analysed.
+def read_law(study_folder: Path, machine: str, launch: str) -> ChosenLaw | None:
+    """Return a launch's scaling law; None where it has no knee, or nothing was analysed.
 
     Args:
         study_folder: results/<study>, or a machine's.
@@ -49,12 +34,12 @@ def read_knee(study_folder: Path, machine: str, launch: str) -> Knee | None:
     for entry in entries:
         for one in entry.launches:
             if (entry.machine, one.launch) == (machine, launch) and one.laws.knee:
-                return Knee(one.laws.knee, one.laws.best in SHARP)
+                return one.laws
     return None
 
 
 def coinciding(
-    knee: Knee,
+    law: ChosenLaw,
     points: pd.DataFrame,
     machine: Machine,
     cpus_per_process: float | None = None,
@@ -62,7 +47,7 @@ def coinciding(
     """Return the only boundary in a sharp knee's interval, if that is close around it.
 
     Args:
-        knee: of a launch on a machine.
+        law: of a launch on a machine.
         points: rows of tables/points of both.
         machine: machine.json.
         cpus_per_process: CPUs that a member needs; without it a launch whose members keep more
@@ -73,8 +58,8 @@ def coinciding(
         if not first["cpu_use"] / first["n"] <= ONE_CPU:
             return None
         cpus_per_process = 1.0
-    low, high = knee.at.low, knee.at.high
-    if not knee.sharp or low is None or high is None:
+    low, high = (law.knee.low, law.knee.high) if law.knee else (None, None)
+    if law.best not in SHARP or low is None or high is None:
         return None
     quota = machine.quota_cpus
     limits: dict[float, str] = {

@@ -12,7 +12,7 @@ import pandas as pd
 from msgspec.structs import replace
 
 from scaling_study.analysis.inflation import compare
-from scaling_study.common.problems import ConfigError, Problem, wrong
+from scaling_study.common.problems import ConfigError, read_each, wrong
 from scaling_study.common.quantities import format_count
 from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
 from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
@@ -73,17 +73,14 @@ def read_tables(study: ImportConfig) -> list[Imported]:
     """
     tables = {n: read_table(path) for n, path in study.tables.items()}
     inside = all(map(_runs_inside, tables.values()))
-    found: list[Imported] = []
-    problems: list[Problem] = []
-    for n, table in tables.items():
-        try:
-            said = study.steps.get(n)
-            found.append(interpret(n, study.tables[n], table, said, inside=inside))
-        except ConfigError as error:
-            problems += error.under(KEY, "tables", n)
-    if problems:
-        raise ConfigError(problems)
-    return found
+
+    def read(n: int, table: OperatorTable) -> Imported:
+        return interpret(n, study.tables[n], table, study.steps.get(n), inside=inside)
+
+    try:
+        return read_each(tables.items(), read)
+    except ConfigError as error:
+        raise ConfigError(error.under(KEY, "tables")) from None
 
 
 def _optimizers(table: OperatorTable) -> list[Row]:

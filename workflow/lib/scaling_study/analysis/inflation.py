@@ -13,12 +13,17 @@ import pandas as pd
 from msgspec import convert
 from msgspec.structs import replace
 
-from scaling_study.common.quantities import (
-    format_count,
-)
+from scaling_study.common.quantities import format_count
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import Kind, choose_pairs
-from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Side
+from scaling_study.records.analysis import (
+    Comparison,
+    GroupRow,
+    Inflation,
+    OperatorRow,
+    Point,
+    Side,
+)
 from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
@@ -58,7 +63,7 @@ def compare(
     }  # fmt: skip
     table = pd.concat([table, pd.DataFrame([uncovered])], ignore_index=True)
     return Comparison(
-        kind=kind, title=_title(kind, a, b), a=a, b=b, rows=_rows(table), groups=_groups(table),
+        kind=kind, title=name_pair(kind, a, b), a=a, b=b, rows=_rows(table), groups=_groups(table),
     )  # fmt: skip
 
 
@@ -116,8 +121,7 @@ def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 def _rows(table: pd.DataFrame) -> tuple[OperatorRow, ...]:
     """Differences, shares and ratios by operator, the largest added time first."""
     added_s = table["self_b_s"] - table["self_a_s"]
-    per_call_s = (_divide(table[f"self_{side}_s"], table[f"calls_{side}"]) for side in "ab")
-    before_s, after_s = per_call_s
+    before_s, after_s = (_divide(table[f"self_{side}_s"], table[f"calls_{side}"]) for side in "ab")
     found = table.assign(
         difference_s=added_s,
         share=added_s / (added_s.sum() or np.nan),
@@ -151,7 +155,8 @@ def _divide(over: "pd.Series[float]", under: "pd.Series[float]") -> "pd.Series[f
     return over / under.where(under != 0)
 
 
-def _title(kind: str, a: Side, b: Side) -> str:
+def name_pair(kind: Kind, a: Point, b: Point) -> str:
+    """Return the title of a comparison of two points."""
     if kind == "counts":
         return f"{a.label}: {a.n} against {_processes(b.n)}"
     return f"{a.label} against {b.label}, with {_processes(b.n)}"

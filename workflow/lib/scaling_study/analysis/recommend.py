@@ -138,8 +138,10 @@ def _choose(
     changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
     throughput = max(usual, key=lambda point: point.rate(objective).value)
-    if objective.single:
-        found, rates = _with_fewest(found, rates)
+    if objective.single:  # each launch counts with its fewest processes
+        fewest = rates.groupby("launch")["n"].min()
+        found = [point for point in found if point.n == fewest[point.launch]]
+        rates = rates[rates["n"] == rates["launch"].map(fewest)]
     measured = intervals.Means(
         rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
     )
@@ -153,9 +155,6 @@ def _choose(
     shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
     shown[chosen.launch] = chosen
 
-    def alike(point: Candidate) -> Candidate | None:
-        return next((one for one in by_launch[point.launch] if one.n == chosen.n), None)
-
     def most(point: Candidate) -> Most | None:
         """The launch with the most processes that it was measured with, against a point of it."""
         last = max(by_launch[point.launch], key=lambda each: each.n)
@@ -166,12 +165,12 @@ def _choose(
     def reference(launch: str | None, shell: object = None) -> Reference | None:
         if launch not in shown:
             return None
-        point = shown[launch]
-        known = structs.asdict(point)
-        return Reference(**known, at_n=alike(point), most=most(point), shell=shell)
+        point, own = shown[launch], structs.asdict(shown[launch])
+        at_n = next((one for one in by_launch[launch] if one.n == chosen.n), None)
+        return Reference(**own, at_n=at_n, most=most(point), shell=shell)
 
     def ranked(point: Candidate) -> Ranked:
-        own = _ratio(measured, point, default) or Interval()
+        own = measured.ratio(point.at, default.at) if default else Interval()
         return Ranked(
             **structs.asdict(replace(point, probability_best=sure.get(point.launch))),
             ratio_to_default=own.value,
@@ -179,10 +178,18 @@ def _choose(
             ratio_high=own.high,
         )
 
+    # The best point that trains otherwise, where it is better than what is recommended.
+    limit, changed = (1 + tolerance) * chosen.gain(objective), None
+    better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
+    if better:
+        best = enough(better, tolerance, objective)
+        what, ratio = dict(changes[best.launch]), measured.ratio(best.at, chosen.at)
+        changed = Changed(**structs.asdict(best), what=what, ratio=ratio)
     shells = {one.id: one.axes.get("shell") for one in plan.launches}
     default = reference(plan.default)
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
+    same_n = against.at_n if against else None
     sure = measured.probabilities_of_best(
         {launch: point.n for launch, point in shown.items()},
         tolerance=tolerance,
@@ -206,44 +213,10 @@ def _choose(
             slots=tuple(cohort.slots[: chosen.n]),
             requested_env=cohort.requested_env,
         ),
-        ratio=_ratio(measured, chosen, against),
-        ratio_same_n=_ratio(measured, chosen, against and alike(against)),
-        changed=_changed(measured, objective, found, chosen, plan),
+        ratio=measured.ratio(chosen.at, against.at) if against else None,
+        ratio_same_n=measured.ratio(chosen.at, same_n.at) if same_n else None,
+        changed=changed,
         ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),
-    )
-
-
-def _ratio(measured: intervals.Means, over: Candidate, under: Candidate | None) -> Interval | None:
-    return None if under is None else measured.ratio(over.at, under.at)
-
-
-def _with_fewest(
-    found: Sequence[Candidate], rates: pd.DataFrame
-) -> tuple[list[Candidate], pd.DataFrame]:
-    """The points of each launch with its fewest processes: more make no model sooner."""
-    fewest = rates.groupby("launch")["n"].min()
-    own = [point for point in found if point.n == fewest[point.launch]]
-    return own, rates[rates["n"] == rates["launch"].map(fewest)]
-
-
-def _changed(
-    measured: intervals.Means,
-    objective: Objective,
-    found: Sequence[Candidate],
-    chosen: Candidate,
-    plan: Plan,
-) -> Changed | None:
-    """The best point that trains otherwise, where it is better than what is recommended."""
-    changes, tolerance = changed_training(plan), plan.search.tolerance
-    limit = (1 + tolerance) * chosen.gain(objective)
-    better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
-    if not better:
-        return None
-    best = enough(better, tolerance, objective)
-    return Changed(
-        **structs.asdict(best),
-        what=dict(changes[best.launch]),
-        ratio=measured.ratio(best.at, chosen.at),
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+K = TypeVar("K")
+V = TypeVar("V")
 T = TypeVar("T")
 
 # A message is one line of a terminal, so a value is shown up to about half a line.
@@ -98,9 +100,7 @@ def wrong(value: object, what: str, allowed: str = "", nearest: str | None = Non
     return ConfigError([Problem((), shorten(value), what, allowed, nearest)])
 
 
-def read_each(
-    items: Iterable[tuple[object, object]], read: Callable[[object, object], T]
-) -> list[T]:
+def read_each(items: Iterable[tuple[K, V]], read: Callable[[K, V], T]) -> list[T]:
     """Read all items, given as (key or index, value).
 
     Raises:

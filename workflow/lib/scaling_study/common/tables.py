@@ -3,39 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, parquet
 
 from scaling_study.common import file_errors
+from scaling_study.common.field import Field, Kind
 from scaling_study.common.storage import write_whole
 
-Kind = Literal["text", "integer", "number", "yes/no"]
 PANDAS_TYPES: dict[Kind, str] = {
     "text": "str",
     "integer": "int64",
     "number": "float64",
     "yes/no": "bool",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table.
-
-    Attributes:
-        name: As in the table; ends in its unit where it has one.
-        kind: What its cells hold; only a number may be missing (an empty cell).
-        unit: Unit as text; empty for names and flags.
-        meaning: One sentence.
-    """
-
-    name: str
-    kind: Kind
-    unit: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +32,7 @@ class Table:
 
     name: str
     row: str
-    columns: tuple[Column, ...]
+    columns: tuple[Field, ...]
 
     @property
     def names(self) -> list[str]:

@@ -8,7 +8,7 @@ import pandas as pd
 from msgspec import structs
 
 from scaling_study.analysis import experiment_runs
-from scaling_study.analysis.boundary import coinciding, read_knee
+from scaling_study.analysis.boundary import coinciding, read_law
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.common.tables import read_table
 from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
@@ -108,19 +108,15 @@ def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
 def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
     """Return the knee of a run's launch, and the boundary of the machine that it coincides with."""
     launch, machine = run.head.launch, run.head.machine_hash
-    knee = read_knee(study_folder, machine, launch)
-    if knee is None:
+    law = read_law(study_folder, machine, launch)
+    if law is None or law.knee is None:
         return None
     points = read_table(study_folder / "tables", POINTS)
     own = points[(points["launch"] == launch) & (points["machine"] == machine)]
     read_back = run.readbacks.get(REFERENCE)
     threads = read_back.members[0].intra_op if read_back else None
-    return verdict.Knee(
-        value=knee.at.value,
-        low=knee.at.low,
-        high=knee.at.high,
-        boundary=coinciding(knee, own, run.head.machine, threads),
-    )
+    boundary = coinciding(law, own, run.head.machine, threads)
+    return verdict.Knee(**structs.asdict(law.knee), boundary=boundary)
 
 
 def judge(

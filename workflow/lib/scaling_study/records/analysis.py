@@ -326,7 +326,7 @@ class Arm(Point, frozen=True, kw_only=True):
     foreign_cpus: float = 0.0
     """CPUs kept busy by other programs."""
 
-    def gave(self, objective: str) -> Interval:
+    def gives(self, objective: str) -> Interval:
         """Return its rate, or the time of one model or step (s)."""
         return shown(Interval(self.value, self.low, self.high), objective, self.n)
 
@@ -651,9 +651,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def heads(self) -> tuple[str, str]:
         """The names of its sides."""
-        if self.kind == "counts":
-            return f"n = {self.a.n}", f"n = {self.b.n}"
-        return "default", "recommended"
+        return name_sides(self.kind, self.a, self.b)
 
 
 class Inflation(OfMachine, frozen=True, kw_only=True):
@@ -808,6 +806,11 @@ class Compared(Struct, frozen=True, kw_only=True):
     def measured(self) -> tuple[ComparedMachine, ...]:
         """Return those that are measured."""
         return tuple(one for one in self.machines if one.status == "measured")
+
+
+def name_sides(kind: Literal["counts", "launches"], a: Point, b: Point) -> tuple[str, str]:
+    """Return the names of two compared points, by what they differ in."""
+    return (f"n = {a.n}", f"n = {b.n}") if kind == "counts" else ("default", "recommended")
 
 
 def shown(rate: Interval, objective: str, n: int) -> Interval:

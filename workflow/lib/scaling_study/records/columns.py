@@ -4,17 +4,18 @@ Columns that hold a field of a record take all of these from the field; others a
 class here. The tables are written with this metadata, and `records.docs` prints docs/columns.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated
 
 from scaling_study.common.counter import COUNTERS
-from scaling_study.common.tables import Column, Kind, Table
+from scaling_study.common.field import Field
+from scaling_study.common.tables import Table
 from scaling_study.records import experiment
 from scaling_study.records.field import (
     LARGEST_COUNT,
     Amount,
     Count,
-    Field,
     Index,
     Megahertz,
     Processes,
@@ -36,29 +37,19 @@ PerStep = Annotated[float, bounds("1/step", LARGEST_COUNT)]
 StepsPerSecond = Annotated[float, bounds("steps/s", LARGEST_COUNT)]
 ModelsPerHour = Annotated[float, bounds("models/h", LARGEST_COUNT)]
 
-KINDS: Mapping[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
 COHORT, WINDOW, MACHINE = fields(Cohort), fields(Window), fields(WindowMachine)
 EXPERIMENT = fields(experiment.Why) | fields(experiment.Window)
 
 
-def _columns(record: Mapping[str, Field], *names: str) -> tuple[Column, ...]:
-    """Columns for some fields of a record, or for all; only a number may be missing."""
-    found = (record[name] for name in names) if names else record.values()
-    return tuple(
-        Column(
-            one.name,
-            "number" if one.nullable and one.type is int else KINDS.get(one.type, "text"),
-            one.unit,
-            one.meaning,
-        )
-        for one in found
-    )
+def _columns(record: Mapping[str, Field], *names: str) -> tuple[Field, ...]:
+    """Columns for some fields of a record, or for all."""
+    return tuple(record[name] for name in names or record)
 
 
-def _per_step(field: Field, name: str | None = None) -> Column:
+def _per_step(field: Field, name: str | None = None) -> Field:
     """A column for what a member counted, per step."""
     unit = field.unit or "1/step"
-    return Column(f"{name or field.name}_per_step", "number", unit, field.meaning)
+    return Field(f"{name or field.name}_per_step", float, unit, field.meaning)
 
 
 class _PerStep:
@@ -252,31 +243,26 @@ class _ExperimentMachine:
 INTERVALS = {"steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"}
 
 
-def _with_intervals(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _with_intervals(columns: Iterable[Field]) -> Iterator[Field]:
     """Columns with the ends of their intervals behind those that have one."""
-    ends = (("", None), ("_low", "Lower end"), ("_high", "Upper end"))
-    return tuple(
-        Column(
-            f"{one.name}{end}",
-            one.kind,
-            one.unit,
-            f"{text} of its 95% interval over replicates." if text else one.meaning,
-        )
-        for one in columns
-        for end, text in (ends if one.name in INTERVALS else ends[:1])
-    )
+    for one in columns:
+        yield one
+        if one.name in INTERVALS:
+            for end, text in (("_low", "Lower end"), ("_high", "Upper end")):
+                meaning = f"{text} of its 95% interval over replicates."
+                yield replace(one, name=f"{one.name}{end}", meaning=meaning)
 
 
 WHERE = (
-    Column("machine", "text", "", "Hash of the machine; rows of different machines never mix."),
+    Field("machine", str, "", "Hash of the machine; rows of different machines never mix."),
     *_columns(COHORT, "launch", "label", "role"),
 )
 PER_STEP = (
     *(_per_step(MEMBER[name]) for name in ("load_s", "forward_s", "backward_s", "optimizer_s")),
     *(
-        Column(
+        Field(
             one.column,
-            "number",
+            float,
             one.unit or "1/step",
             f"{one.meaning[:-1]}; empty in files from before it was counted.",
         )
@@ -363,7 +349,7 @@ EXPERIMENTS = Table(
         *_columns(fields(_ExperimentMachine)),
         *_columns(MACHINE, "frequency_mhz"),
         *(
-            Column(f"{name}_per_step", "number", "1/step", f"`{name}` of /proc/vmstat (machine).")
+            Field(f"{name}_per_step", float, "1/step", f"`{name}` of /proc/vmstat (machine).")
             for name in VMSTAT
         ),
     ),

@@ -11,8 +11,9 @@ from typing import get_args
 
 from scaling_study.common import doc_tables
 from scaling_study.common.counter import COUNTERS
+from scaling_study.common.field import Field
 from scaling_study.records import columns, confirmation, experiment, window
-from scaling_study.records.field import Field, fields
+from scaling_study.records.field import fields
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 
@@ -43,7 +44,7 @@ def field_table(described: Iterable[Field]) -> str:
 
 def member_table() -> str:
     """Return the table of a member's fields, with counters that have a file of their own."""
-    counted = [Field(one.field, float, True, one.unit, one.meaning, "", "") for one in COUNTERS]
+    counted = [Field(one.field, float, one.unit, one.meaning) for one in COUNTERS]
     return field_table([*window.MEMBER.values(), *counted])
 
 

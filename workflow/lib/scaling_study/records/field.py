@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
+
+from scaling_study.common.field import Field
 
 LARGEST_SECONDS = 10**9  # thirty years
 LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
@@ -46,29 +47,6 @@ StepMicroseconds = Annotated[int, bounds("us", LARGEST_STEP_US)]
 Index = Annotated[int, bounds("", LARGEST_N)]
 Positive = Annotated[int, bounds("", LARGEST_N, 1)]
 Processes = Annotated[int, bounds("processes", LARGEST_N, 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A described field of a record.
-
-    Attributes:
-        name: As in the record; ends in its unit where it has one.
-        type: Without bounds and null.
-        nullable: Whether it may be null.
-        unit: Unit as text.
-        meaning: What it is.
-        source: Where it is read, if that is not plain.
-        title: In words, of a number that the kernel counts.
-    """
-
-    name: str
-    type: object
-    nullable: bool
-    unit: str
-    meaning: str
-    source: str
-    title: str
 
 
 def fields(record: type) -> dict[str, Field]:

@@ -13,10 +13,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.records.analysis import Point, name_sides
 from scaling_study.report.words import processes
 
 if TYPE_CHECKING:
@@ -102,12 +104,14 @@ def view(
         labels: what the profiles are called below the title; their own names by default.
     """
     called = labels or (a.label, b.label if b else None)
+    # The time beside which a difference counts as small (``heat`` in flame.js).
+    pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
     return Flame(
         name=name,
         title=title,
         caption=_caption(a, b, called),
         labels=called,
-        data=to_json(merge(a, b), labels=called, pale=pale_seconds(a, b)),
+        data=to_json(merge(a, b), labels=called, pale=pale_s),
         rows=own_times(a, b),
     )
 
@@ -145,11 +149,6 @@ def _order(node: Node) -> tuple[int, float, str]:
     """Return the place of a frame among those beside it."""
     place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
     return place, -sum(node.times), node.name
-
-
-def pale_seconds(a: Folded, b: Folded | None) -> float:
-    """Return the time beside which a difference counts as small (``heat`` in flame.js)."""
-    return PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
 
 
 def to_json(root: Node, *, labels: Labels, pale: float) -> str:
@@ -263,13 +262,10 @@ class Flames:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(Point, frozen=True, kw_only=True):
     """A profiled point with its stacks; ``key`` is its part of the names of files."""
 
     key: str
-    label: str
-    n: int
     folded: Folded
 
 
@@ -282,6 +278,9 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
     """
     flames = Flames()
     points = _read_points(manifests, flames.notes)
+    for kind, a, b in choose_pairs(manifests, points):
+        name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
+        flames.shown.append(view(name, title, a.folded, b.folded, name_sides(kind, a, b)))
     for own in points.values():
         for point in own.values():
             name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
@@ -289,16 +288,6 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
                 flames.files[f"stacks-{name}{end}"] = text
             if len(own) == 1:
                 flames.shown.append(view(name, title, point.folded))
-    compared = []
-    for kind, a, b in choose_pairs(manifests, points):
-        title = f"{a.label} against {b.label}, with {processes(b.n)}"
-        labels = ("default", "recommended")
-        if kind == "counts":
-            title = f"{a.label}: {a.n} against {processes(b.n)}"
-            labels = (f"n = {a.n}", f"n = {b.n}")
-        name = _name(f"{a.key}-against-{b.key}", suffix)
-        compared.append(view(name, title, a.folded, b.folded, labels))
-    flames.shown[:0] = compared
     return flames
 
 
@@ -353,7 +342,7 @@ def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, d
                 notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
             name = RECOMMENDED if manifest.target == RECOMMENDED else launch
-            found = _Point(f"{name}-{n}", manifest.label or "", n, folded)
+            found = _Point(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
             points.setdefault(launch, {})[n] = found
     return points
 

@@ -54,9 +54,7 @@ def render_study(
         The files written.
     """
     planned = read_plan(plan)
-    content = None
-    if compared is not None:
-        content = read_file(compared, Compared)
+    content = None if compared is None else read_file(compared, Compared)
     kinds = {one.name: one.kind for one in content.machines} if content else {}
     texts: dict[Path, str] = {}
     views: list[page.View] = []

@@ -349,7 +349,7 @@ def answer_of(machine: Machine) -> Answer:
     if confirmation and arm:
         against = confirmation.against
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
-    given = amount(arm.gave(objective) if arm else best.gives(objective), objective)
+    given = amount((arm or best).gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
     does = VERBS[asked.rate][1]
     return Answer(
@@ -376,7 +376,7 @@ def confirmed_amount(confirmation: Confirmation | None) -> str:
     arm = confirmation.arm("recommended") if confirmation else None
     if confirmation is None or arm is None:
         return ""
-    given = amount(arm.gave(confirmation.objective), confirmation.objective)
+    given = amount(arm.gives(confirmation.objective), confirmation.objective)
     return f"{given}, confirmed{STARTED[arm.start]}"
 
 
@@ -415,9 +415,7 @@ def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate |
 
 
 def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple[Bar, ...]:
-    gave = [
-        one.gave(objective) if isinstance(one, Arm) else one.gives(objective) for _, one in shown
-    ]
+    gave = [one.gives(objective) for _, one in shown]
     values = [given.value if known(given.value) else 0.0 for given in gave]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:

@@ -1,0 +1,37 @@
+"""The description of a field of a record, and of a column of a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["text", "integer", "number", "yes/no"]
+KINDS: Mapping[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
+"""What the cells of a column hold, by the type of its field; of other types text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A described field of a record, or column of a table.
+
+    Attributes:
+        name: As in the record or table; ends in its unit where it has one.
+        type: Without bounds and null.
+        unit: Unit as text; empty for names and flags.
+        meaning: What it is.
+        nullable: Whether it may be null.
+        source: Where it is read, if that is not plain.
+        title: In words, of a number that the kernel counts.
+    """
+
+    name: str
+    type: object
+    unit: str
+    meaning: str
+    nullable: bool = False
+    source: str = ""
+    title: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What its cells hold; only a number may be missing (an empty cell)."""
+        return "number" if self.nullable and self.type is int else KINDS.get(self.type, "text")
