@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ QUIET = (
     "--remote-debugging-pipe",
 )  # fmt: skip
 PIPE_FD = 10  # of 3 and 4, where Chromium looks for the pipe, until the shell has put it there
+TIMEOUT_S = 120.0
 
 
 def executable() -> str | None:
@@ -101,7 +103,10 @@ class Page:
         )
         self._loaded = False
         self.send("Page.navigate", url=path.resolve().as_uri())
+        end = time.monotonic() + TIMEOUT_S
         while not self._loaded:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{path} did not load")
             self._read()
 
     def unfold(self) -> None:

@@ -20,6 +20,22 @@ pytestmark = pytest.mark.timing
 
 STEP_S = 0.01
 
+# As a Linux 6.1 on x86-64 wrote it.
+LOCKS = """\
+1: FLOCK  ADVISORY  WRITE 1201 08:01:131090 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 1202 08:01:131090 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 1203 08:01:131090 0 EOF
+2: POSIX  ADVISORY  READ  815 00:18:622 128 128
+"""
+
+
+def test_a_waiter_is_told_from_a_holder():
+    assert sampling.parse_locks(LOCKS) == (
+        [(1202, "08:01:131090"), (1203, "08:01:131090")],
+        [(1201, "08:01:131090"), (815, "00:18:622")],
+    )
+    assert sampling.parse_locks("") == ([], [])
+
 
 @pytest.mark.parametrize(
     ("text", "machine", "expected"),
@@ -168,6 +184,26 @@ def test_a_futex_between_processes_is_told_from_one_between_threads(started):
     wait_in(process, "futex")
     (member,) = sample(process).members
     assert {(wait.syscall, wait.on) for wait in member.waits} == {("futex", "")}
+
+
+MAPS = """\
+7f0000000000-7f0000001000 rw-s 00000000 00:01 33 /srv/with a name (deleted)
+7f0000001000-7f0000002000 rw-s 00000000 00:01 34
+7f0000002000-7f0000003000 rw-p 00000000 00:00 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (0x7F0000000FFF, "/srv/with a name (deleted)"),
+        (0x7F0000001000, "shared memory"),
+        (0x7F0000002000, ""),
+        (0x7F0000003000, ""),
+    ],
+)
+def test_the_mapping_of_an_address(address, name):
+    assert sampling.shared_mapping(address, MAPS) == name
 
 
 def test_a_process_that_has_ended_is_passed_over(started):

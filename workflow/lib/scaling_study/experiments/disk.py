@@ -1,7 +1,7 @@
 """The rate at which one process reads a file from this machine's disk: a ceiling for a data loader.
 
-It is measured in a short time, with nothing else running. A loader should expect no more; but a
-fast device that wants many requests at once gives more to many processes.
+It is measured in a short time, with nothing else running. One loader process should expect no more.
+Several processes get more from a fast device, which serves many requests at once.
 """
 
 import mmap
