@@ -160,10 +160,10 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 @_stage("config", "plan_file")
 def check(options: argparse.Namespace) -> int:
-    """Check a config and say what would be measured on this machine; nothing is run.
+    """Check a config and say what would be measured on this machine; the script does not run.
 
-    It reads the config as nothing but data. Snakemake, which reads it before the workflow does,
-    says of a mistake in its YAML neither the line nor what it is.
+    It reads the config as data, and starts only the interpreter that the config names, for its
+    versions. Snakemake itself gives neither the line nor the reason of a mistake in YAML.
     """
     from scaling_study.analysis import imported
     from scaling_study.config.config import load_config

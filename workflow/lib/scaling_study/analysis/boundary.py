@@ -1,7 +1,7 @@
 """The boundary of the machine that the knee of a launch's scaling law coincides with.
 
-A knee coincides with a boundary if its interval holds that one and no other, and lies close around
-it. A wide interval, or a law that does not bend sharply, names nothing.
+A knee coincides with a boundary if its interval contains that boundary and no other, and lies close
+around it. A knee with a wide interval, or of a law without a sharp bend, coincides with none.
 """
 
 from pathlib import Path
@@ -44,11 +44,11 @@ def coinciding(
     machine: Machine,
     cpus_per_process: float | None = None,
 ) -> Boundary | None:
-    """Return the only boundary in a sharp knee's interval, if that is close around it.
+    """Return the only boundary in a sharp knee's interval, if the interval is close around it.
 
     Args:
-        law: of a launch on a machine.
-        points: rows of tables/points of both.
+        law: scaling law of a launch on a machine.
+        points: rows of tables/points for this launch and machine.
         machine: machine.json.
         cpus_per_process: CPUs that a member needs; without it a launch whose members keep more
             than one CPU busy is compared with no boundary.

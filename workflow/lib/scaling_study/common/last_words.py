@@ -21,20 +21,20 @@ _NOISE = re.compile(r"^.*:\d+: \w*Warning: .*\n(?:  .*\n?)?|^[EW]\d{4} .*$|^ *\+
 _HEADER = "Traceback (most recent call last):"
 # Python prints these tracebacks while the program goes on, or after the one that ended it.
 _ASIDE = ("Exception ignored", "Exception in thread", "Error in atexit", "--- Logging error")
-# torch's launcher raises this one about another process, which has said why before.
+# torch's launcher raises this one about another process, whose own error precedes it.
 _ABOUT_ANOTHER = "ChildFailedError:"
 _FATAL = re.compile(r"\s*what\(\):\s*(.+)|(Fatal Python error: .+|\S+: error: .+)")
 
 
 def last_words(stderr: str, stdout: str = "") -> str:
-    """Return why a program ended, as far as its output says; empty where it printed nothing.
+    """Return the reason for a program's end that its output gives; empty if it printed nothing.
 
-    It is the exception of the last traceback, a C++ exception, a fatal error of Python or
-    argparse's; else the last line of stderr, else of stdout.
+    It is the exception of the last traceback, a C++ exception, or a fatal error of Python or
+    argparse; otherwise the last line of stderr, or of stdout if stderr is empty.
 
     Args:
-        stderr: the end of what it printed there.
-        stdout: likewise. A program that prints through a pipe writes it at its exit, after the
+        stderr: the end of the program's standard error.
+        stdout: the end of its standard output. Through a pipe this is written at exit, after the
             traceback, so the two must have been kept apart.
     """
     lines = _NOISE.sub("", _BESIDE.sub("", stderr.replace("\r", "\n") + "\n")).split("\n")
@@ -60,7 +60,7 @@ def _raised(lines: Sequence[str]) -> str:
 
 
 def tail(path: Path) -> bytes:
-    """Return the end of a file; nothing where there is none."""
+    """Return the end of a file; empty if there is none."""
     if not path.exists():
         return b""
     with path.open("rb") as file:

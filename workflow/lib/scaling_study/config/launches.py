@@ -51,7 +51,7 @@ Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "
 Found = tuple[str, ...]
 """A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
 
-# What tells a process of a group of ranks which one it is slows nothing, and would hang members.
+# These give a rank its place in the group. They slow nothing down, and would hang members.
 NOT_OURS = frozenset(AXES["ranks"].variables)
 # Set by conda's scripts and by libraries at their import; none of them changes how fast torch is.
 HARMLESS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "KMP_WARNINGS", "MKL_INTERFACE_LAYER"}
@@ -68,14 +68,14 @@ POLICIES = "bind:NODES or interleave:NODES, such as interleave:0-1"
 # Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
 # gets what the longest hash and "-repeat" leave of them.
 READABLE_CHARACTERS = 60
-# A value's end tells more than its beginning where it is a path.
+# The end of a path says more than its beginning.
 VALUE_CHARACTERS = 30
-# Names made of words and numbers only differ without their hash; it is there for the eye.
+# Names of words and numbers alone are unique without their hash; a short one is for readers.
 SHORT_HASH = 6
 # Paths and cut names may look alike: of 10,000 such launches two share 48 bits once in 5 million.
 LONG_HASH = 12
 REPEAT_SUFFIX = "-repeat"
-# Names of environments that tell one project's from another's only with the folder above.
+# Common names of environments; only the folder above tells one project from another.
 USUAL_FOLDERS = {".venv", "venv", ".env", "env"}
 
 
@@ -106,7 +106,7 @@ class Expansion:
 
     Attributes:
         kept: Each launch once, under the first role that describes it; default, baseline and
-            today's (if they are others) come first.
+            today's (if they differ) come first.
         dropped: Excluded launches, each with the index of the first `exclude` that matches.
         repeated: Indices of `include` whose launch is there already.
     """
@@ -117,13 +117,13 @@ class Expansion:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a variable changes how fast a script trains, and can hold no key."""
+    """Return whether a variable changes how fast a script trains, and can hold no secret."""
     known = name in OWNED or name.startswith(PREFIXES)
     return known and name not in HARMLESS | NOT_OURS
 
 
 def look(environment: Mapping[str, str], policy: str = "default") -> Found:
-    """Return what of a shell makes a launch of its own.
+    """Return the settings of a shell that make a launch of their own.
 
     Args:
         environment: its variables.
@@ -206,7 +206,7 @@ def value_text(value: Value) -> str:
 
 
 def differing(axes: Axes, others: Axes) -> dict[str, Value]:
-    """Return the values of a launch that another one has not, by axis."""
+    """Return the values of a launch that differ from another one's, by axis."""
     return {name: value for name, value in axes.items() if value != others.get(name)}
 
 
@@ -251,7 +251,7 @@ def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, .
 
 
 def _axes_schema(allowed: str, *, lists: bool) -> WithJsonSchema:
-    """Describe a section of axes: what is no word of an axis is looked at by the axis itself."""
+    """Describe a section of axes; an axis itself checks values that are not its words."""
 
     def one(options: list[JsonDict], **more: str) -> JsonDict:
         value: JsonDict = {"anyOf": [*options]}

@@ -1,4 +1,4 @@
-"""One round: a queue that keeps every slot busy, from the start of its processes to its end."""
+"""One round: a queue of models that keeps every slot busy until the round is cut."""
 
 import json
 import resource
@@ -18,18 +18,18 @@ from scaling_study.runner import counter_snapshots, non_step
 from scaling_study.runner.free_run import FreeRun, Program
 from scaling_study.runner.member_processes import Host
 
-# While a round waits for a slot that has not trained enough, and for readings of the clock.
+# How often a round looks for slots that have not trained enough, and at the CPUs' frequencies.
 LOOK_EVERY_S = 1.0
 
 # A slot has trained enough when its iterations took this share of the planned time. Where starts
 # take longer than planned, a rate of the first two or three iterations would say little.
 ENOUGH = 0.25
 
-# What a script left is ended with its round.
+# Processes that a script left behind have this long to end with its round.
 ORPHANS_S = 1.0
 
-# A round goes on up to so many times its limit until each slot has ended a first model: without one
-# the end of a model is not confirmed.
+# A round may last this many times its limit, so that each slot ends a first model. Without one, the
+# end of a model is not confirmed.
 EXTENDED = 4.0
 
 
@@ -50,10 +50,10 @@ class _Process:
     pool: bool
 
     def seen(self) -> list[tuple[iterations.Counted, float | None]]:
-        """Return the starts of the script in it, each with the mean time (ns) of its ordinary ones.
+        """Return the starts of the script in this process, each with its mean ordinary step (ns).
 
-        Of a group of ranks they are the first one's. A program that trains in processes of its own
-        has one start, with the iterations of all of them.
+        For a group of ranks, these are the first rank's. A program that trains in processes of its
+        own has one start, with the iterations of all of them.
         """
         pages = iterations.read_pages(self.pages)
         children = [page for page in pages if page.parent == self.pid]
@@ -73,10 +73,10 @@ class _Process:
         return [(both, None)]
 
     def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
-        """Return the starts of the script in it.
+        """Return the records of these starts.
 
         Args:
-            origin_s: from when on times count.
+            origin_s: monotonic time from which the records count.
             ended_s: when the process ended, with its last start; None if it runs.
         """
 
@@ -89,11 +89,11 @@ class _Process:
             seen.append((iterations.Counted(0, 0, 0, 0), None))
         began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one, _ in seen)]
         last, first = len(seen) - 1, 0
-        # There where a server has imported what its models need.
+        # A server writes this file once it has imported what its models need.
         ready = self.pages / f"{iterations.READY}{self.pid}"
         ready_s = since(int(ready.read_text(encoding="ascii")) if ready.exists() else 0)
         if ready_s is not None:
-            # Imports are made once for many models: no model's time holds them.
+            # Imports are made once for many models, so they belong to no model's time.
             before = sum(ended < ready_s for ended in began[1:-1])
             began[before], first = ready_s, int(before == 0)
         return [
@@ -116,15 +116,15 @@ class _Process:
 
 @dataclass(slots=True)
 class RunningRound:
-    """The running of one round.
+    """A round that runs.
 
     Attributes:
         launch: the launch; its folder is private to this round.
         members: one for each slot.
         program: what runs in the slots.
         start: how models are started.
-        imports: file of what is imported before models are forked.
-        host: what is known of the machine.
+        imports: file that lists the modules to import before models are forked.
+        host: facts about the machine.
     """
 
     launch: Launch
@@ -145,9 +145,9 @@ class RunningRound:
 
         Args:
             one: the round.
-            limit_s: it is cut then.
-            most_s: it goes on up to then where a slot has not trained enough.
-            extended: it goes on until each slot has ended a first model, up to ``EXTENDED``.
+            limit_s: time at which it is cut.
+            most_s: the latest time at which it is cut, if a slot has not trained enough.
+            extended: whether it waits for a first model in each slot, up to ``EXTENDED``.
         """
         self._longest_s = (EXTENDED if extended else 1.0) * limit_s
         self._free = FreeRun(self.launch, self.members, self.program)
@@ -205,7 +205,7 @@ class RunningRound:
         self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)
 
     def _orders(self, slot: int) -> Path:
-        """Return a file that has a server train a slot's model more often than is counted."""
+        """Write a server's orders: to train a slot's model more often than is counted."""
         arguments = self.members[slot].command[len(self.program.words) :]
         order = {
             "arguments": arguments,
@@ -229,14 +229,14 @@ class RunningRound:
             raise RoundError(f"the script ended without an iteration: {how}")
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
-        """Whether a round that has reached its limit may be cut.
+        """Return whether a round that has reached its limit may be cut.
 
-        Each slot has ended a model, if there was time for that, and has trained long enough, or to
-        the end of a script.
+        It may if each slot has ended a model, as far as there was time for one, and has trained
+        long enough or to the end of a script.
         """
         runs = self._seen()
-        # What a process does after its last iteration is seen where it ends; a forked one counts
-        # where the server had imported before.
+        # Only an ended process shows the time after its last iteration. A forked one counts if the
+        # server had done the imports before.
         fresh = self.start == "fresh"
         ended = {run.slot for run in runs if run.ended_s is not None and (fresh or run.again)}
         if len(ended) < len(self.members) and passed_s < self._longest_s:
@@ -255,6 +255,6 @@ class RunningRound:
 
 
 def _own_s() -> float:
-    """CPU seconds of this process and all its children that have been waited for, with theirs."""
+    """Return the CPU seconds of this process and of all descendants that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime + time.process_time()

@@ -51,7 +51,7 @@ MOST_FILES = 100_000
 COLD_PART = 0.5
 """A window without files in memory lasts this part of a pass: later reads may find them there."""
 FEWEST_COLD = 8
-"""Fewest steps of such a window, after those on batches that were made before."""
+"""Fewest steps of such a window, without those on batches that were ready before."""
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 
@@ -64,7 +64,7 @@ VARIANTS = {
     "warm": NEW,
     "cold": NEW,
 }
-"""What the script is given in each variant that the running members can switch to."""
+"""The batches that the script gets in each variant that running members can switch to."""
 OF_FILES = ("warm", "cold")
 """Variants whose windows begin with the loader's files in memory, and with none of them."""
 SWITCHED = "loader_switched"
@@ -139,7 +139,7 @@ class LoaderExperiment(Experiment):
         self._blocks.run(conditions, blocks, shuffle)
 
     def _unfit(self, name: str, paths: Sequence[Path], cold: WindowSettings | None) -> str | None:
-        """Say why a variant cannot be measured; None if it can."""
+        """Return why a variant cannot be measured; None if it can."""
         if name in OF_FILES and not paths:
             return "no file of the loader is known: name them as workload.inputs"
         if name == "cold" and cold is None:
@@ -153,10 +153,10 @@ class LoaderExperiment(Experiment):
         self._left.append(records.VariantLeftOut(variant=name, title=title, reason=reason))
 
     def _cold(self, seen: Sequence[Loader], step_s: float) -> WindowSettings | None:
-        """Return a window that ends before files come back; None where a pass is too short for one.
+        """Return a window that ends before files come back; None if a pass is too short for one.
 
-        Where no loader says how long a pass is, it lasts as long as others, and what comes back is
-        looked at (``resident_after``).
+        If no loader's length is known, the window lasts as long as others, and ``resident_after``
+        records what share of the files came back.
         """
         timing = self._blocks.timing
         passes = [one.batches for one in seen if one.batches is not None]
@@ -314,7 +314,7 @@ class LoaderExperiment(Experiment):
             raise
 
     def _seen(self, name: str) -> loader_model.Seen | None:
-        """Return what a step of a variant takes, as far as it was measured."""
+        """Return the measured times of a variant's step; None without any."""
         taken = [one for one in self._windows if one.name == name and one.valid]
         if (step_s := mean_step_s(taken)) is None:
             return None

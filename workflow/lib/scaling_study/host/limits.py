@@ -1,8 +1,8 @@
 """Reads what this process may use of the machine: CPUs, nodes, CPU time and memory.
 
 A container's quota does not show in the affinity mask: it is read from the cgroups, v1, v2 or both
-beside each other (the kernel's admin-guide/cgroup-v1 and cgroup-v2). As in system.py every function
-takes the root of the file system.
+beside each other (the kernel's admin-guide/cgroup-v1 and cgroup-v2). As in system.py, every
+function takes the root of the file system.
 """
 
 import re
@@ -27,7 +27,7 @@ UNLIMITED_BYTES = 2**62
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quota:
-    """A cgroup's limit of CPU time: so many CPUs, on average over each period."""
+    """A cgroup's limit of CPU time: a number of CPUs, on average over each period."""
 
     cpus: float
     period_s: float
@@ -45,10 +45,10 @@ class Hierarchy:
 
 
 def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
-    """The online CPUs that this process may run on: its affinity mask within its cgroup's cpuset.
+    """Return the online CPUs in this process's affinity mask and in its cgroup's cpuset.
 
-    The mask is what sched_getaffinity(2) gives, read from /proc. The kernel keeps it inside the
-    cpuset; asking both holds where a sandbox answers one of them only.
+    The mask is that of sched_getaffinity(2), read from /proc. The kernel keeps it inside the
+    cpuset; reading both also works in a sandbox that shows only one of them.
     """
     allowed = set(read_mask(root))
     cpuset = parse_cpu_list(_effective_cpuset(root) or "")
@@ -68,7 +68,7 @@ def tell_confined(root: Path = ROOT) -> str:
 
 
 def read_memory_policy(root: Path = ROOT) -> str:
-    """This process's memory policy, as numa_maps in proc(5) writes it: its code has no other."""
+    """Return this process's memory policy, which its code's line of numa_maps (proc(5)) shows."""
     first, *_ = [*(read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
     return first.split()[1]
 
@@ -117,7 +117,7 @@ def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
 
 
 def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -> Hierarchy | None:
-    """As :func:`read_hierarchy`, of any process.
+    """Return the same as :func:`read_hierarchy`, for any process.
 
     Args:
         controller: such as ``cpu``.
@@ -177,7 +177,7 @@ class _Mount:
 
 
 def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
-    """Cgroup mounts of /proc/self/mountinfo, whose fields are described in proc(5)."""
+    """Yield the cgroup mounts of /proc/self/mountinfo, whose fields proc(5) describes."""
     for line in mountinfo.splitlines():
         fields = line.split(" ")
         kind, *_, options = fields[fields.index("-") + 1 :]

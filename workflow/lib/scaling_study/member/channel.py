@@ -48,7 +48,7 @@ TIMERS = tuple(counter.name for counter in counter.TIMED)
 STEP_FIELDS = TIMED + len(TIMERS)
 
 # Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
-# window that runs full still counts its steps, but is flagged. 896 KiB for each member.
+# window that runs full still counts its steps, but is flagged. 1.25 MiB for each member.
 CAPACITY = 16_384
 
 BLOCK = HEADER + CAPACITY * STEP_FIELDS

@@ -1,8 +1,8 @@
 """Profile one launch: where its steps' time goes at some process counts.
 
 A cohort is started as for measuring. One member at a time is profiled while the others train as
-usual, and windows without a profiler come before and after every profile: their step time against
-the profiled one is what the profiler cost. Nothing here is a measurement of speed.
+usual. Windows without a profiler come before and after every profile: the ratio of the step times
+is the profiler's overhead. Nothing here is a measurement of speed.
 """
 
 import json
@@ -36,7 +36,7 @@ from scaling_study.runner import cohort, member_processes, resolve, windows
 from scaling_study.runner.measure import Job
 
 OPERATORS_LONGEST_S = 60.0
-"""Steps under an operator profiler are few; this ends them in a launch that crawls."""
+"""An operator profile covers few steps; this ends it in a launch that crawls."""
 
 WRITING_LONGEST_S = 600.0
 """torch takes about half a second to work up each profiled step of some thousand operators."""
@@ -55,8 +55,8 @@ SHORTEST_TURN_S = 1
 """py-spy samples for whole seconds."""
 
 LONGEST_FACTOR = 3.0
-"""The sampler falls behind where unwinding takes long; after this many times the time that the
-samples should take, what there is must do."""
+"""The sampler falls behind if unwinding is slow. Sampling ends after this many times the planned
+time, with the samples so far."""
 
 NO_TRACING = "sudo sysctl kernel.yama.ptrace_scope=0 or docker run --cap-add=SYS_PTRACE"
 
@@ -71,9 +71,9 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
 
     Args:
         job: the launch, as for measuring; its plan has the section ``profile``.
-        target: what the plan calls it: an id, or ``recommended``.
-        folder: gets the files; made when missing.
-        builds: folder of the environments that were made from requirements.
+        target: the launch's name in the plan: an id, or ``recommended``.
+        folder: folder for the files; created if missing.
+        builds: folder of the environments that were built from requirements.
     """
     machine = probe.read_machine()
     content = _of(job.launch, machine=machine.hash, target=target)
@@ -130,7 +130,7 @@ def without_profile(launch: Launch | None, machine: str) -> Profiled:
     """Return profile.json for a recommended launch that needs no profile of its own.
 
     Args:
-        launch: one that is profiled by its own name already; None where nothing is recommended.
+        launch: the launch, already profiled under its id; None if nothing is recommended.
         machine: the machine's hash.
     """
     content = _of(launch, machine=machine, target=RECOMMENDED)
@@ -154,10 +154,10 @@ class _Profiling:
         self._output = output
 
     def start(self, slots: Sequence[Slot]) -> None:
-        """Start the cohort, of the first of these slots, and let it warm up.
+        """Start the cohort in the first of these slots, and let it warm up.
 
         Raises:
-            _FailedError: a member did not start, or not as the launch asks.
+            _FailedError: a member did not start, or lacks a setting of the launch.
         """
         measure, one = self._job.plan.measure, self._cohort
         one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
@@ -173,7 +173,7 @@ class _Profiling:
         return self._cohort.events[-1].reason if self._cohort.events else otherwise
 
     def point(self, n: int) -> ProfiledPoint:
-        """Take all profiles of one count, with windows without a profiler around each.
+        """Take all profiles at a process count, each between windows without a profiler.
 
         Raises:
             _FailedError: a member ended.
@@ -245,7 +245,7 @@ class _Profiling:
         return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
 
     def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
-        """Sample members' stacks from outside, in turn, until there are as many as asked for."""
+        """Sample members' stacks from outside, in turn, until there are enough samples."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
             raise UnavailableError("py-spy is not installed", "pip install py-spy")
@@ -299,9 +299,9 @@ class _Profiling:
         Args:
             n: members that train.
             at: place of the member among them.
-            file: gets what py-spy writes; in the folder of the point.
-            spy: py-spy and what it is given.
-            seconds: how long.
+            file: name of py-spy's output, in the point's folder.
+            spy: path of py-spy, and further options.
+            seconds: duration.
 
         Raises:
             UnavailableError: this machine forbids it.
@@ -358,12 +358,12 @@ def _step_times(own: windows.Activity, since_ns: int) -> list[float]:
 
 
 def _with_cost(profile: Profile, turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Profile:
-    """Return a profile with what it cost the step, from the windows around it.
+    """Return a profile with its overhead, from the windows around it.
 
     Args:
-        profile: it.
-        turns_s: of each turn, in which another member may be profiled.
-        around: of each unprofiled window, the mean step time (s) of each member, in order.
+        profile: without overhead.
+        turns_s: member and step times of each turn; turns may profile different members.
+        around: for each unprofiled window, the mean step time (s) of each member, in order.
     """
     bare = [statistics.fmean(times) for times in zip(*around, strict=True)]
     weights = [len(steps_s) for _, steps_s in turns_s]

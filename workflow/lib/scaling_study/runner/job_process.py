@@ -17,15 +17,15 @@ from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"
 """Set while a progress line shows what a job does; then only warnings go to the terminal. Its value
-is the pipe on which the drawer of the line waits."""
+is the path of a pipe: a byte in it redraws the line."""
 
 
 class _Line(logging.Formatter):
-    """A message on one line: no name or output in it breaks it, or steers a terminal.
+    """Formats a message as one line. No text in a message can break it or control the terminal.
 
     Args:
-        title: stands before each message.
-        before: stands before it, as it is.
+        title: precedes each message.
+        before: precedes the title, unescaped.
     """
 
     def __init__(self, title: str, before: str = "") -> None:
@@ -50,24 +50,23 @@ class _Told(logging.Handler):
 def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None]:
     """Set this process up for a job that starts members, and leave none of them behind.
 
-    A disk, a limit or a part of a node that stops the job ends this process with a message.
+    If a full disk, a limit or an incomplete node stops the job, this process ends with a message.
 
     Args:
-        title: stands before each message.
+        title: precedes each message.
         log: gets the messages, which go to the terminal too.
-        probed: machine.json of the machine that the job measures in the name of; another node than
-            that stops the job too.
+        probed: machine.json of the machine that the job measures; a job on another node stops.
 
     Raises:
-        SystemExit: with ``supervisor.STOPS`` where no other job of the study is worth a start.
+        SystemExit: with ``supervisor.STOPS`` if no other job of the study is worth starting.
     """
     signal.signal(signal.SIGTERM, _stop)
-    # A supervisor does this too; this process does it where the supervisor was killed.
+    # A supervisor does this too; this process does it in case the supervisor is killed.
     supervisor.adopt()
     # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # What a full disk does not take into the log is on the terminal all the same.
+    # If the log's disk is full, messages still reach the terminal.
     logging.raiseExceptions = False
     with file_errors.told(title, logging.getLogger()):
         terminal = logging.StreamHandler()

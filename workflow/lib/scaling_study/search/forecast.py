@@ -14,7 +14,7 @@ from scaling_study.search.race import MEMBER_S, START_S, Race, Task, dealt, spen
 from scaling_study.stats.throughputs import Start
 
 SPREAD = 0.05
-"""Standard deviation of what a launch changes, as logarithm: some are better, some are not."""
+"""Standard deviation of the logarithm of a launch's speedup: some are faster, others slower."""
 MINUTE_S = 60.0
 
 
@@ -23,10 +23,10 @@ class Forecast:
     """How a race is expected to go.
 
     Attributes:
-        screened: launches that were measured, beside the default one and the baseline.
-        others: how many there are.
-        screened_s: until the last of these was measured; None where the time is not enough.
-        all_s: until the end.
+        screened: number of launches measured, without the default one and the baseline.
+        others: number of such launches in the plan.
+        screened_s: time until all of them are measured; None if the budget is too short.
+        all_s: time until the end.
     """
 
     screened: int
@@ -38,14 +38,14 @@ class Forecast:
 def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: float) -> Forecast:
     """Play a race on a simulated clock.
 
-    Every process adds the same throughput until all CPUs are taken. How much better or worse a
-    launch is, is drawn.
+    Every process adds the same throughput until all CPUs are taken. The speedup of each launch is
+    drawn at random.
 
     Args:
         plan: plan.json.
         topology: of the CPUs that may be used.
         quota_cpus: the cgroup's quota in CPUs, None without one.
-        window_s: what each window takes, beside settling.
+        window_s: length of each window, without settling.
     """
     rng = np.random.default_rng(plan.seed)
     field = rounds.competing(plan, topology, quota_cpus)

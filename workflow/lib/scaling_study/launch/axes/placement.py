@@ -1,8 +1,8 @@
 """The CPUs that a slot is bound to.
 
-Every placement works on the CPUs that the process may use: give it a restricted topology. With more
-slots than CPUs all placements go round again, and the slots that share a CPU are labelled
-oversubscribed; up to there no CPU is used twice.
+Every placement works on the CPUs that the process may use: give it a restricted topology. When the
+CPUs are used up, placements start again with the first ones, and slots that share a CPU are
+labelled oversubscribed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _labelled(
 
 
 def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
-    """Slots go round robin over sockets, then nodes, then L3s, then cores; siblings last.
+    """Yield slots round robin over sockets, then nodes, then L3s, then cores; siblings last.
 
     Slots are far from each other, but the CPUs of one slot are near each other: a slot starts at
     the next free CPU of the round and takes the free CPUs closest to it, cores before siblings.
@@ -114,7 +114,7 @@ def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
 
 
 def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...]]:
-    """A person's CPU lists, in turn. Raises now, not when the first slot is asked for."""
+    """Return the config's CPU lists, in turn. Raises here, not when the first slot is taken."""
     usable = set(topology.cpu_ids)
     entries = [parse_cpu_list(text) for text in lists]
     missing = set().union(*entries) - usable
@@ -139,7 +139,7 @@ def _fits(topology: Topology, width: int) -> None:
 
 
 def _tiers(topology: Topology) -> list[list[Cpu]]:
-    """The first CPU of every core, then the second of every core … each in compact order."""
+    """Return the first CPU of every core, then the second …, each tier in compact order."""
     cores: dict[int, list[Cpu]] = {}
     for cpu in topology.compact:
         cores.setdefault(cpu.core, []).append(cpu)
@@ -207,7 +207,7 @@ def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
 
 
 def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
-    """Whether members train on threads of the same core, one of which a loader might have."""
+    """Return whether members train on two threads of one core, when a loader could use one."""
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
     cores = [
         {core_of[cpu] for cpu in set(slot.cpus or ()).difference(slot.loader_cpus or ())}
@@ -217,7 +217,7 @@ def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
 
 
 def _by_threads(topology: Topology) -> Topology:
-    """Return a machine as if each thread of a core were one: a slot gets both before the next."""
+    """Return the topology as if each thread were a core: a slot takes siblings together."""
     alone = [replace(cpu, core=rank) for rank, cpu in enumerate(topology.compact)]
     return replace(topology, cpus=tuple(sorted(alone, key=lambda cpu: cpu.cpu)))
 
