@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+import machines
 from scaling_study.records.analysis import Failures, Invalid
 from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
@@ -9,30 +10,17 @@ from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program
 
 ALLOWED = frozenset(os.sched_getaffinity(0))
-# fmt: off
-STATS = {  # of a Debian 12 machine; fields after the 15th are left out
-    812: "812 (in)it\x1b[31m) S 1 812 812 0 -1 4194560 11 0 0 0 300 200 0 0",
-    900: "900 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 1000 0 0 0",
-    901: "901 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 900 100 0 0",
-}
-# fmt: on
-
-
-def write_proc(folder, stats):
-    for pid, text in stats.items():
-        (folder / str(pid)).mkdir(parents=True)
-        (folder / str(pid) / "stat").write_text(text)
-    (folder / "self").mkdir()
-    (folder / "77").mkdir()  # a process that has just ended
-    return folder
 
 
 def test_times_and_names_of_all_processes_are_read(tmp_path):
-    assert foreign.cpu_times(write_proc(tmp_path, STATS)) == {
-        812: ("in)it\x1b[31m", 5.0),
-        900: ("stress", 10.0),
-        901: ("stress", 10.0),
+    stats = {  # of a Debian 12 machine; fields after the 15th are left out
+        "812/stat": "812 (in)it\x1b[31m) S 1 812 812 0 -1 4194560 11 0 0 0 300 200 0 0",
+        "901/stat": "901 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 900 100 0 0",
     }
+    machines.write(tmp_path, stats)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "77").mkdir()  # a process that has just ended
+    assert foreign.cpu_times(tmp_path) == {812: ("in)it\x1b[31m", 5.0), 901: ("stress", 10.0)}
 
 
 def test_who_took_time_is_listed_and_the_study_itself_is_not():
