@@ -19,7 +19,6 @@ from scaling_study.records.confirmation import End
 from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.free_run import Program
 
-SECONDS = 12
 # It has no torch to import, so that rounds hold whole models though they are short.
 MARKS = """
 import colorsys, time
@@ -36,7 +35,7 @@ def confirmed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("confirmed")
     script = folder / "train.py"
     script.write_text(MARKS)
-    plan = confirm_jobs.planned(script, SECONDS, step="mark")
+    plan = confirm_jobs.planned(script, 12, step="mark")
     found = confirm_jobs.recommendation(plan)
     return folder, plan, found, confirm_jobs.run(plan, found, folder)
 

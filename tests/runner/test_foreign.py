@@ -4,7 +4,6 @@ import pytest
 
 import machines
 from scaling_study.records.analysis import Failures, Invalid
-from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program
@@ -30,18 +29,10 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
         1: ("init", 3.01), 900: ("stress", 10.5), 901: ("stress", 10.25), 902: ("cc1", 0.125),
         own: ("python", 9.0),
     }  # fmt: skip
-    assert foreign.record(before, after, 1.0) == Foreign(
-        span_s=1.0,
-        processes=[
-            ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s)
-            for name, pid, cpu_s in [
-                ("stress", 900, 0.5),
-                ("stress", 901, 0.25),
-                ("cc1", 902, 0.125),
-            ]
-        ],
-    )
-    assert foreign._by_name(foreign.largest(before, after, 1.0)) == (
+    took = [("stress", 900, 0.5), ("stress", 901, 0.25), ("cc1", 902, 0.125)]
+    found = foreign.record(before, after, 1.0).processes
+    assert [(one.name, one.pid, one.share) for one in found] == took
+    assert foreign._by_name(found) == (
         Program("stress", 2, 0.75),
         Program("cc1", 1, 0.125),
     )
