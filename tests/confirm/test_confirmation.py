@@ -2,15 +2,13 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from msgspec.structs import replace
 
 import confirm_jobs
-from made_records import kept
-from scaling_study.config.launches import Launch
+from made_records import kept, made_plan
 from scaling_study.confirm.confirmation import Length, summarise
 from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import WINDOWS
@@ -18,14 +16,7 @@ from scaling_study.records.confirmation import Arm, Head
 from scaling_study.records.model_length import ModelLength
 from test_timeline import PER_HOUR, queue, record
 
-PLAN = SimpleNamespace(
-    baseline="b",
-    default="d",
-    by_id={
-        "b": Launch("b", "intra_op 1", "baseline", {}),
-        "d": Launch("d", "default", "default", {}),
-    },
-)
+PLAN = made_plan({}, {}, baseline="1")
 MACHINE = "abc"
 MODEL_S, SLOW_S = 8.0, 16.0
 MODEL, SLOW = (5.0, 500, 0.005, 0.5), (5.0, 500, 0.021, 0.5)
@@ -34,25 +25,20 @@ KEYS = ("recommended/fresh", "recommended/forked", "default/fresh",
 FORKED = "recommended/forked"
 LENGTH = Length(500, {})
 NO_WINDOWS = WINDOWS.frame()[["machine", "launch", "n", "valid", "frequency_mhz"]]
-
-
-def found(n=2, default_n=1):
-    return confirm_jobs.recommendation(PLAN, n, default_n, MACHINE)
+FOUND = confirm_jobs.recommendation(PLAN, 2, 1, MACHINE)
 
 
 def predicted(**changed):
     """A recommendation with another prediction."""
-    whole = found()
-    return replace(whole, recommended=replace(whole.recommended, **changed))
+    return replace(FOUND, recommended=replace(FOUND.recommended, **changed))
 
 
 def head(keys=KEYS):
     arms = []
     for key in keys:
         role, way = key.split("/")
-        mine = role == "recommended"
-        launch, label = ("b", "intra_op 1") if mine else ("d", "default")
-        arms.append(Arm(role, launch, label, 1 if role == "default" else 2, way))
+        launch = PLAN.by_id[PLAN.baseline if role == "recommended" else PLAN.default]
+        arms.append(Arm(role, launch.id, launch.label, 1 if role == "default" else 2, way))
     return plain(
         Head(
             schema_version=3, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
@@ -74,11 +60,11 @@ def a_round(key, turn, factor=1.0, **changed):
 
 
 def machine(
-    tmp_path, records, *, keys=KEYS, windows=NO_WINDOWS, recommendation=None, length=LENGTH
+    tmp_path, records, *, keys=KEYS, windows=NO_WINDOWS, recommendation=FOUND, length=LENGTH
 ):
     path = tmp_path / "rounds.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in [head(keys), *records]))
-    (one,) = summarise([recommendation or found()], path, windows, length)
+    (one,) = summarise([recommendation], path, windows, length)
     return kept(one)
 
 
@@ -167,7 +153,7 @@ def test_what_lies_between_iterations_is_a_part(tmp_path):
 
 
 def test_the_clock_is_a_part_where_it_is_known(tmp_path):
-    rows = [("b", True, 4000.0), ("b", False, 9000.0), ("d", True, 1000.0)]
+    rows = [("1", True, 4000.0), ("1", False, 9000.0), ("0", True, 1000.0)]
     windows = pd.DataFrame(rows, columns=["launch", "valid", "frequency_mhz"])
     windows = windows.assign(machine=MACHINE, n=2)
     records = [{**one, "frequency_mhz": 3600.0} for one in rounds(1.0, 1.0)]
@@ -189,17 +175,12 @@ def test_an_arm_that_failed_once_is_left_out_with_its_reason(tmp_path):
     assert one.ratio.value > 1
 
 
-def of_steps(whole):
-    recommended, default = (
-        replace(point, models_per_hour=None) for point in (whole.recommended, whole.default)
-    )
-    return replace(whole, objective="steps_per_s", recommended=recommended, default=default)
-
-
 def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
     records, usual = rounds(1.0, 1.05), machine(tmp_path, rounds(1.0, 1.05))
     length = Length(None, {}, ModelLength())
-    one = machine(tmp_path, records, recommendation=of_steps(found()), length=length)
+    default = replace(FOUND.default, models_per_hour=None)
+    of_steps = replace(predicted(models_per_hour=None), objective="steps_per_s", default=default)
+    one = machine(tmp_path, records, recommendation=of_steps, length=length)
     assert one.objective == "models_per_hour"
     ended = sum(run["ended_s"] is not None for record in records for run in record["runs"])
     assert one.model_length == ModelLength(ended, 500, 500, 500)
@@ -209,7 +190,7 @@ def test_rounds_tell_the_steps_of_a_model_where_windows_did_not(tmp_path):
 
 
 def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
-    recommendation = replace(found(), objective="model_s")
+    recommendation = replace(FOUND, objective="model_s")
     usual = machine(tmp_path, rounds(1.0, 1.05, 0.95))
     one = machine(tmp_path, rounds(1.0, 1.05, 0.95), recommendation=recommendation)
     assert one.arms == usual.arms

@@ -11,16 +11,6 @@ from scaling_study.records.confirmation import Round, Run
 PER_HOUR = 3600
 
 
-def run(slot, times, iterations, *, process=0, again=0, ordinary_s=None):
-    began_s, first_s, latest_s, ended_s = times
-    if ordinary_s is None and iterations > 1:
-        ordinary_s = (latest_s - first_s) / (iterations - 1)
-    return Run(
-        slot=slot, process=process, again=again, iterations=iterations, ordinary_s=ordinary_s,
-        began_s=began_s, first_s=first_s, latest_s=latest_s, ended_s=ended_s,
-    )  # fmt: skip
-
-
 def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
     """A slot's starts until the cut; each model is (start, iterations, iteration, end), in s."""
     runs, at_s = [], 0.0
@@ -31,15 +21,15 @@ def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
         done = int((cut_s - first_s) / iteration_s + 1 + 1e-9) if first_s <= cut_s else 0
         done = min(done, iterations)
         ended_s = at_s + start_s + iterations * iteration_s + end_s
-        latest_s = first_s + (done - 1) * iteration_s
-        times = (
-            at_s,
-            first_s if done else None,
-            latest_s if done else None,
-            ended_s if ended_s <= cut_s else None,
-        )
-        which = "process" if way == "fresh" else "again"
-        runs.append(run(slot, times, done, **{which: number}))
+        process, again = (number, 0) if way == "fresh" else (0, number)
+        one = Run(
+            slot=slot, process=process, again=again, iterations=done,
+            ordinary_s=iteration_s if done > 1 else None, began_s=at_s,
+            first_s=first_s if done else None,
+            latest_s=first_s + (done - 1) * iteration_s if done else None,
+            ended_s=ended_s if ended_s <= cut_s else None,
+        )  # fmt: skip
+        runs.append(one)
         at_s = ended_s + gap_s
     return runs
 

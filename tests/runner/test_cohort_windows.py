@@ -12,6 +12,7 @@ from scaling_study.runner import cohort_windows, windows
 from scaling_study.runner.cohort_windows import CohortWindows
 
 STEPS = 40
+COUNTS = (1, 2)
 SETTINGS = {
     "windows": 3, "steps": 20, "shortest_s": 1.0, "longest_s": 3.0, "settle_s": 0.2, "retries": 1,
     "warmup_steps": 0, "start_timeout_s": 1.0,
@@ -23,16 +24,15 @@ class MadeUp:
 
     Args:
         us: what a step takes, by its place in its member's life.
-        size: members.
         ends: after so many windows the last member ends, and does not come back.
     """
 
-    def __init__(self, us, size=2, ends=None):
-        self._us, self.size, self._ends = us, size, ends
-        self._done = [0] * size
+    def __init__(self, us, ends):
+        self._us, self.size, self._ends = us, max(COUNTS), ends
+        self._done = [0] * self.size
         self._noise = random.Random(1)  # noqa: S311 (no secret)
         self.events, self.taken = [], []
-        self.alive = list(range(size))
+        self.alive = list(range(self.size))
 
     def restartable(self, _most):
         return []
@@ -54,9 +54,13 @@ class MadeUp:
         )  # fmt: skip
 
 
-def take(made_up, *, counts=(1, 2), **settings):
-    """Take a cohort's windows as far as they depend on what was seen; return what was written."""
-    written = []
+def take(us, *, ends=None, **settings):
+    """Take a cohort's windows as far as they depend on what was seen.
+
+    Returns:
+        What was written, what of it says that windows were taken anew, and all windows.
+    """
+    made_up, written = MadeUp(us, ends), []
     job = SimpleNamespace(
         plan=SimpleNamespace(measure=Measure(**SETTINGS | settings)),
         launch=SimpleNamespace(axes={}),
@@ -64,67 +68,55 @@ def take(made_up, *, counts=(1, 2), **settings):
     )
     journal = SimpleNamespace(write=written.append)
     lookout = SimpleNamespace(after_window=lambda _flags: None)
-    one = CohortWindows(job, 0, journal, lookout, counts, False, 0.0, made_up, (), ())
-    todo = windows.schedule(counts, job.plan.measure.windows, 1)
+    one = CohortWindows(job, 0, journal, lookout, COUNTS, False, 0.0, made_up, (), ())
+    todo = windows.schedule(COUNTS, job.plan.measure.windows, 1)
     pauses = [*one._take_each(todo), *one._take_more()]
     assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
-    return written, [one for one in written if isinstance(one, Settled)]
-
-
-def steady(_at):
-    return 5000
+    return written, [one for one in written if isinstance(one, Settled)], made_up.taken
 
 
 def test_what_is_planned_is_enough_for_a_script_that_keeps_its_pace():
-    made_up = MadeUp(steady)
-    _, settled = take(made_up)
+    _, settled, asked = take(lambda _: 5000)
     assert settled == []
-    assert len(made_up.taken) == 6
+    assert len(asked) == 6
 
 
 def test_only_the_windows_before_a_script_settled_are_taken_anew():
-    made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
-    written, (settled,) = take(made_up, windows=12)
+    written, (settled,), asked = take(lambda at: 5000 if at < 200 else 6500, windows=12)
     assert 2 <= settled.block <= 6
     assert settled.change == pytest.approx(0.3, abs=0.15)
     assert settled.left is None
-    assert len(made_up.taken) == 2 * (12 + settled.block)
+    assert len(asked) == 2 * (12 + settled.block)
     numbers = [one.window for one in written if isinstance(one, Window)]
     assert numbers == list(range(len(numbers)))
 
 
 def test_all_windows_are_taken_anew_where_few_were_planned():
-    made_up = MadeUp(lambda at: 5000 if at < 80 else 6500)
-    _, settled = take(made_up)
+    _, settled, asked = take(lambda at: 5000 if at < 80 else 6500)
     assert settled[0].block == 3
-    assert len(made_up.taken) >= 12
+    assert len(asked) >= 12
 
 
 def test_a_script_that_never_settles_ends_and_says_so():
-    made_up = MadeUp(lambda at: 5000 * 1.003**at)
-    _, settled = take(made_up)
+    _, settled, asked = take(lambda at: 5000 * 1.003**at)
     assert len(settled) == cohort_windows.SETTLING_ROUNDS
     assert settled[-1].left > 0.03
-    assert len(made_up.taken) == 6 * (1 + cohort_windows.SETTLING_ROUNDS)
+    assert len(asked) == 6 * (1 + cohort_windows.SETTLING_ROUNDS)
 
 
 def test_a_count_whose_member_is_lost_is_not_taken_anew():
-    made_up = MadeUp(lambda at: 5000 if at < 80 else 6500, ends=4)
-    _, settled = take(made_up)
+    _, settled, asked = take(lambda at: 5000 if at < 80 else 6500, ends=4)
     assert settled == []
-    assert len(made_up.taken) <= 6
+    assert len(asked) <= 6
 
 
 def test_windows_that_take_too_long_are_not_taken_anew(monkeypatch):
     monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", 5.5)  # a block takes 2 s
-    made_up = MadeUp(lambda at: 5000 * 1.003**at)
-    _, settled = take(made_up)
+    _, settled, asked = take(lambda at: 5000 * 1.003**at)
     assert settled == []
-    assert len(made_up.taken) == 6
-    made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
-    _, (settled,) = take(made_up, windows=12)
-    assert len(made_up.taken) == 2 * (12 + 2)
+    assert len(asked) == 6
+    _, (settled,), asked = take(lambda at: 5000 if at < 200 else 6500, windows=12)
+    assert len(asked) == 2 * (12 + 2)
     monkeypatch.setattr(cohort_windows, "MORE_LONGEST_S", -100.0)
-    made_up = MadeUp(lambda at: 5000 if at < 200 else 6500)
-    take(made_up, windows=12)
-    assert len(made_up.taken) == 2 * 12
+    *_, asked = take(lambda at: 5000 if at < 200 else 6500, windows=12)
+    assert len(asked) == 2 * 12

@@ -2,37 +2,24 @@ import os
 
 import pytest
 
+import machines
 from scaling_study.records.analysis import Failures, Invalid
-from scaling_study.records.experiment import Foreign, ForeignProcess
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
 from scaling_study.runner.foreign import Look, Lookout, Program
 
 ALLOWED = frozenset(os.sched_getaffinity(0))
-# fmt: off
-STATS = {  # of a Debian 12 machine; fields after the 15th are left out
-    812: "812 (in)it\x1b[31m) S 1 812 812 0 -1 4194560 11 0 0 0 300 200 0 0",
-    900: "900 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 1000 0 0 0",
-    901: "901 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 900 100 0 0",
-}
-# fmt: on
-
-
-def write_proc(folder, stats):
-    for pid, text in stats.items():
-        (folder / str(pid)).mkdir(parents=True)
-        (folder / str(pid) / "stat").write_text(text)
-    (folder / "self").mkdir()
-    (folder / "77").mkdir()  # a process that has just ended
-    return folder
 
 
 def test_times_and_names_of_all_processes_are_read(tmp_path):
-    assert foreign.cpu_times(write_proc(tmp_path, STATS)) == {
-        812: ("in)it\x1b[31m", 5.0),
-        900: ("stress", 10.0),
-        901: ("stress", 10.0),
+    stats = {  # of a Debian 12 machine; fields after the 15th are left out
+        "812/stat": "812 (in)it\x1b[31m) S 1 812 812 0 -1 4194560 11 0 0 0 300 200 0 0",
+        "901/stat": "901 (stress) R 812 900 812 0 -1 4194368 11 0 0 0 900 100 0 0",
     }
+    machines.write(tmp_path, stats)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "77").mkdir()  # a process that has just ended
+    assert foreign.cpu_times(tmp_path) == {812: ("in)it\x1b[31m", 5.0), 901: ("stress", 10.0)}
 
 
 def test_who_took_time_is_listed_and_the_study_itself_is_not():
@@ -42,18 +29,10 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
         1: ("init", 3.01), 900: ("stress", 10.5), 901: ("stress", 10.25), 902: ("cc1", 0.125),
         own: ("python", 9.0),
     }  # fmt: skip
-    assert foreign.record(before, after, 1.0) == Foreign(
-        span_s=1.0,
-        processes=[
-            ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s)
-            for name, pid, cpu_s in [
-                ("stress", 900, 0.5),
-                ("stress", 901, 0.25),
-                ("cc1", 902, 0.125),
-            ]
-        ],
-    )
-    assert foreign._by_name(foreign.largest(before, after, 1.0)) == (
+    took = [("stress", 900, 0.5), ("stress", 901, 0.25), ("cc1", 902, 0.125)]
+    found = foreign.record(before, after, 1.0).processes
+    assert [(one.name, one.pid, one.share) for one in found] == took
+    assert foreign._by_name(found) == (
         Program("stress", 2, 0.75),
         Program("cc1", 1, 0.125),
     )

@@ -213,12 +213,6 @@ def test_free_tasks(tmp_path, files, own, left):
 # ---- what members take of the memory, as records tell it to later cohorts
 
 
-def write(folder, launch, replicate, *lines):
-    path = folder / launch / f"{replicate}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines))
-
-
 def end(taken, shared=0):
     record = End(
         cohort=0, status="complete", reason=None, remedy=None, wall_s=2.0, start_s=1.0,
@@ -229,16 +223,16 @@ def end(taken, shared=0):
 
 def test_the_least_that_was_seen_of_this_launch_or_else_of_any(tmp_path):
     assert headroom.known(tmp_path, "a") == (0, 0)
-    write(tmp_path, "a", 0, "{}", end(300, 40))
-    write(tmp_path, "a", 1, "{}", end(280, 50))
-    write(tmp_path, "b", 0, "{}" * 9000, end(100))
+    files = {"a/0": end(300, 40), "a/1": end(280, 50), "b/0": end(100)}
+    before = "{}" * 9000
+    machines.write(tmp_path, {f"{name}.jsonl": f"{before}\n{one}" for name, one in files.items()})
     known = [headroom.known(tmp_path, launch) for launch in "abc"]
     assert known == [(280, 40), (100, 0), (100, 0)]
 
 
-@pytest.mark.parametrize("last", [[], ["{"], [end(None)], ['{"kind": "end"}'], ["[1]"]])
+@pytest.mark.parametrize("last", ["", "{", end(None), '{"kind": "end"}', "[1]"])
 def test_a_file_that_says_nothing_counts_for_nothing(tmp_path, last):
-    write(tmp_path, "a", 0, *last)
+    machines.write(tmp_path, {"a/0.jsonl": last})
     assert headroom.known(tmp_path, "a") == (0, 0)
 
 

@@ -4,21 +4,19 @@ import errno
 import json
 import os
 import resource
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
+import made_records
 from scaling_study.common import file_errors
+from scaling_study.records import codec
 from scaling_study.runner import journal
 from scaling_study.runner.journal import SAME, Journal, mark_of, read_part, settle
 
 PLAIN = msgspec.json.Decoder()
-HEAD = {
-    "kind": "cohort", "schema_version": 2, "study": "one", "launch": "default", "replicate": 0,
-    "axes": {"intra_op": 1}, "process_counts": [1, 2], "seed": 5, "measure": {"steps": 9},
-    "measured_hash": "a", "harness_hash": "b", "machine_hash": "c",
-    "started": "2026-01-01T00:00:00", "cohort": 0,
-}  # fmt: skip
+HEAD = json.loads(codec.encode(made_records.head(measure={"steps": 9})))
 WINDOW = {"kind": "window", "cohort": 0, "window": 0, "n": 2, "valid": True}
 
 
@@ -130,16 +128,6 @@ def test_a_damaged_line_is_named_and_nothing_lost(part, path, line):
     assert part.read_bytes() == damaged
 
 
-def test_a_finished_file_that_is_lost_before_it_was_collected_comes_back(part, path):
-    Journal(path, PLAIN).finish()
-    whole = path.read_bytes()
-    path.unlink()
-    again = Journal(path, PLAIN)
-    assert again.resume(HEAD) == [HEAD, WINDOW]
-    again.finish()
-    assert path.read_bytes() == whole
-
-
 def test_what_has_been_collected_has_no_part_any_more(part, path):
     path.write_text("old\n")
     settle([path])
@@ -152,10 +140,7 @@ def test_what_has_been_collected_has_no_part_any_more(part, path):
 
 
 def test_a_file_system_without_links_gets_a_copy(part, path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.EPERM, "no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links here")))
     Journal(path, PLAIN).finish()
     assert path.read_bytes() == part.read_bytes()
     assert sorted(file.name for file in path.parent.iterdir()) == ["0.jsonl", "0.jsonl.part"]
@@ -207,11 +192,7 @@ def test_what_failed_gives_way_and_all_else_is_kept(part, path):
 def test_a_crash_while_records_give_way_loses_none(part, path, monkeypatch):
     journal = Journal(path, PLAIN)
     records = journal.resume(HEAD)
-
-    def full(_):
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match=r"No space left on device: .*part\.new"):
         journal.keep(records[:1])
     assert read_part(part) == [HEAD, WINDOW]

@@ -128,10 +128,9 @@ sys.exit(subprocess.call([word.replace("PID", str(os.getpid())) for word in sys.
 """
 
 
-def start_job(folder, script=WORKLOADS / "plain_loop.py", **measure_settings):
+def start_job(folder, windows=50):
     """Start a job below a stand-in for Snakemake, and wait for its first window."""
-    settings = {"windows": 50, **measure_settings}
-    job = baseline_job(config(script, **settings))
+    job = baseline_job(config(WORKLOADS / "plain_loop.py", windows=windows))
     caller = subprocess.Popen(
         [sys.executable, "-c", CALLER, *command(job, folder, "PID")],
         env=environment(folder),
@@ -241,15 +240,13 @@ def test_windows_are_taken_in_turns_until_each_launch_has_its_own():
 
 
 def test_where_memory_is_short_a_launch_waits_until_another_has_ended():
-    seen, free = [], [100]
+    seen = []
 
-    class Large(Turns):
-        def pausing(self, folder):
-            free[0] -= 60
-            yield from super().pausing(folder)
-            free[0] += 60
+    def free_bytes():
+        begun, ended = seen.count("a0") + seen.count("b0"), sum("ends" in one for one in seen)
+        return 100 - 60 * (begun - ended)
 
-    measure.in_turns([Large("a", 2, seen), Large("b", 1, seen)], lambda: free[0])
+    measure.in_turns([Turns("a", 2, seen), Turns("b", 1, seen)], free_bytes)
     assert seen == ["a0", "a1", "a ends", "b0", "b ends"]
 
 

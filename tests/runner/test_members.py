@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -37,18 +38,15 @@ class Group:
         self.members = Members(folder, count)
         self.processes = []
 
-    def start(self, slot, code, *args):
-        self.members.clear(slot)
-        process = subprocess.Popen([sys.executable, "-c", code, self.folder, str(slot), *args])
-        self.processes.append(process)
-        self.members.add(slot, process.pid)
-        return process
-
     def start_resting(self, code, *slots):
-        processes = [self.start(slot, code) for slot in slots]
+        for slot in slots:
+            self.members.clear(slot)
+            process = subprocess.Popen([sys.executable, "-c", code, self.folder, str(slot)])
+            self.processes.append(process)
+            self.members.add(slot, process.pid)
         assert self.members.wait_resting(slots, until()) == set()
         assert self.members.resting.issuperset(slots)
-        return processes
+        return self.processes
 
     def close(self):
         for slot in list(self.members.pids):
@@ -60,20 +58,12 @@ class Group:
 
 
 @pytest.fixture
-def group(tmp_path):
-    groups = []
-
-    def make(count):
-        groups.append(Group(private_folder(tmp_path / "cohort"), count))
-        return groups[-1]
-
-    yield make
-    for one in groups:
-        one.close()
+def one(tmp_path):
+    with closing(Group(private_folder(tmp_path / "cohort"), 2)) as group:
+        yield group
 
 
-def test_members_rest_at_their_first_step_and_only_ordered_ones_run(group):
-    one = group(2)
+def test_members_rest_at_their_first_step_and_only_ordered_ones_run(one):
     one.start_resting(STEPPING, 0, 1)
     for slot in (0, 1):
         words = one.members.words(slot)
@@ -87,8 +77,7 @@ def test_members_rest_at_their_first_step_and_only_ordered_ones_run(group):
     assert one.members.resting == {0, 1}
 
 
-def test_steps_of_a_window_are_in_the_page_in_order(group):
-    one = group(1)
+def test_steps_of_a_window_are_in_the_page_in_order(one):
     one.start_resting(STEPPING, 0)
     for _ in range(2):  # a second window begins with an empty ring
         release_ns, closed_ns = train(one.members, [0], steps=7)
@@ -122,8 +111,7 @@ def test_steps_done_since_a_moment_are_those_that_began_after_it(tmp_path_factor
     filled.close()
 
 
-def test_a_full_ring_keeps_its_steps_and_goes_on_counting(group):
-    one = group(2)
+def test_a_full_ring_keeps_its_steps_and_goes_on_counting(one):
     one.start_resting(RUSHING, 0)
     train(one.members, [0], steps=channel.CAPACITY + 100)
     steps = one.members.steps(0)
@@ -132,8 +120,7 @@ def test_a_full_ring_keeps_its_steps_and_goes_on_counting(group):
     assert not any(one.members.words(1)), "the neighbour's block was written"
 
 
-def test_a_death_ends_a_sleep_early(group):
-    one = group(2)
+def test_a_death_ends_a_sleep_early(one):
     one.start_resting(STEPPING, 0)
     one.start_resting(DYING, 1)
     one.members.order([0, 1], channel.RUN)
@@ -145,8 +132,7 @@ def test_a_death_ends_a_sleep_early(group):
     assert time.perf_counter_ns() >= wake_ns
 
 
-def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_gate(group):
-    one = group(1)
+def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_gate(one):
     (first,) = one.start_resting(STEPPING, 0)
     train(one.members, [0])
     first.send_signal(signal.SIGSTOP)
@@ -155,7 +141,7 @@ def test_a_new_process_is_not_let_through_by_what_its_predecessor_left_at_the_ga
     one.members.kill(0)
     assert one.members.resting == set()
     first.wait()
-    (second,) = one.start_resting(STEPPING, 0)
+    _, second = one.start_resting(STEPPING, 0)
     assert one.members.words(0)[channel.STEPS] == 1
     wait_until(lambda: state(second.pid) == "S", "sleep at the gate")
     time.sleep(0.05)

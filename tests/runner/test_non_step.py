@@ -35,9 +35,7 @@ def test_a_phase_that_comes_back_is_found_with_all_counts_together():
 def test_long_steps_at_no_regular_distance_stay_in_the_steps():
     rng = np.random.default_rng(1)
     steps = life(1, 3_000, every=10_000)
-    us = steps.us.copy()
-    us[rng.choice(3_000, 60, replace=False)] += 200_000
-    steps = replace(steps, us=us)
+    steps.us[rng.choice(3_000, 60, replace=False)] += 200_000
     found = non_step.find(steps)
     assert found.kinds == ()
     assert not found.suspect  # their distances are known, and differ
@@ -45,10 +43,9 @@ def test_long_steps_at_no_regular_distance_stay_in_the_steps():
 
 def test_long_steps_that_come_in_bursts_do_not_come_back():
     """OpenMP threads that spin: now and then two steps in a row take thirty times as long."""
-    one, steps = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
-    us = steps.us.copy()
-    us[[40, 41, 150, 151]] *= 30
-    steps = non_step.Steps.concat([one, replace(steps, us=us)])
+    one, two = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
+    two.us[[40, 41, 150, 151]] *= 30
+    steps = non_step.Steps.concat([one, two])
     pairs = steps.us > 200_000
     assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
     assert non_step.find(steps).kinds == ()
@@ -64,11 +61,10 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
 def test_two_kinds_are_told_apart():
     one = life(1, 3_000, every=500, us=4_000_000)
     two = life(1, 3_000, every=100, us=100_000)
-    steps = replace(one, us=one.us + two.us)
-    found = non_step.find(steps)
-    assert [kind.every for kind in found.kinds] == [500, 100]
+    kinds = non_step.find(replace(one, us=one.us + two.us)).kinds
+    assert [kind.every for kind in kinds] == [500, 100]
     # Each fifth of the shorter ones goes with a longer one.
-    assert [kind.per_step for kind in found.kinds] == pytest.approx([1 / 500, 1 / 100 - 1 / 500])
+    assert [kind.per_step for kind in kinds] == pytest.approx([1 / 500, 1 / 100 - 1 / 500])
 
 
 @pytest.mark.parametrize("slow", [1, 2, 3, 5])
@@ -87,16 +83,15 @@ def test_first_phases_that_take_longer_are_of_the_same_kind(slow):
 def test_two_kinds_of_one_distance_are_two_where_they_take_turns():
     one = life(1, 3_000, every=300, us=2_000_000)
     two = life(1, 3_000, start=150, every=300, us=100_000)
-    steps = replace(one, us=one.us + two.us)
-    assert [kind.every for kind in non_step.find(steps).kinds] == [300, 300]
+    kinds = non_step.find(replace(one, us=one.us + two.us)).kinds
+    assert [kind.every for kind in kinds] == [300, 300]
 
 
 def test_long_steps_of_one_count_ask_for_windows_of_that_count():
     """Threads that spin make steps of seconds with two processes, and none with one."""
     two = life(2, 300, start=1_300, every=10_000)
-    us = two.us.copy()
-    us[150] += 2_000_000
-    steps = non_step.Steps.concat([life(1, 1_300), replace(two, us=us)])
+    two.us[150] += 2_000_000
+    steps = non_step.Steps.concat([life(1, 1_300), two])
     assert 1 not in non_step.lacking(steps, non_step.find(steps), [1, 2])
 
 
@@ -107,11 +102,8 @@ def test_a_count_that_has_seen_none_yet_is_lacking():
 
 
 def test_a_new_start_of_the_script_is_no_phase():
-    steps = life(1, 1_000, every=10_000)
-    fresh = steps.at % 300 == 299
-    us = np.where(fresh, 2_000_000, steps.us)
-    steps = replace(steps, us=us, fresh=fresh)
-    found = non_step.find(steps)
+    steps = life(1, 1_000, every=300)
+    found = non_step.find(replace(steps, fresh=steps.at % 300 == 299))
     assert (found.kinds, found.suspect) == ((), frozenset())
 
 

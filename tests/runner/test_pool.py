@@ -3,11 +3,8 @@
 import pytest
 
 from configs import minimal
-from jobs import WORKLOADS, config, run
+from jobs import WORKLOADS, config, planned, run
 from processes import PATIENCE_S
-from scaling_study.common.problems import ConfigError
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
 
 POOL = WORKLOADS / "pool.py"
 KINDS = ["joblib", "fork", "spawn", "torch", "dask"]
@@ -72,33 +69,7 @@ def test_a_program_that_trains_elsewhere_for_long_is_not_waited_for(tmp_path):
     assert "trains in processes that it starts itself" in end["reason"]
 
 
-@pytest.mark.parametrize(
-    ("change", "place", "words"),
-    [
-        ({"args": ["--jobs", "2"]}, "workload.args", ("{n}",)),
-        ({"args": ["--jobs", "{n}"], "pool": False}, "workload.args[1]", ("{n}", "{member}")),
-        ({"pool": "yes"}, "workload.pool", ("true or false",)),
-    ],
-)
-def test_a_mistake_in_a_pools_config_is_named(change, place, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").touch()
-    mapping = minimal(workload={"script": "train.py", "pool": True, **change})
-    with pytest.raises(ConfigError) as raised:
-        load_config(mapping)
-    assert str(raised.value).startswith(place), raised.value
-    assert all(word in str(raised.value) for word in words), raised.value
-
-
-def test_axes_of_single_processes_are_refused_and_nothing_that_needs_gates_is_planned():
-    mapping = minimal(
-        workload={"script": str(POOL), "pool": True, "args": ["{n}"]},
-        launches={"one_change": {"placement": ["cores"], "allocator": ["jemalloc"]}},
-    )
-    with pytest.raises(ConfigError) as raised:
-        load_config(mapping)
-    assert "placement" in str(raised.value)
-    assert "allocator" in str(raised.value).partition("allowed")[2]
-    del mapping["launches"]["one_change"]["placement"]
-    plan = make_plan(load_config({**mapping, "data_loader": "quick"}))
+def test_nothing_that_needs_gates_is_planned():
+    workload = {"script": str(POOL), "pool": True, "args": ["{n}"]}
+    plan = planned(minimal(workload=workload, data_loader="quick"))
     assert (plan.profiled, plan.explained, plan.data_loader) == ({}, {}, "off")

@@ -34,7 +34,7 @@ sys.exit(supervisor.main(sys.argv[1:]))
 """
 # For a command that does not stop: it only has to note the signal meanwhile.
 IMPATIENT = QUICK.replace("120.0", "5.0")
-# A command that tells its pid and its private folder, and the signals that it gets.
+# A command that makes its private folder, and tells its pid and the signals that it gets.
 COMMAND = """
 import os, signal, sys, time
 from pathlib import Path
@@ -47,9 +47,8 @@ def caught(signum, _):
         sys.exit(7)
 for name in ("TERM", "INT", "HUP"):
     signal.signal(getattr(signal, f"SIG{name}"), caught)
+private.make(Path(os.environ["SCALING_STUDY_FOLDER"]))
 (folder / "private").write_text(os.environ["SCALING_STUDY_FOLDER"] + "\\n")
-if sys.argv[2] == "makes":
-    private.make(Path(os.environ["SCALING_STUDY_FOLDER"]))
 (folder / "command").write_text(f"{os.getpid()}\\n")
 while True:
     time.sleep(600)
@@ -196,9 +195,6 @@ def test_impatience_changes_nothing(tmp_path):
     assert caught(tmp_path) == ["SIGTERM"]
 
 
-CATCHES_SIGTERM = f"{1 << (signal.SIGTERM - 1):016x}"
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
     """From the moment on at which the supervisor is ready for it."""
@@ -206,7 +202,7 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
     def ready(pid):
         status = Path(f"/proc/{pid}/status").read_text()
         mask = int(status.partition("SigCgt:")[2].split()[0], 16)
-        return mask & int(CATCHES_SIGTERM, 16)
+        return mask & 1 << (signal.SIGTERM - 1)
 
     with supervising(*python(COMMAND, tmp_path, ""), stderr=subprocess.PIPE) as process:
         wait_until(lambda: ready(process.pid), "the supervisor's handler")
@@ -219,18 +215,11 @@ def test_a_signal_may_come_while_the_command_is_being_started(tmp_path, seed):
         assert has_ended(rest_of_it(tmp_path))
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
-def test_the_private_folder_of_a_command_is_removed_however_it_ends(tmp_path, end):
-    with supervising(*python(COMMAND, tmp_path, "makes")) as process:
+def test_what_a_killed_command_has_in_memory_is_removed(tmp_path):
+    with supervising(*python(COMMAND, tmp_path, "")) as process:
         command = rest_of_it(tmp_path)
-        folder = Path(written(tmp_path / "private"))
-        memory = (folder / "memory").resolve()
-        assert folder.is_dir()
+        memory = Path(written(tmp_path / "private"), "memory").resolve()
         assert memory.is_dir()
-        if end == "kill":
-            os.kill(command, signal.SIGKILL)
-        else:
-            process.terminate()
+        os.kill(command, signal.SIGKILL)
         process.wait(PATIENCE_S)
-        assert not folder.exists()
         assert not memory.exists()

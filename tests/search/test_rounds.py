@@ -58,22 +58,6 @@ def single(plan, axis):
     )
 
 
-def cohort(launch, process_counts, *, batch="a", started=NOW):
-    end = End(
-        cohort=0, status="complete", reason=None, remedy=None, start_s=20.0, wall_s=50.0,
-        in_windows_s=30.0,
-    )  # fmt: skip
-    return summary(
-        launch=launch, process_counts=tuple(process_counts), batch=batch, started=started,
-        windows_valid=1, end=end,
-    )  # fmt: skip
-
-
-def rates(*rows):
-    columns = ["launch", "replicate", "n", "steps_per_s", "drift"]
-    return pd.DataFrame(rows, columns=columns).assign(start_s=float("nan"))
-
-
 def test_all_launches_of_the_plan_compete_but_the_repeat(machine):
     plan = planned()
     field = rounds.competing(plan, machine.usable, machine.quota_cpus)
@@ -109,16 +93,21 @@ def test_what_the_config_excludes_or_one_thread_leaves_idle_no_combination_has(m
 
 def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     plan = planned()
-    later = "2026-01-01T00:01:00+00:00"
-    found = rounds.starts(
-        [
-            cohort(plan.default, [1, 8], batch="b", started=later),
-            cohort(plan.repeat, [1, 8]),
-        ],
-        rates((plan.repeat, 0, 1, 8.0, 1.25), (plan.repeat, 0, 8, 56.0, 1.25),
-              (plan.default, 0, 1, 5.0, 1.0)),
-        plan,
+    end = End(
+        cohort=0, status="complete", reason=None, remedy=None, start_s=20.0, wall_s=50.0,
+        in_windows_s=30.0,
     )  # fmt: skip
+    first = summary(
+        launch=plan.repeat, process_counts=(1, 8), batch="a", started=NOW, windows_valid=1, end=end
+    )
+    later = "2026-01-01T00:01:00+00:00"
+    second = msgspec.structs.replace(first, launch=plan.default, batch="b", started=later)
+    rows = [
+        (plan.repeat, 0, 1, 8.0, 1.25), (plan.repeat, 0, 8, 56.0, 1.25),
+        (plan.default, 0, 1, 5.0, 1.0),
+    ]  # fmt: skip
+    rates = pd.DataFrame(rows, columns=["launch", "replicate", "n", "steps_per_s", "drift"])
+    found = rounds.starts([second, first], rates.assign(start_s=float("nan")), plan)
     assert [one.launch for one in found] == [plan.baseline, plan.default]
     assert [one.batch for one in found] == [0, 1]
     assert found[0].rates == {1: 10.0, 8: 70.0}  # as measured: the race finds the drift itself
@@ -257,12 +246,9 @@ def test_a_launch_that_failed_in_an_earlier_run_starts_though_the_budget_is_spen
 
 
 def test_launches_that_gave_nothing_are_those_whose_files_are_all_marked(tmp_path):
-    for name, marked in {"a/0": True, "b/0": True, "b/1": False, "c/0": False}.items():
-        path = tmp_path / f"measure/{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        if marked:
-            journal.mark_of(path).touch()
+    names = ["a/0.jsonl", "b/0.jsonl", "b/1.jsonl", "c/0.jsonl"]
+    marks = [f"{name}{journal.MARK}" for name in names[:2]]
+    machines.write(tmp_path / "measure", dict.fromkeys([*names, *marks], ""))
     assert rounds.without_result(tmp_path) == [tmp_path / "measure/a/0.jsonl"]
     assert rounds.left(tmp_path) == set()
     (tmp_path / "measure/a/0.jsonl").unlink()  # so a run ends
