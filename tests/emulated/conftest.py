@@ -12,42 +12,37 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "emulated")]
+from emulator import run
+from shapes import MACHINES
 
-from emulator import run  # noqa: E402 (as above)
-from shapes import MACHINES  # noqa: E402
+HERE = Path(__file__).parent
 
 # Over three times what a boot takes on two CPUs that have nothing else to do.
 LIMIT_S = 1500
 
 
 def boot(name, folder):
-    """Boot a machine and run all parts in it."""
-    environment = (f"PYTHONPATH={TESTS}:{TESTS / 'emulated'}", "PYTHONDONTWRITEBYTECODE=1")
-    inside = [sys.executable, str(TESTS / "emulated/inside.py"), name]
+    """Boot a machine and look at everything in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = (f"PYTHONPATH={HERE.parent}:{HERE}", "PYTHONDONTWRITEBYTECODE=1")
+    inside = [sys.executable, str(HERE / "inside.py"), name]
     run(MACHINES[name], ["env", *environment, *inside], folder, LIMIT_S)
 
 
 @pytest.fixture(scope="session")
 def found(tmp_path_factory):
-    """What a part found in a machine: ``found("two", "placements")``."""
+    """What was found in a machine of a name."""
     kept = os.environ.get("EMULATED_RESULTS")
     top = Path(kept).resolve() if kept else tmp_path_factory.mktemp("emulated")
 
     @lru_cache
-    def results(name):
+    def found(name):
         folder = top / name
         if not (folder / "status").exists():
-            folder.mkdir(parents=True, exist_ok=True)
             boot(name, folder)
-        return folder
-
-    def found(name, part):
-        folder = results(name)
-        path = folder / f"{part}.json"
+        path = folder / "found.json"
         if not path.exists():
-            pytest.fail(f"no {part} of {name}\n{(folder / 'output').read_text()[-3000:]}")
-        return json.loads(path.read_text())["found"]
+            pytest.fail(f"nothing found in {name}\n{(folder / 'output').read_text()[-3000:]}")
+        return json.loads(path.read_text())
 
     return found

@@ -110,12 +110,8 @@ def options(machine: Machine) -> list[str]:
 
 def kernel() -> Path:
     """The newest installed kernel that has its modules; run.sh installs one."""
-
-    def version(path: Path) -> list[int]:
-        return [int(number) for number in re.findall(r"\d+", path.name)]
-
     images = [image for image in Path("/boot").glob("vmlinuz-*-amd64") if _modules(image).is_dir()]
-    return max(images, key=version)
+    return max(images, key=lambda image: [*map(int, re.findall(r"\d+", image.name))])
 
 
 def _modules(image: Path) -> Path:
@@ -142,16 +138,8 @@ def _initial_files(folder: Path, image: Path, command: list[str]) -> None:
 
 
 def _pack(folder: Path, archive: Path) -> None:
-    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-    with archive.open("wb") as file:
-        subprocess.run(
-            [BUSYBOX, "cpio", "-o", "-H", "newc"],
-            cwd=folder,
-            input="\n".join(names).encode() + b"\n",
-            stdout=file,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+    pack = f"find . | {BUSYBOX} cpio -o -H newc > {shlex.quote(str(archive))} 2> /dev/null"
+    subprocess.run(["/bin/sh", "-c", pack], cwd=folder, check=True)
 
 
 def run(machine: Machine, command: list[str], results: Path, limit_s: float) -> int:

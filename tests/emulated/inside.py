@@ -1,6 +1,6 @@
 """What runs inside an emulated machine: parts of the project as they are, and what the kernel says.
 
-``python inside.py MACHINE`` runs the parts and leaves a JSON file of each in the results.
+``python inside.py MACHINE`` leaves all that it found as found.json in the results.
 Nothing is judged here: the tests of the host compare.
 """
 
@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections import Counter
-from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import jobs
@@ -32,19 +32,11 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Two threads, so that a slot has two CPUs and a second thread whose mask can be looked at.
 TWO_THREADS = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
-PLACEMENTS = ("none", "compact", "cores", "spread", "per_l3")
-MEMBINDS = ("none", "local", "interleave")
-
 # Far beyond what anything here takes.
 PATIENCE_NS = 600 * 10**9
 
 
-@lru_cache
-def machine():
-    return probe.read_machine()
-
-
-def launch(name, placement="none", membind="none"):
+def members_of(name, machine, placement, membind):
     """Plan one launch of the tensors' script and resolve it on this machine."""
     mapping = jobs.config(
         SCRIPT,
@@ -54,7 +46,8 @@ def launch(name, placement="none", membind="none"):
     )
     plan = make_plan(load_config(mapping))
     axes = plan.by_id[plan.baseline].axes
-    return resolve.resolve(plan, axes, machine(), FOLDER / "builds", [shapes.MEMBERS[name]])
+    counts = [shapes.MEMBERS[name]]
+    return resolve.resolve(plan, axes, machine, FOLDER / "builds", counts).members
 
 
 def where(slot):
@@ -125,38 +118,33 @@ def checked(cohort, how, members):
     return found
 
 
-def probed(_name):
-    """What the project's probe says of this machine."""
-    return codec.plain(machine())
-
-
-def placements(name):
+def launches(name, machine):
     """Every placement with every memory policy: what was asked for, and what the kernel says."""
-    cohort = SmallCohort(FOLDER / "placements", shapes.MEMBERS[name])
+    cohort = SmallCohort(FOLDER / "launches", shapes.MEMBERS[name])
     how = cohort.launcher("fork", env=TWO_THREADS, step="mark", members=shapes.MEMBERS[name])
-    found = []
-    for placement in (*PLACEMENTS, "lists"):
-        asked = shapes.LISTS[name] if placement == "lists" else placement
-        for membind in (*MEMBINDS, shapes.NODES[name]):
-            one = {"placement": placement, "membind": membind}
-            try:
-                members = launch(name, asked, membind).members
-            except UnavailableError as error:
-                one |= {"reason": error.reason, "remedy": error.remedy}
-            else:
-                one["members"] = checked(cohort, how, members)
-            found.append(one)
+    found = {}
+    for placement, membind in product(shapes.PLACEMENTS, shapes.MEMBINDS):
+        cpus = shapes.LISTS[name] if placement == "lists" else placement
+        nodes = shapes.NODES[name] if membind == "listed" else membind
+        try:
+            members = members_of(name, machine, cpus, nodes)
+        except UnavailableError as error:
+            one = {"reason": error.reason}
+        else:
+            one = {"members": checked(cohort, how, members)}
+        found[f"{placement} {membind}"] = one
     cohort.close()
     return found
 
 
 def main(name):
-    """Run all parts; each leaves a file of what it found."""
+    """Look at everything, and leave a file of it."""
     # Pages that the kernel has marked to see who uses them are hidden from move_pages(2).
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     FOLDER.mkdir()
-    for part in (probed, placements):
-        (RESULTS / f"{part.__name__}.json").write_text(json.dumps({"found": part(name)}))
+    machine = probe.read_machine()
+    found = {"machine": codec.plain(machine), "launches": launches(name, machine)}
+    (RESULTS / "found.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

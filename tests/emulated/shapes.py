@@ -55,6 +55,9 @@ CPUS = {
     },
 }
 
+PLACEMENTS = tuple(CPUS["two"])
+MEMBINDS = ("none", "local", "interleave", "listed")
+
 # Node of each CPU as far as memory goes: what has no memory takes its nearest node's.
 NODE_OF_CPU = {
     "two": [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4,

@@ -4,6 +4,8 @@ Everything ran inside emulated machines (conftest.py boots them, inside.py is wh
 that was measured there means anything, and none is looked at.
 """
 
+from itertools import product
+
 import pytest
 from msgspec import convert
 
@@ -13,30 +15,14 @@ from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_l
 
 pytestmark = pytest.mark.emulated
 
-NAMES = tuple(shapes.MACHINES)
-PLACEMENTS = ("none", "compact", "cores", "spread", "per_l3", "lists")
-MEMBINDS = ("none", "local", "interleave", "listed")
-REFUSED = {("two", "none", "local"), ("uneven", "none", "local"), ("uneven", "lists", "local")}
-LAUNCHES = [
-    (name, placement, membind) for name in NAMES for placement in PLACEMENTS for membind in MEMBINDS
-]
+REFUSED = {
+    ("two", "none", "local"): "placement none does not bind it",
+    ("uneven", "none", "local"): "placement none does not bind it",
+    ("uneven", "lists", "local"): "NUMA node 1 is not there, has no memory",
+}
+"""Launches without local memory, and why."""
+LAUNCHES = product(shapes.MACHINES, shapes.PLACEMENTS, shapes.MEMBINDS)
 PAGES = {"data": 1024, "weights": 256, "gradients": 256, "momentum": 256}
-
-every_launch = pytest.mark.parametrize(
-    ("name", "placement", "membind"), [one for one in LAUNCHES if one not in REFUSED]
-)
-
-
-def members(found, name, placement, membind):
-    """The members of one launch, each with what it was to get and what the kernel says."""
-    text = shapes.NODES[name] if membind == "listed" else membind
-    (one,) = [
-        one
-        for one in found(name, "placements")
-        if (one["placement"], one["membind"]) == (placement, text)
-    ]
-    assert "reason" not in one, one
-    return one["members"]
 
 
 def own_nodes(name, cpus):
@@ -46,12 +32,10 @@ def own_nodes(name, cpus):
     return {shapes.NODE_OF_CPU[name][cpu] for cpu in parse_cpu_list(cpus)}
 
 
-# ---- the probe
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", shapes.MACHINES)
 def test_the_probe_finds_the_machine_that_was_emulated(found, name):
-    machine, shape = found(name, "probed"), shapes.MACHINES[name]
+    """With nodes without memory or without CPUs; the ordinary tests have the same one captured."""
+    machine, shape = found(name)["machine"], shapes.MACHINES[name]
     topology = convert(machine["topology"], Topology, str_keys=True)
     each = shape.cores * shape.threads
     for number, cpu in enumerate(topology.cpus):
@@ -63,89 +47,54 @@ def test_the_probe_finds_the_machine_that_was_emulated(found, name):
     assert len(topology.cpus) == shape.cpus
     assert machine["smt"] == (shape.threads > 1)
     assert machine["virtual"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_probe_finds_nodes_without_memory_and_without_cpus(found, name):
-    topology = convert(found(name, "probed")["topology"], Topology, str_keys=True)
-    shape = shapes.MACHINES[name]
     assert set(topology.memory_nodes) == shapes.MEMORY_NODES[name]
     for node, described in zip(topology.nodes, shape.nodes, strict=True):
         # The kernel keeps some of a node for itself.
         assert 0.7 * described.memory_mib <= node.memory_bytes / 2**20 <= described.memory_mib
         assert tuple(node.distances.values()) == shape.distances[node.node]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_captured_machine_of_the_ordinary_tests_is_this_one(found, name):
     captured = machines.topology(f"emulated-{name}")
-    probed = convert(found(name, "probed")["topology"], Topology, str_keys=True)
-    assert captured.cpus == probed.cpus
-    assert captured.memory_nodes == probed.memory_nodes
-    assert [node.distances for node in captured.nodes] == [node.distances for node in probed.nodes]
+    assert captured.cpus == topology.cpus
+    assert captured.memory_nodes == topology.memory_nodes
+    assert [node.distances for node in captured.nodes] == [
+        node.distances for node in topology.nodes
+    ]
 
 
-# ---- every placement with every memory policy
+@pytest.mark.parametrize(
+    ("name", "placement", "membind"), [one for one in LAUNCHES if one not in REFUSED]
+)
+def test_each_member_has_the_cpus_and_the_memory_of_its_slot(found, name, placement, membind):
+    """By the masks of all its threads, and by the policy and each page of each of its tensors.
 
-
-@every_launch
-def test_each_member_and_all_its_threads_have_the_mask_of_its_slot(found, name, placement, membind):
+    Without a policy pages lie where the member's own CPUs touch them first.
+    """
+    launch = found(name)["launches"][f"{placement} {membind}"]
+    assert "reason" not in launch, launch
     everywhere = f"0-{shapes.MACHINES[name].cpus - 1}"
-    got = members(found, name, placement, membind)
-    assert [one["cpus"] for one in got] == shapes.CPUS[name][placement]
-    for one in got:
-        assert one["kernel"]["masks"] == [one["cpus"] or everywhere]
-        assert one["kernel"]["threads"] >= 2
-
-
-@every_launch
-def test_each_tensor_has_the_policy_that_was_asked_for(found, name, placement, membind):
-    for one in members(found, name, placement, membind):
-        policy = {
-            "none": "default",
-            "local": f"bind:{format_cpu_list(own_nodes(name, one['cpus']))}",
-            "interleave": f"interleave:{format_cpu_list(shapes.INTERLEAVED[name])}",
-            "listed": f"bind:{shapes.NODES[name]}",
+    interleaved, listed = shapes.INTERLEAVED[name], shapes.NODES[name]
+    assert [one["cpus"] for one in launch["members"]] == shapes.CPUS[name][placement]
+    for one in launch["members"]:
+        own = own_nodes(name, one["cpus"])
+        policy, nodes = {
+            "none": ("default", own),
+            "local": (f"bind:{format_cpu_list(own)}", own),
+            "interleave": (f"interleave:{format_cpu_list(interleaved)}", interleaved),
+            "listed": (f"bind:{listed}", set(parse_cpu_list(listed))),
         }[membind]
+        kernel = one["kernel"]
+        assert kernel["masks"] == [one["cpus"] or everywhere]
+        assert kernel["threads"] >= 2
         assert one["policy"] == policy
-        assert set(one["kernel"]["policies"].values()) == {policy}
-        assert set(one["kernel"]["policies"]) == set(PAGES)
-
-
-@every_launch
-def test_each_page_of_each_tensor_lies_on_the_nodes_asked_for(found, name, placement, membind):
-    """Without a policy too: there it is the first touch, by the member's own CPUs."""
-    for one in members(found, name, placement, membind):
-        listed = set(parse_cpu_list(shapes.NODES[name]))
-        nodes = {
-            "none": own_nodes(name, one["cpus"]),
-            "local": own_nodes(name, one["cpus"]),
-            "interleave": shapes.INTERLEAVED[name],
-            "listed": listed,
-        }[membind]
-        for tensor, pages in one["kernel"]["pages"].items():
-            lies = {int(node): count for node, count in pages.items()}
-            assert sum(lies.values()) >= PAGES[tensor] - 1, (one["slot"], tensor)
-            assert set(lies) <= nodes, (one["slot"], tensor)
+        assert kernel["policies"] == dict.fromkeys(PAGES, policy)
+        for tensor, pages in kernel["pages"].items():
+            lies = {int(node) for node in pages}
+            assert sum(pages.values()) >= PAGES[tensor] - 1, (one["slot"], tensor)
+            assert lies <= nodes, (one["slot"], tensor)
             if membind == "interleave":
-                assert set(lies) == nodes, (one["slot"], tensor)
+                assert lies == nodes, (one["slot"], tensor)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_local_memory_of_a_member_without_cpus_of_its_own_is_refused(found, name):
-    (one,) = [
-        one
-        for one in found(name, "placements")
-        if (one["placement"], one["membind"]) == ("none", "local")
-    ]
-    assert "placement none does not bind it" in one["reason"]
-
-
-def test_local_memory_where_there_is_none_names_the_nearest_node_that_has_some(found):
-    (one,) = [
-        one
-        for one in found("uneven", "placements")
-        if (one["placement"], one["membind"]) == ("lists", "local")
-    ]
-    assert "NUMA node 1 is not there, has no memory" in one["reason"]
-    assert 'set membind to "0"' in one["remedy"]
+@pytest.mark.parametrize(("name", "placement", "membind"), REFUSED)
+def test_local_memory_that_a_member_has_none_of_is_refused(found, name, placement, membind):
+    refused = found(name)["launches"][f"{placement} {membind}"]
+    assert REFUSED[name, placement, membind] in refused["reason"]

@@ -192,18 +192,13 @@ def kill(study, process, victim, *, moment, title, note):
 class FaultyStudy(Project):
     """A study of one short launch, in a project and with a temporary folder of its own."""
 
-    def __init__(self, folder, script="misbehaves.py", **sections):
+    def __init__(self, folder, *, measure, **sections):
         super().__init__(folder)
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.results = folder / "results" / STUDY
-        self.set_up(script, **sections)
-
-    def set_up(self, script, *, args=(), launch=None, measure=None, **sections):
-        """Write the study's config."""
-        path = self.folder / "tests/workloads" / script
-        settings = {"shortest_s": 0.1, "settle_s": 0.02, **(measure or {})}
-        mapping = config(path, args=args, step="mark", launch=launch, **settings)
+        settings = {"shortest_s": 0.1, "settle_s": 0.02, **measure}
+        mapping = config(folder / "tests/workloads/misbehaves.py", step="mark", **settings)
         mapping |= {
             "study": STUDY,
             "why": "off",

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from faulty import FaultyStudy, counted, records
-from processes import killed_at_the_end
+from faulty import FaultyStudy, counted, records, running
 
 pytestmark = pytest.mark.faults
 
@@ -96,11 +95,7 @@ def test_snakemake_is_killed_while_it_makes_tables(study, record_property):
         for name in ("tables", "analysis", "figures"):
             shutil.rmtree(study.results / name, ignore_errors=True)
         moment = random.Random(seed)  # noqa: S311 (a moment, no secret)
-        process = subprocess.Popen(
-            study.command(), cwd=study.folder, env=study.environment(), start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        with killed_at_the_end(process):
+        with running(study) as process:
             time.sleep(moment.uniform(2, 8))
             fault = study.fault("kill -9 of Snakemake while it makes tables", record_property)
             process.kill()

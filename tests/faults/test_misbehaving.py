@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+import jobs
 from faulty import Fault
-from jobs import ROOT, WORKLOADS, baseline_job, command, config, environment, processes, read
 from processes import killed_at_the_end, wait_until
 from quotas import divided_group
 from scaling_study.runner import cohort_windows
@@ -25,17 +25,14 @@ def job(how, folder, *args, **measure):
     # With more patience these tests would only wait longer.
     settings = {"windows": WINDOWS, "shortest_s": 0.1, "settle_s": 0.02, "hang_timeout_s": 5.0}
     arguments = ["--how", how, "--member", "{member}", *args]
-    script = WORKLOADS / "misbehaves.py"
-    mapping = config(script, args=arguments, step="mark", **{**settings, **measure})
-    return command(baseline_job(mapping), folder)
+    script = jobs.WORKLOADS / "misbehaves.py"
+    mapping = jobs.config(script, args=arguments, step="mark", **{**settings, **measure})
+    return jobs.command(jobs.baseline_job(mapping), folder)
 
 
 def run(words, folder):
-    done = subprocess.run(
-        words, env=environment(folder), capture_output=True, text=True, check=False, timeout=200
-    )
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    return read(folder / "0.jsonl")
+    jobs.succeed(words, folder)
+    return jobs.read(folder / "0.jsonl")
 
 
 def note(record_property, title, folder, ns):
@@ -57,7 +54,7 @@ HARMLESS = {
 
 @pytest.mark.parametrize("how", HARMLESS)
 def test_it_costs_no_window(tmp_path, how, record_property):
-    beside = ("--beside", os.path.relpath(ROOT / "pyproject.toml"), "--steps", "100")
+    beside = ("--beside", os.path.relpath(jobs.ROOT / "pyproject.toml"), "--steps", "100")
     records = run(job(how, tmp_path, *beside), tmp_path)
     end = records["end"][0]
     assert (end["status"], records["event"]) == ("complete", []), (end, records["event"])
@@ -109,10 +106,9 @@ def test_who_gets_no_more_memory_ends_with_a_message(tmp_path, record_property):
 
 def test_what_is_printed_fills_no_disk(tmp_path):
     """What is kept of it is what a message shows, and a bit."""
+    words = job("prints", tmp_path, windows=50)
     with (
-        subprocess.Popen(
-            job("prints", tmp_path, windows=50), env=environment(tmp_path), start_new_session=True
-        ) as process,
+        subprocess.Popen(words, env=jobs.environment(tmp_path), start_new_session=True) as process,
         killed_at_the_end(process),
     ):
         largest = 0
@@ -127,16 +123,16 @@ def test_what_is_printed_fills_no_disk(tmp_path):
         wait_until(shortened, "100 MB, and then much less")
         process.send_signal(signal.SIGTERM)
         process.wait()
-    assert processes(tmp_path) == []
+    assert jobs.processes(tmp_path) == []
 
 
 def test_a_daemon_of_a_member_ends_even_if_the_supervisor_is_killed(tmp_path, record_property):
     words = job("forks", tmp_path, windows=50)
-    with subprocess.Popen(words, env=environment(tmp_path), start_new_session=True) as process:
+    with subprocess.Popen(words, env=jobs.environment(tmp_path), start_new_session=True) as process:
         part = tmp_path / "0.jsonl.part"
         wait_until(lambda: part.exists() and b'"window"' in part.read_bytes(), "a window")
         fault = Fault("kill -9 of the job step beside daemons", record_property, tmp_path, tmp_path)
-        daemons = processes(tmp_path, "scaling_study.member.worker")
+        daemons = jobs.processes(tmp_path, "scaling_study.member.worker")
         assert len(daemons) == 5  # two members and the three
         process.kill()
         process.wait()

@@ -35,14 +35,11 @@ def test_machine_times_are_those_of_the_studys_cpus(cpus, busy, stolen):
     assert machine_counters.parse_stat(STAT, frozenset(cpus)) == (busy / ticks, stolen / ticks)
 
 
-def machine_files(proc, **pressure):
-    some = "some avg10=0.00 avg60=4.00 total={}\nfull avg10=0.00 total=1"
-    files = {f"pressure/{name}": some.format(total_us) for name, total_us in pressure.items()}
-    return machines.write(proc, {"stat": STAT.rstrip(), **files})
-
-
 def test_the_machines_counters(tmp_path):
-    machine_files(tmp_path, cpu=2_000_000, memory=3_000_000)
+    some = "some avg10=0.00 avg60=4.00 total={}\nfull avg10=0.00 total=1"
+    pressures = {"cpu": some.format(2_000_000), "memory": some.format(3_000_000)}
+    machines.write(tmp_path / "pressure", pressures)
+    machines.write(tmp_path, {"stat": STAT.rstrip()})
     (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
     machine = machine_counters.read_machine(frozenset({0}), tmp_path)
     ticks = os.sysconf("SC_CLK_TCK")

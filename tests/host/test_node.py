@@ -18,52 +18,45 @@ NODE = (
 )
 
 
-def step(**more):
-    return {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "node-a", **more}
+def step(cpus):
+    return {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "node-a", "SLURM_JOB_CPUS_PER_NODE": cpus}
 
 
 def test_a_site_may_keep_cpus_for_itself():
     assert node.parse_effective_cpus(NODE) == 126
     assert node.parse_effective_cpus("NodeName=node-a CPUAlloc=0 CPUTot=128") is None
-    env = step(SLURM_JOB_CPUS_PER_NODE="126")
-    assert node.missing_cpus(env, tuple(range(1, 127)), 126) is None
+    assert node.missing_cpus(step("126"), tuple(range(1, 127)), 126) is None
 
 
-def test_a_part_of_the_node_names_the_option_of_the_allocation():
-    said = node.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE="2"), (0, 64), 128)
+@pytest.mark.parametrize(
+    ("allocated", "setting", "other"),
+    [
+        ("2", "--exclusive", "cpus_per_task"),  # the option of the allocation
+        ("128", "cpus_per_task", "--exclusive"),  # the CPUs of the step
+        ("128(x2),64", "cpus_per_task", "--exclusive"),
+    ],
+)
+def test_a_part_of_the_node_names_the_setting_to_change(allocated, setting, other):
+    said = node.missing_cpus(step(allocated), (0, 64), 128)
     assert "job 17 may run on 2 of the 128 CPUs of node-a (0,64)" in said
-    assert "--exclusive" in said
-    assert "cpus_per_task" not in said
+    assert setting in said
+    assert other not in said
 
 
-@pytest.mark.parametrize("allocated", ["128", "128(x2),64"])
-def test_a_whole_node_with_a_bound_step_names_the_cpus_of_the_task(allocated):
-    said = node.missing_cpus(step(SLURM_JOB_CPUS_PER_NODE=allocated), (0,), 128)
-    assert "may run on 1 of the 128 CPUs" in said
-    assert "cpus_per_task" in said
-    assert "--exclusive" not in said
-
-
-def bound_probe(folder, **env):
+def bound_probe(output, env):
     """Probe with one CPU, as a user's taskset or a SLURM step would have it."""
-    command = ["taskset", "--cpu-list", "0", *STAGE, "probe"]
-    return subprocess.run(
-        [*command, "--cores", "None", "--output", str(folder / "machine.json")],
-        env={"PATH": "/usr/bin:/bin", **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["taskset", "--cpu-list", "0", *STAGE, "probe", "--cores", "None", "--output", output]
+    env = {"PATH": "/usr/bin:/bin", **env}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-def test_only_a_job_of_slurm_is_asked(tmp_path, monkeypatch):
+def test_only_a_job_of_slurm_is_asked(tmp_path):
     if len(node.limits.read_allowed_cpus()) == 1:
         pytest.skip("this machine has one CPU: every mask is the whole of it")
-    done = bound_probe(tmp_path)
+    done = bound_probe(tmp_path / "mine.json", {})
     assert done.returncode == 0, done.stderr
-    (tmp_path / "machine.json").unlink()
-    done = bound_probe(tmp_path, **step(SLURM_JOB_CPUS_PER_NODE="1"))
+    done = bound_probe(tmp_path / "machine.json", step("1"))
     assert done.returncode == 1
     assert "a measurement needs the whole node" in done.stderr
     assert "Traceback" not in done.stderr
@@ -92,26 +85,14 @@ def here():
     return probe.read_machine()
 
 
-@pytest.fixture
-def probed(tmp_path, here):
-    def write(**changes):
-        path = tmp_path / "machines/epyc/machine.json"
-        codec.write_file(path, structs.replace(here, **changes))
-        return path
-
-    return write
-
-
-def test_the_machine_that_was_probed_may_measure(probed):
-    node.require_probed(probed())
-    node.require_probed(probed(hostname="another node of the same kind"))
-    node.require_probed(None)
-
-
-def test_another_machine_is_told_with_all_that_differs(probed, here):
-    changes = {"kernel": "5.4.0", "memory_bytes": 2**49, "hostname": "node7"}
+def test_another_machine_is_told_with_all_that_differs(tmp_path, here):
+    path = tmp_path / "machines/epyc/machine.json"
+    codec.write_file(path, structs.replace(here, hostname="another node of the same kind"))
+    node.require_probed(path)
+    other = structs.replace(here, kernel="5.4.0", memory_bytes=2**49, hostname="node7")
+    codec.write_file(path, other)
     with pytest.raises(UnusableError) as caught:
-        node.require_probed(probed(**changes))
+        node.require_probed(path)
     text = str(caught.value)
     assert text.startswith(f"{here.hostname} is not the machine that was probed as epyc")
     assert "node7" in text

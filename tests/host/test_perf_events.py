@@ -1,5 +1,6 @@
 """Counters of members: the mechanics with events of the kernel's own, which every machine has."""
 
+import contextlib
 import errno
 import os
 import time
@@ -91,15 +92,12 @@ def test_where_the_kernel_says_no_nothing_is_counted(monkeypatch, number):
 
 def test_the_hardware_counts_or_says_no():
     """On a machine with counters these are plausible; most virtual ones have none."""
-    events = PerfEvents(1)
-    try:
+    with contextlib.closing(PerfEvents(1)) as events:
         events.add(0, os.getpid())
         before, began = events.read(0), time.process_time()
         sum(range(3_000_000))
         cpu_s = time.process_time() - began
         counted = perf_events.count(before, events.read(0), 0.5 * cpu_s)
-    finally:
-        events.close()
     names = [event.name for event in events.events]
     assert perf_events.has_hardware_counters() == ("instructions" in names)
     if "instructions" in names:

@@ -17,13 +17,8 @@ def hybrid():
     return probe.read_machine(machines.root("vm-hybrid"))
 
 
-@pytest.fixture(scope="module")
-def stored(hybrid):
-    """The content of machine.json."""
-    return json.decode(json.encode(hybrid))
-
-
-def test_machine_json_of_a_captured_machine(stored):
+def test_machine_json_of_a_captured_machine(hybrid):
+    stored = json.decode(json.encode(hybrid))
     chosen = ("cpu_model", "allowed_cpus", "smt", "virtual", "thp", "quota_cpus", "l3_bytes")
     assert {key: stored[key] for key in chosen} == {
         "cpu_model": "Intel(R) Xeon(R) Processor", "allowed_cpus": "0-1", "smt": False,

@@ -17,6 +17,8 @@ import time
 
 import psutil
 
+from processes import wait_until as wait
+
 PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "squeue": "slurm-client",
             "munged": "munge"}  # fmt: skip
 # Where SLURM's programs look for their configuration; jobs inherit it.
@@ -72,11 +74,7 @@ class NoClusterError(Exception):
 
 def wait_until(holds, what, patience_s=PATIENCE_S):
     """Wait until a condition holds, and return what it gave; SLURM is asked twice a second."""
-    deadline = time.monotonic() + patience_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.5)
-    return found
+    return wait(lambda: holds() or time.sleep(0.5), what, patience_s)
 
 
 def command(*words, check=True):
@@ -90,25 +88,6 @@ def shown(what):
     return [dict(WORDS.findall(line)) for line in lines]
 
 
-def require():
-    """Say what is missing where this machine cannot have a SLURM for tests.
-
-    Raises:
-        NoClusterError: It cannot.
-    """
-    missing = [program for program in PROGRAMS if shutil.which(program) is None]
-    if os.geteuid() != 0:
-        raise NoClusterError(
-            "a SLURM for tests needs root: its daemons start jobs of any user. Run it in a"
-            " container as root, or leave it to continuous integration"
-        )
-    if missing and shutil.which("apt-get") is None:
-        raise NoClusterError(
-            f"{', '.join(missing)}: not found, and there is no apt-get to install them with;"
-            f" install what Debian calls {' '.join(sorted(set(PROGRAMS.values())))}"
-        )
-
-
 def installed():
     """The installed packages."""
     return set(command("dpkg-query", "-W", "-f", "${Package}\\n").split())
@@ -116,7 +95,7 @@ def installed():
 
 @contextlib.contextmanager
 def packages():
-    """Install what is missing, and remove afterwards what was installed, its files in /etc too."""
+    """Install with apt-get what is missing; remove it afterwards, its files in /etc too."""
     missing = [name for program, name in PROGRAMS.items() if shutil.which(program) is None]
     if not missing:
         yield
@@ -139,10 +118,8 @@ def apt_get(*words):
 def free_ports(count):
     """Ports that nobody listens on."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        opened = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in opened]
 
 
 def processes_with(holds):
@@ -271,7 +248,11 @@ def cluster(folder):
     Raises:
         NoClusterError: This machine cannot have one.
     """
-    require()
+    if os.geteuid() != 0:
+        raise NoClusterError(
+            "a SLURM for tests needs root: its daemons start jobs of any user. Run it in a"
+            " container as root, or leave it to continuous integration"
+        )
     folder.mkdir()
     with packages():
         one = Cluster(folder)

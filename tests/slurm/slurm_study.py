@@ -40,6 +40,9 @@ class Study(Project):
         # Marks all that the study starts, on all nodes: sbatch passes the environment on.
         return {**super().environment(), "TMPDIR": str(self.temporary)}
 
+    def snakemake(self, *options):
+        return super().snakemake(*OPTIONS, *ONE_MACHINE, *options)
+
     def start(self, *options):
         """Start Snakemake, and go on."""
         self.snakemake_process = super().start(*OPTIONS, *ONE_MACHINE, *options)
@@ -52,11 +55,6 @@ class Study(Project):
             self.snakemake_process.wait()
         command("scancel", "--user=root")
         self.assert_nothing_runs()
-
-    def run(self, *options):
-        """Run Snakemake to its end; return its code and what it said."""
-        code = self.start(*options).wait()
-        return code, self.said()
 
     def windows(self):
         """The completed windows of each record file, in the order in which they were taken."""
@@ -91,9 +89,11 @@ class Study(Project):
         return [job for job in self.slurm.jobs() if job.get("WorkDir") == str(self.folder)]
 
     def wait_until_it_ran_again(self, job, windows):
-        """Wait until a job that was queued again is past its old windows; return all of them."""
+        """Wait until a job that was queued again has kept its old windows, and return all."""
         wait_until(lambda: self._started_again(job), f"another start of {job['JobId']}", PATIENCE_S)
-        return self.wait_for_windows(sum(map(len, windows.values())) + 1)
+        now = self.wait_for_windows(sum(map(len, windows.values())) + 1)
+        assert_kept(windows, now)
+        return now
 
     def _started_again(self, job):
         """Whether a job has been queued again and runs; SLURM would let it wait for two minutes."""
