@@ -80,7 +80,7 @@ def profile(mapping, folder):
 def succeed(command, folder):
     """Run a job to its end."""
     done = subprocess.run(
-        command, env=environment(folder), capture_output=True, text=True, check=False
+        command, env=environment(folder), capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
 

@@ -124,6 +124,15 @@ def test_a_stop_leaves_no_process(tmp_path):
     assert left_behind(tmp_path) == []
 
 
+def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit('no such data')\n")
+    plan = confirm_jobs.planned(script, 12)
+    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    assert [one.status for one in rounds] == ["failed"] * 3
+    assert all("slot 0 ended with status 1: no such data" in one.reason for one in rounds)
+
+
 TELL = """
 import json, os, sys, torch
 if __name__ == "__main__":

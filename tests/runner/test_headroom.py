@@ -232,7 +232,8 @@ def test_the_least_that_was_seen_of_this_launch_or_else_of_any(tmp_path):
 
 @pytest.mark.parametrize("last", ["", "{", end(None), '{"kind": "end"}', "[1]"])
 def test_a_file_that_says_nothing_counts_for_nothing(tmp_path, last):
-    machines.write(tmp_path, {"a/0.jsonl": last})
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/0.jsonl").write_text(last)
     assert headroom.known(tmp_path, "a") == (0, 0)
 
 
