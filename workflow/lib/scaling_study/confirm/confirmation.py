@@ -169,7 +169,7 @@ def _confirmed(
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
     # Where the recommended launch is the one to compare with, its fresh starts are compared with.
-    compared = any(arm.role == against for arm in head.arms)
+    compared = any(arm.role.startswith(against) for arm in head.arms)
     reference = OWN_N.format(against) if compared else RECOMMENDED
     return structs.replace(
         nothing,
