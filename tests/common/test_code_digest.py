@@ -40,7 +40,7 @@ class Empty:
         ("What it does.", "Something else.", True),
         ("\n\n\nLIMIT", "\nLIMIT", True),
         ("LIMIT = 3", "LIMIT = 4", False),
-        ("Only a docstring.", "Another one.", False),  # in place of code
+        ("Only a docstring.", "Another one.", True),  # in place of code
         ("# no comment", "# a comment", False),
     ],
 )

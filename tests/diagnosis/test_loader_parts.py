@@ -116,9 +116,11 @@ def test_rates_and_stalls_are_found():
 
 
 # Files that stay in memory, or are back before a window ends, show nothing of fetching.
-@pytest.mark.parametrize("known", [{"resident": 0.6}, {"back": 0.95}])
+@pytest.mark.parametrize("known", [{"resident": 0.6}, {"back": 0.95}, {"resident": np.nan}])
 def test_fetching_is_known_only_from_windows_without_files(known):
-    assert data_loader([run(**known)]).fetching is None
+    found = data_loader([run(**known)])
+    assert found.fetching is None
+    assert found.preparing.value == pytest.approx(6e-3, rel=0.25)
 
 
 def findings(found, disk_limit=None):

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,13 @@ def test_files_that_are_gone_or_empty_count_nothing(tmp_path):
     page_cache.load(files)
     page_cache.drop(files)
     assert page_cache.resident_share(files) is None
+
+
+def test_the_kernel_tells_nothing_of_files_of_other_users():
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # nobody
+    try:
+        assert page_cache.resident_share([Path("/etc/passwd")]) is None
+    finally:
+        os.seteuid(user)

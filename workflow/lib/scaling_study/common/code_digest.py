@@ -81,9 +81,8 @@ def read(text: str) -> Module:
         for one in block:
             if isinstance(one, ast.ImportFrom) and str(one.module).startswith(PACKAGE):
                 names |= {str(one.module), *(f"{one.module}.{alias.name}" for alias in one.names)}
-            # A value's text behind it, too; a block of nothing else stays one. The formatter puts
-            # no other statement into these lines.
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and block[1:]:
+            # A value's text behind it, too. The formatter puts no other statement into these lines.
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
                 lines |= dict.fromkeys(range(one.lineno, (one.end_lineno or 0) + 1), "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start

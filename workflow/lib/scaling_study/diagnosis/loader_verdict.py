@@ -156,8 +156,9 @@ class _Case:
         """Return how long a step fetches and prepares (s)."""
         before, after = (self.column("cold", f"resident_{when}") for when in ("before", "after"))
         cold = np.where((before <= COLD) & (after < WARM), self.column("cold"), np.nan)
-        there = self.column("warm", "resident_before") >= WARM
-        warm = np.where(there, self.column("warm"), np.nan)
+        # Files that were just read are taken to be in memory where the kernel does not tell.
+        gone = self.column("warm", "resident_before") < WARM
+        warm = np.where(gone, np.nan, self.column("warm"))
         ones = np.ones_like(warm)
         return self.ratio(cold - warm, ones), self.ratio(warm - self.column("cached"), ones)
 

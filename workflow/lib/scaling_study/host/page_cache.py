@@ -31,10 +31,10 @@ def drop(files: Iterable[Path]) -> None:
 
 
 def resident_share(files: Iterable[Path]) -> float | None:
-    """Return the part of files' pages that is in memory; None where there is no page."""
+    """Return the part of files' pages that is in memory; None where the kernel tells of no page."""
     pages = present = 0
     for descriptor, size in _opened(files):
-        if not size:
+        if not size or not _ours(descriptor):
             continue
         with mmap.mmap(descriptor, size, prot=mmap.PROT_READ | mmap.PROT_WRITE,
                        flags=mmap.MAP_PRIVATE) as mapped:  # fmt: skip
@@ -49,6 +49,17 @@ def resident_share(files: Iterable[Path]) -> float | None:
             pages += count
             present += sum(one & 1 for one in found)
     return present / pages if pages else None
+
+
+def _ours(descriptor: int) -> bool:
+    """Return whether this user owns a file, or may write to it.
+
+    Since Linux 5.2, mincore(2) reports all pages of other files as present.
+    """
+    owner, user = os.fstat(descriptor).st_uid, os.geteuid()
+    return user in {0, owner} or os.access(
+        f"/proc/self/fd/{descriptor}", os.W_OK, effective_ids=True
+    )
 
 
 def _opened(files: Iterable[Path]) -> Iterator[tuple[int, int]]:

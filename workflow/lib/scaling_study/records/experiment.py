@@ -106,7 +106,8 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     vmstat: dict[str, int]
     """Changes of counters. Source: /proc/vmstat."""
     resident_before: Share | None = None
-    """Part of the loader's files that was in memory before it. Source: mincore(2)."""
+    """Part of the loader's files that was in memory before it, null for files of other users.
+    Source: mincore(2)."""
     resident_after: Share | None = None
     """The same after it. Source: mincore(2)."""
 
