@@ -1,23 +1,23 @@
 """Time accounts of a step, per member and window, from what the kernel counted.
 
 The training thread's wall time divides into user time, system time, waiting for a CPU, held back by
-a quota, and blocked; these five are of all steps between the release of a member and its next rest.
-The mean of the counted steps, those that begin inside the window, differs from their sum a little;
-that is the residual.
+a quota, and blocked. These five cover all steps between the release of a member and its next rest.
+The mean of the counted steps, which begin inside the window, differs from their sum a little. The
+difference is the residual.
 
 Held back by a quota
-    The kernel's run_delay of a thread is all the time for which it was ready and did not run, a
-    quota's throttling included (Documentation/scheduler/sched-stats.rst: run_delay; a throttled
-    thread stays ready). How long a quota held a cgroup back is counted by the group and CPU (see
-    `machine_counters`), not by the thread. So it is split off: while the group had something to
-    run on a CPU, that CPU ran it, ran another program, or was throttled; these three times are
-    known, and so is how long threads ran or waited in them. Their ratio is the number of threads
-    that each throttled CPU held back, at least one. With that many threads the throttled time can
-    only be run_delay, so it is bounded by it. What remains of run_delay is waiting for a CPU. Every
-    thread gets the same part of its own run_delay, since the kernel throttles them all alike.
-    Assumed is that queues are as long while throttled as at other times. What another program ran
-    on a CPU while the group was throttled there counts twice, so that with such programs rather too
-    few threads are assumed than too many.
+    The kernel's run_delay of a thread is all the time for which it was ready and did not run,
+    including throttling by a quota (Documentation/scheduler/sched-stats.rst: run_delay; a throttled
+    thread stays ready). The kernel counts throttled time by cgroup and CPU (see
+    `machine_counters`), not by thread, so run_delay has to be split. While the group had something
+    to run on a CPU, that CPU ran it, ran another program, or was throttled. These three times are
+    known, and so is how long threads ran or waited in them. The threads' time over these three is
+    the number of threads that each throttled CPU held back, at least one. The throttled time of
+    that many threads is part of run_delay, so run_delay is its upper bound. The rest of run_delay
+    is waiting for a CPU. Every thread gets the same part of its own run_delay, since the kernel
+    throttles them all alike. This assumes that queues are as long while throttled as at other
+    times. The time of another program on a CPU whose group is throttled counts twice, so such
+    programs make the number of threads too small rather than too large.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,12 +46,12 @@ TRAINER = ("user", "system", "runqueue", "throttled", "blocked", "residual")
 
 
 def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:
-    """Return what is derived from records of members.
+    """Return the quantities derived from records of members.
 
     Args:
         counts: Arrays with an element per member and window: the fields of `window.Member` and
             `WindowMachine` (null as NaN), and `step_mean_s`.
-        at: The number of each one's window.
+        at: The number of each element's window.
 
     Returns:
         `cpu_use`, `runnable_threads`, `clock_mhz` and the columns of `PER_STEP`.
@@ -93,17 +93,17 @@ def _positive(values: Floats) -> Floats:
 
 
 def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
-    """Leave out what was counted in windows in which a script was started anew.
+    """Leave out counts of windows in which a script was started anew.
 
-    Starting is another kind of work than a step. Its time is no step time, but the kernel's
-    counters hold it. A group that has no other windows keeps them.
+    A start is another kind of work than a step. Its time is no step time, but the kernel's counters
+    include it. A group without other windows keeps its counts.
 
     Args:
-        rows: Of windows, with `restarts` and `OF_ALL_STEPS`.
-        group: Columns that tell what is averaged together.
+        rows: Members in windows, with `restarts` and `OF_ALL_STEPS`.
+        group: Columns whose values identify the rows that are averaged together.
 
     Returns:
-        The rows with NaN for what is left out.
+        The rows, with NaN for counts that are left out.
     """
     again = rows["restarts"] > 0
     some_without = (~again).groupby([rows[name] for name in group]).transform("any")
@@ -111,7 +111,7 @@ def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
 
 
 def throttled_share(counts: Mapping[str, Floats], at: Integers) -> Floats:
-    """The part of each row's run_delay in which a quota held its threads back.
+    """Return the part of each row's run_delay in which a quota held its threads back.
 
     Args:
         counts: As for `accounts`.

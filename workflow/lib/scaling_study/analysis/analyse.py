@@ -1,6 +1,6 @@
 """From tables to the analysis files: one entry per machine in each.
 
-Machines are compared by a reader, never pooled: every number is of one machine.
+Machines are never pooled: every number is of one machine, and readers compare them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def analyse(
         plan: plan.json.
 
     Returns:
-        What is found on each machine.
+        The results of each machine.
     """
     known = with_learnt(plan, study.samples, study.model_length)
     found = []
@@ -100,7 +100,7 @@ def analyse(
 
 
 def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
-    """Write what was found into a file of analysis/ each, beside the plan that it is of."""
+    """Write a file of analysis/ for each field of `Analysis`; provenance.json has the plan too."""
     for name in FILES:
         machines = tuple(getattr(one, name) for one in found)
         known = name == "provenance"
@@ -109,10 +109,10 @@ def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
 
 
 def noise(machine: str, rates: pd.DataFrame, plan: Plan) -> Noise:
-    """The A/A check: the repeat of the baseline against the baseline.
+    """Return the A/A check: the repeat of the baseline against the baseline.
 
     Args:
-        machine: Its hash.
+        machine: Hash of the machine.
         rates: Its rows of the table of replicates.
         plan: plan.json.
     """
@@ -132,7 +132,7 @@ def scaling(
     cohorts: Sequence[CohortSummary],
     description: Machine,
 ) -> Scaling:
-    """Scaling laws of every launch of a machine.
+    """Return the scaling laws of every launch of a machine.
 
     Args:
         points: The machine's rows of the table of points.
@@ -152,11 +152,11 @@ def scaling(
 
 
 def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
-    """Saturation of the parts of a machine that members bound to CPUs fill one after another.
+    """Return laws for parts of a machine that members bound to CPUs saturate one after another.
 
     Args:
-        slots: Of a launch, as its cohort's first record holds them.
-        topology: Of the machine.
+        slots: Slots of a launch, as its cohort's first record holds them.
+        topology: Topology of the machine.
 
     Returns:
         One law for every kind of domain that members fill unevenly; none if they are not bound.
@@ -190,7 +190,7 @@ def provenance(
     Args:
         cohorts: Its cohorts.
         description: Its machine.json.
-        samples: Of a step, by launch, where scripts say them.
+        samples: Samples of a step by launch, if scripts count them.
     """
     ends = [cohort.end for cohort in cohorts if cohort.end is not None]
     measured = [cohort for cohort in cohorts if cohort.measured]

@@ -1,8 +1,8 @@
 """From record files to tables.
 
-Reading is strict: what cannot be read, contradicts itself or was measured differently from the rest
-is an error that names files and says what to do. Files that the plan does not name are left out and
-listed.
+Reading is strict: a record that cannot be read, contradicts itself or was measured differently from
+the rest is an error, which names the files and the remedy. Files that the plan does not name are
+left out and listed.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class Collected:
     Attributes:
         windows: One row per member and window.
         replicates: One row per process count and replicate.
-        between: One row per process count and kind of what lies between steps.
+        between: One row per process count and kind of phase between steps.
         points: One row per machine, launch and process count.
         cohorts: The content of cohorts.json.
     """
@@ -114,9 +114,9 @@ class _Found:
     """The records that were read so far.
 
     Attributes:
-        tables: Tables of each name, one for each launch, or for each machine of it.
-        samples: Of a step, by launch; 0 where the script has said none.
-        ended: Starts of scripts that have ended, by launch.
+        tables: By name, a table for each launch, or for each machine of a launch.
+        samples: Samples of a step by launch; 0 if the script has marked none.
+        ended: Steps of the script's starts that have ended, by launch.
     """
 
     tables: dict[str, list[pd.DataFrame]] = dataclasses.field(
@@ -129,7 +129,7 @@ class _Found:
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
     def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
-        """Return all rows of a name, per step of the default launch; None without any."""
+        """Return all rows of a name's tables, per step of the default launch; None without any."""
         if not self.tables[name]:
             return None
         rows = pd.concat(self.tables[name], ignore_index=True)
@@ -145,15 +145,15 @@ def _add_launch(
     *,
     marked: bool,
 ) -> None:
-    """Read a launch's files and take them out of `unread`; its step times are not kept.
+    """Read a launch's files and take them out of `unread`; single step times are not kept.
 
     Args:
         found: The records read before; gets the launch.
         study_folder: results/<study>.
         launch: The plan's entry.
-        replicates: How many it has.
+        replicates: How many the launch has.
         unread: All record files that were not read yet.
-        marked: Whether the script says the samples of its steps, and these are compared.
+        marked: Whether the script marks the samples of its steps, which launches are compared by.
     """
     frames = []
     for replicate in range(replicates):
@@ -205,7 +205,7 @@ def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
 def _refuse_mixtures(cohorts: Iterable[CohortSummary]) -> None:
     """Raise if windows were not all taken by the same measuring code of the same workload.
 
-    What is measured includes versions of the build, which differ between builds and machines.
+    The workload's hash covers the versions of its build, which differ between builds and machines.
     """
     files: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cohort in cohorts:
@@ -225,7 +225,7 @@ def _refuse_mixtures(cohorts: Iterable[CohortSummary]) -> None:
 
 
 def _refuse_unsaid(samples: Mapping[str, float]) -> None:
-    """Raise if a script was to say its samples and has said none."""
+    """Raise if a script should mark its samples and has marked none."""
     for launch, per_step in samples.items():
         if not per_step:
             raise RecordError(
@@ -262,14 +262,14 @@ def _extra(found: _Found, work: Mapping[str, float]) -> pd.DataFrame:
 
 
 def work_of_rows(rows: pd.DataFrame) -> tuple["pd.Series[float]", float | None]:
-    """Return the work of a step in each row of a launch whose script says its samples.
+    """Return the work of a step in each row of a launch whose script marks its samples.
 
     Args:
-        rows: As `window_rows` returned them.
+        rows: The launch's rows, as `record_rows.read_rows` returns them.
 
     Returns:
         Samples of a step over those of the launch's mean step, 1 where a row has none; and the
-        latter, None where no valid window tells.
+        samples of the mean step, None if no valid window has any.
     """
     said = rows[rows["valid"] & rows["samples_active"].notna()]
     per_step = said["samples_active"].sum() / said["steps_active"].sum() if len(said) else None
@@ -278,11 +278,11 @@ def work_of_rows(rows: pd.DataFrame) -> tuple["pd.Series[float]", float | None]:
 
 
 def of_equal_work(rows: pd.DataFrame, work: "pd.Series[float]") -> pd.DataFrame:
-    """Return rows per step of the default launch, where steps do other work.
+    """Return rows per step of equal work.
 
     Args:
-        rows: Of any table.
-        work: Of a step of each row, in steps of the default launch.
+        rows: Rows of any table.
+        work: Work of a step of each row, in steps of the default launch or the launch's mean steps.
     """
     times = [name for name in rows if name in STEP_TIMES or str(name).endswith("_per_step")]
     rates = [name for name in rows if name == "steps_per_s"]
@@ -293,12 +293,12 @@ def of_equal_work(rows: pd.DataFrame, work: "pd.Series[float]") -> pd.DataFrame:
 
 
 def oversubscribed(cohort: CohortSummary, n: int, cpus: float) -> bool:
-    """Whether the first n members have more intra-op threads than there are CPUs, or share CPUs.
+    """Return whether the first n members have more intra-op threads than CPUs, or share CPUs.
 
     Args:
         cohort: The cohort.
         n: Process count.
-        cpus: That its machine can keep busy.
+        cpus: CPUs that its machine can keep busy.
     """
     threads = sum(cohort.readback.intra_op[:n]) if cohort.readback else 0
     threads *= ranks.processes(cohort.axes)

@@ -1,8 +1,8 @@
 """Several machines of one study side by side: what each gives per hour, per price and per energy.
 
-Nothing is pooled over machines: each has the intervals of its own replicates, and a ratio joins two
-of them. A machine that is not through is named with what it lacks, and does not keep the others
-from being compared.
+Nothing is pooled over machines: each has the intervals of its own replicates, and the interval of a
+ratio joins those of two machines. A machine that is not measured and analysed completely is listed
+with the reason, and the others are compared without it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
         one.measured_hashes
     ),
 }
-"""Software that decides how fast the same script is."""
+"""Software that affects how fast a script trains; each entry reads it from a provenance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of one machine, as far as it is measured with this plan.
+    """The results of one machine that is measured and analysed with this plan.
 
     Attributes:
         hash: of the machine; where nodes differ, of the one with most cohorts.
@@ -72,12 +72,12 @@ class Results:
     study: Cohorts
 
     def hosts(self, hash_: str) -> tuple[str, ...]:
-        """Return the names of the nodes that are a machine."""
+        """Return the names of the nodes with this machine hash."""
         return tuple(sorted({one.host for one in self.study.of(hash_)}))
 
 
 def read_results(folder: Path, plan: Plan) -> Results | str:
-    """Read what a machine's folder holds; where that is not enough, say what is missing.
+    """Read the results in a machine's folder, or return a text on what is missing.
 
     Args:
         folder: results/<study>/machines/<name>.
@@ -97,7 +97,7 @@ def read_results(folder: Path, plan: Plan) -> Results | str:
 
 
 def _read_analyses(folder: Path, plan: Plan) -> Results | None:
-    """Read what was analysed; None if that was another plan, or other records than are there."""
+    """Read the analyses; None if they are of another plan, or of other records than are there."""
     entries = folder / "analysis"
     recommendations = codec.read_file(
         entries / "recommendation.json", Machines[analysis.Recommendation]
@@ -117,7 +117,10 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
 
 
 def _measured_since(folder: Path, study: Cohorts) -> bool:
-    """Whether a record file is another than the one that was collected; copies keep no times."""
+    """Return whether a record file was replaced after it was collected.
+
+    Its first record has the time of its start; a file's own time may be lost when it is copied.
+    """
     started: dict[str, str] = {}
     for cohort in study.cohorts:
         started.setdefault(cohort.file, cohort.started)
@@ -129,23 +132,23 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
 
 
 def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Folder of each machine of a study."""
+    """Return the folder of each machine of a study."""
     return {name: study_folder / "machines" / name for name in names}
 
 
 def compare(
     found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind], currency: str
 ) -> Compared:
-    """Set machines side by side.
+    """Compare machines.
 
     Args:
-        found: what `read_results` gave of each machine, in the config's order.
-        kinds: the config's section of each.
+        found: what `read_results` returned for each machine, in the config's order.
+        kinds: the config's section of each machine.
         currency: of the prices.
     """
     there = {name: one for name, one in found.items() if not isinstance(one, str)}
     rates = [OBJECTIVES[one.recommendation.objective].rate for one in there.values()]
-    # By steps where only some have seen how many of them a model has.
+    # Compare steps if the number of steps of a model is not known on all machines.
     rate = next((one for one in rates if one != "models_per_hour"), "models_per_hour")
     reference = next((name for name, one in there.items() if one.recommendation.recommended), None)
     machines = tuple(
@@ -170,7 +173,7 @@ def compare(
 
 
 def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMachine:
-    """A machine's entry: its launches with what they give, and nodes that are other machines."""
+    """Return a machine's entry: its launches' rates, and nodes that are other machines."""
     description = one.study.machines[one.hash]
     return ComparedMachine(
         name=name,
@@ -196,7 +199,7 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
 
 
 def _given(point: Candidate | None, kind: NodeKind, rate: str) -> Rate | None:
-    """A launch, and what it gives."""
+    """Return a launch's rates; None if there is no launch, or its rate is not known."""
     found = point.rate(OBJECTIVES[rate]) if point else Interval()
     if point is None or not known(found.value):
         return None
@@ -212,7 +215,7 @@ def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
 def _measures(
     rate: Interval, over: Sequence[float | None], under: Sequence[float | None]
 ) -> dict[str, Interval | None]:
-    """Return the fields of `Measures`: a rate, and the same per price and per kWh."""
+    """Return the fields of `Measures`: a rate, and that rate per price and per kWh."""
     scaled = (
         None if one is None or other is None else rate.times(one / other)
         for one, other in zip(over, under, strict=True)
@@ -227,7 +230,7 @@ def ratios(
     under: str | None,
     rate: str,
 ) -> Measures:
-    """How much more one machine gives than another, each with the launch recommended for it."""
+    """Return the measures of one machine over another's, each with its recommended launch."""
     if under is None or over == under:
         return Measures()
     means = [
@@ -247,7 +250,7 @@ def _best(
     rate: str,
     measure: str,
 ) -> Best | None:
-    """The machine that gives most, against the next; None with fewer than two to compare."""
+    """Return the best machine by a measure, against the next; None with fewer than two machines."""
     given = {one.name: one.recommended for one in machines if one.recommended}
     values = {name: found.value for name, one in given.items() if (found := one.of(measure))}
     if len(values) < 2:  # noqa: PLR2004 (two to compare)
@@ -262,7 +265,7 @@ def _best(
 
 
 def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
-    """Names that stand for the same machine, as far as its speed goes."""
+    """Return groups of names whose nodes have the same machine hash."""
     names: dict[str, list[str]] = {}
     for name, one in there.items():
         names.setdefault(one.hash, []).append(name)
@@ -270,7 +273,7 @@ def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
 
 
 def _software(there: Mapping[str, Results]) -> Iterator[Software]:
-    """Versions and measuring code that are not the same on all machines, by machine."""
+    """Yield the software that is not the same on all machines, by machine."""
     for what, of in SOFTWARE.items():
         by_name = {name: of(one.provenance) for name, one in there.items()}
         if len(set(by_name.values())) > 1:

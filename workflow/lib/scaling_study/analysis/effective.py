@@ -1,8 +1,8 @@
 """Settings that launches asked for and got, and whether steps change while a cohort trains.
 
-A script can change its own speed: averages of units that have died decay into denormal numbers,
-batches grow with the epoch. So can a machine. A rate then holds for as long as the windows saw, and
-says too much or too little of a longer training.
+A script can change its own speed: running averages of dead units decay into denormal numbers, or
+batches grow with the epoch. The machine can change it too. A rate then holds only for the time that
+the windows saw, and is too high or too low for a longer training.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
 PART = 3
-"""The first third of a cohort's windows is compared with the last third; with few, one with one."""
+"""The first third of a cohort's windows is compared with the last third, or at least one window."""
 
 COHORT = ["machine", "launch", "replicate", "cohort", "n"]
 COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
-"""The columns that are read of the table of windows."""
+"""The columns of the table of windows that are read."""
 
 
 def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
@@ -63,14 +63,14 @@ def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
 
 
 def pace(windows: pd.DataFrame) -> dict[str, Interval]:
-    """Return what a step takes in later windows over what it takes in earlier ones.
+    """Return the time of a step in later windows over that in earlier ones.
 
     Args:
         windows: One machine's rows of the table of windows, `COLUMNS` of them.
 
     Returns:
-        By launch the geometric mean over process counts, with its interval over replicates. No
-        launch that has only one window for each count.
+        By launch, the geometric mean over process counts, with its interval over replicates. A
+        launch with only one window for each count is left out.
     """
     valid = windows[windows["valid"]]
     logs = np.log(valid["step_median_s"])

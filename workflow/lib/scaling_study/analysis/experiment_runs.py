@@ -1,6 +1,6 @@
 """Files of experiments as runs, and their windows as tables.
 
-Those on causes are the rows of tables/experiments.
+Windows of experiments on causes are the rows of tables/experiments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,9 @@ EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
 
 COPIED = ("experiment", "name", "block", "n", "attempt", "dose", "count", "rate_share", "valid")
-"""Fields of a window that its row has as they are; null is NaN."""
+"""Fields of a window that its row copies; null is NaN."""
 OF_RUN = ("launch", "label", "role", "target", "replicate")
-"""The same of a run's first record."""
+"""Fields of a run's first record that its rows copy."""
 
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
 OF_MEMBER = ("name", "n", "block", "valid")
@@ -45,7 +45,7 @@ OVER_MEMBERS = {
     **dict.fromkeys(("restarts", "cpu_use", "steps_active"), "sum"),
     "active_s": "max",
 }
-"""How a window's value comes from its members'."""
+"""How the values of a window's members are combined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class WhyRun:
     Attributes:
         head: Its first record.
         readbacks: By cohort: ``reference``, names of interventions, ``kernels``.
-        failed: Reason by intervention that did not start, prove itself or last.
-        left_out: Reason by intervention that cannot be made in this script, which was tried.
+        failed: Reasons of interventions that did not start, prove themselves or last, by name.
+        left_out: Reasons of interventions that were tried and cannot be made here, by name.
         windows: Rows of tables/experiments.
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
-            `unhindered_s`, the step less its waiting for a CPU.
+            `unhindered_s`, the time of a step without waiting for a CPU.
         samples: Samples of training threads.
         foreign: The largest foreign consumers of CPU time.
         end: Its last record; None where the job was cut off.
@@ -77,10 +77,10 @@ class WhyRun:
 
 
 def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
-    """Read a file of experiments; return its first record, of this kind, and all of them.
+    """Read a file of experiments; return its first record, of this kind, and all records.
 
     Raises:
-        RecordError: A record cannot be read or contradicts the ones before it.
+        RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
     records = [*read_each(path, experiment.DECODER, _refuse)]
     heads = of_kind(records, kind)
@@ -101,7 +101,7 @@ def read_run(path: Path) -> WhyRun:
         path: why/<target>/<replicate>.jsonl.
 
     Raises:
-        RecordError: A record cannot be read or contradicts the ones before it.
+        RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
     return make_run(*_read(path, experiment.Why))
 
@@ -132,7 +132,7 @@ def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyR
 
 
 def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
-    """All windows of some runs, as tables/experiments holds them."""
+    """Return all windows of some runs, as tables/experiments holds them."""
     frames = [run.windows for run in runs if not run.windows.empty]
     return EXPERIMENTS.frame(pd.concat(frames, ignore_index=True) if frames else None)
 
@@ -145,7 +145,7 @@ def _cohort(window: experiment.Window) -> str:
 def _frame(
     head: experiment.Why, windows: Sequence[experiment.Window], counted: pd.DataFrame
 ) -> pd.DataFrame:
-    """Rows of the table, one per window."""
+    """Return rows of the table, one per window."""
     if not windows:
         return EXPERIMENTS.frame()
     members = _per_window(counted)
@@ -160,14 +160,14 @@ def _frame(
 
 
 def _is_evidence(window: experiment.Window) -> bool:
-    """Whether a window is valid, or disturbed from outside only; and all its members trained."""
-    # Remarks on a window make it no less valid, so they do not make it useless either.
+    """Return whether a window is valid, or only disturbed from outside, and all members trained."""
+    # Other flags are remarks, which do not make a window invalid.
     against = {flag for flag in window.flags if flag in INVALID or flag == NOT_PROVEN}
     return len(window.members) == window.n and (window.valid or against <= EVIDENCE)
 
 
 def _unhindered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `WhyRun.members`: of windows that count only."""
+    """Return `WhyRun.members`, from windows that count."""
     waits_s = rows[[*CPU_WAITS]].fillna(0.0).sum(axis=1)
     rows = rows.astype({"slot": np.int64}).assign(unhindered_s=1 / rows["steps_per_s"] - waits_s)
     counts = rows["valid"] & np.isfinite(rows["unhindered_s"])
@@ -175,7 +175,7 @@ def _unhindered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the counts of members, a row per window: their sums over the sums of their steps."""
+    """Return a row per window: sums of its members' counts over sums of steps, and step times."""
     by_window = rows.groupby("at")
     bases = {
         column.name: "steps" if column.name.removesuffix("_per_step") in PHASES else "steps_active"
@@ -192,7 +192,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
-    """Readings of the machine: per second between the edges, or per step of all members."""
+    """Return readings of the machine: per second of a window's span, or per step of all members."""
     machine = machine_rows(windows)
     window_s = pd.Series([window.window_s for window in windows])
     # The last step of a window ends after its close, and the counters are read after that.
@@ -218,7 +218,7 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
 
 @dataclass(frozen=True, slots=True)
 class LoaderRun:
-    """One job: one start of all variants.
+    """One job of experiments on a data loader: one start of all variants.
 
     Attributes:
         head: Its first record.
@@ -229,7 +229,7 @@ class LoaderRun:
         ways: Its record of other ways to load; None where the loader cannot be changed.
         invalid: How many windows were not valid.
         end: Its last record; None where the job was cut off.
-        use: Use of the machine meanwhile; None where it was not looked at.
+        use: Use of the machine meanwhile; None if it was not recorded.
     """
 
     head: experiment.LoaderExperiment
@@ -248,7 +248,7 @@ def read_loader_run(path: Path) -> LoaderRun:
         path: data_loader/<replicate>.jsonl.
 
     Raises:
-        RecordError: A record cannot be read or contradicts the ones before it.
+        RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
     head, records = _read(path, experiment.LoaderExperiment)
     taken = of_kind(records, experiment.Window)

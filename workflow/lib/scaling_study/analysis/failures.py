@@ -19,7 +19,7 @@ def list_failures(
     """List all that is not a complete cohort of valid windows.
 
     Args:
-        machine: Its hash.
+        machine: Hash of the machine.
         cohorts: Its cohorts.
         missing: Launches and replicates of the plan without a record file.
     """
@@ -55,7 +55,7 @@ def list_failures(
 
 
 def _ended_badly(cohort: CohortSummary, cohorts: Sequence[CohortSummary]) -> bool:
-    """Whether a cohort lost something; an interrupted one that a later one went on with did not."""
+    """Return whether a cohort lost something; one that a later cohort resumed did not."""
     if cohort.end is not None:
         return cohort.end.status != "complete"
     return not any(
@@ -95,7 +95,7 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
 
 
 def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[Lost]:
-    """Process counts without a valid window, of launches that took any window."""
+    """Yield the process counts without a valid window, of launches that took any window."""
     valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
     asked = dict.fromkeys(
         (cohort.launch, cohort.label, n)

@@ -23,28 +23,28 @@ from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, OperatorSums
 
 IMPORTED = "imported"
-"""Machine, launch, label and arm of all rows: a table names none of them."""
+"""Machine, launch, label and role of all rows: a table names none of them."""
 OPTIMIZER = "Optimizer.step"
-"""The name of an optimizer's step in a profile (since torch 1.8), before that of its class."""
+"""Start of the name of an optimizer's step in a profile (since torch 1.8); its class follows."""
 SCHEDULED = "ProfilerStep*"
 """The name of a step of the profiler's schedule."""
 INSIDE = 0.9
-"""An optimizer that holds this share of all time runs forward and backward in its step, as
-Lightning's closures do: then its step is the step. Otherwise it is a part of it."""
+"""An optimizer whose step takes at least this share of all time runs forward and backward in it, as
+with Lightning's closures. Then its step is the whole step, otherwise a part of it."""
 STEPS_NEEDED = "the steps of each such table in import.steps, as {4: 550}"
 PROFILED = "the profiled process"
-"""Stands for the launch in sentences."""
+"""The name of the launch in sentences."""
 NOT_IN_BOTH = "(not in both tables)"
-"""The row for what a comparison cannot look into."""
+"""The row for the time that is not of operators in both tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A table, and what it says of a step.
+    """A table, and the steps that it covers.
 
     Attributes:
-        saved: the latter.
-        table: what it holds.
+        saved: the steps, the time of each, and their sources.
+        table: the table's content.
     """
 
     saved: SavedTable
@@ -55,7 +55,7 @@ def load_import(mapping: Mapping[str, object]) -> ImportConfig:
     """Check the config of an imported study and its tables.
 
     Args:
-        mapping: what YAML gives for the whole file.
+        mapping: the whole config file, as parsed from YAML.
 
     Raises:
         ConfigError: with every mistake found, those in the tables with their lines.
@@ -88,7 +88,7 @@ def _optimizers(table: OperatorTable) -> list[Row]:
 
 
 def _runs_inside(table: OperatorTable) -> bool:
-    """Whether forward and backward run in the step of the one optimizer."""
+    """Return whether forward and backward run in the step of the only optimizer."""
     optimizers = _optimizers(table)
     whole_s = table.self_s or sum(row.self_s for row in table.rows)
     return len(optimizers) == 1 and (optimizers[0].total_s or 0.0) >= INSIDE * whole_s
@@ -101,9 +101,9 @@ def interpret(
 
     Args:
         n: processes that ran.
-        path: of the table.
-        table: what it holds.
-        said: steps as the config says them.
+        path: path of the table.
+        table: its content.
+        said: number of steps in the config; None without one.
         inside: whether a step is the optimizer's, in all tables that are compared.
 
     Raises:
@@ -143,10 +143,10 @@ def interpret(
 def _find_steps(
     path: str, table: OperatorTable, optimizers: Sequence[Row], said: int | None
 ) -> tuple[int, str]:
-    """The steps that a table covers, and how that is known.
+    """Return the number of steps that a table covers, and its source in words.
 
     Raises:
-        ConfigError: neither the config nor the table tells.
+        ConfigError: neither the config nor the table has the number.
     """
     calls: Counter[str] = Counter()
     for row in optimizers:
@@ -197,12 +197,12 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     """Compare the table of the fewest processes with every other one: analysis/inflation.json.
 
     A table is cut after some rows, so an operator that it does not show is unknown, not absent:
-    only operators that both tables show are compared. The rest of the step is one row, of other
-    operators.
+    only operators that both tables show are compared. The rest of the step is one row, in the group
+    of other operators.
 
     Args:
         tables: ascending in the number of processes.
-        operators: of `operator_frame`.
+        operators: as `operator_frame` returns them.
     """
     first, *others = (table.saved for table in tables)
     shown = {n: set(rows["operator"]) for n, rows in operators.groupby("n")}
@@ -220,6 +220,6 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
 
 
 def outline(study: ImportConfig) -> str:
-    """Say what a run will do."""
+    """Return in words what a run will do."""
     counts = ", ".join(map(str, study.tables))
     return f"{study.study}: saved tables of torch's profiler for {counts} processes; nothing is run"

@@ -1,4 +1,4 @@
-"""What saved tables show of why a step takes longer with more processes.
+"""Findings from saved tables on why a step takes longer with more processes.
 
 A table has the wall time of operators in one process, so it names no cause: an operator that takes
 longer may have computed, waited for memory or waited for a CPU. It shows which operators take
@@ -22,14 +22,14 @@ CONFIG = "config/decide.yaml"
 COMMAND = f"snakemake --cores all --configfile {CONFIG}"
 
 NO_HIGHER = 1.02
-"""Throughput that rises by less than this has not risen: the recommendation's own margin."""
+"""Throughput that rises by less than this factor counts as no higher, as in a recommendation."""
 ALIKE = 1.25
-"""Operators whose growth differs by less than this factor grow alike, with one profile each."""
+"""Operators whose growth differs by less than this factor grow alike: a count has one profile."""
 TIMES_S = ["expected_s", "actual_s"]
 
 
 def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
-    """Say what tables show of why a step takes longer with more processes.
+    """Return what tables show about why a step takes longer with more processes.
 
     Args:
         tables: ascending in the number of processes.
@@ -56,7 +56,7 @@ def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
 
 
 def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
-    """Compare operators that two tables show for the same work, the least grown first.
+    """Compare the operators of two tables for the same work, the least grown first.
 
     Work is counted in floating-point operations where both tables have them, else in calls.
 
@@ -67,7 +67,8 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
 
     Returns:
         By operator its `group`; `expected_s`, the self time of a step at the higher count if the
-        same work took the same time; `actual_s`, the time it took; and `ratio`, of both.
+        same work took the same time; `actual_s`, the time it took; and `ratio`, actual over
+        expected.
     """
     a, b = (operators[operators["n"] == n].set_index("operator") for n in (low, high))
     both = a.merge(b, left_index=True, right_index=True, suffixes=("_a", "_b"))
@@ -83,7 +84,7 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
 
 
 def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> list[str]:
-    """Say which operators grew, and whether they did alike.
+    """Return sentences on which operators grew, and whether they grew alike.
 
     Args:
         grown: As `compare_work` returns it.
@@ -113,7 +114,7 @@ def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> l
 
 
 def _common_part(least: float, most: float, step_ratio: float) -> str:
-    """Say how much of the added time affects everything alike."""
+    """Return sentences on how much of the added time affects all operators alike."""
     share = min(1.0, (least - 1) / (step_ratio - 1))
     common = (
         f"If what slows the least affected of them slows the whole step as much, that is "
@@ -128,7 +129,7 @@ def _common_part(least: float, most: float, step_ratio: float) -> str:
 
 
 def throughput(tables: Sequence[SavedTable]) -> str:
-    """Say whether more processes did more together, had all been like the profiled one."""
+    """Return whether more processes do more together, if all train like the profiled one."""
     rates = {table.n: table.n / table.step_s for table in tables}
     best = max(rates, key=lambda n: rates[n])
     last = tables[-1].n

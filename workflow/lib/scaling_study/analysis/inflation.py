@@ -1,4 +1,4 @@
-"""Operators that take longer: two profiles compared per step of work and per call.
+"""Operators that take longer: two profiles compared per step and per call.
 
 The times of the operators and the rest of the step, which no operator covers, add up to the step,
 so the differences add up to the step's difference and each has a share of it.
@@ -29,7 +29,7 @@ from scaling_study.records.profile import Profiled
 REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""
 SAME = 0.02
-"""A step whose time changed by less than this share has not changed: profiles are of few steps."""
+"""A step whose time changed by less than this share counts as unchanged: profiles are short."""
 R = TypeVar("R")
 SUMS = ["calls_per_step", "self_s_per_step"]
 
@@ -49,7 +49,7 @@ def compare(
         b: the profile compared with it.
         operators: rows of tables/operators of one machine; those of the two sides are used.
         kind: what the sides differ in.
-        rest: operator and group of the row for what the operators of the table do not cover.
+        rest: operator and group of the row for the time that the table's operators do not cover.
     """
     before, after = (
         operators[(operators["launch"] == side.launch) & (operators["n"] == side.n)]
@@ -70,11 +70,11 @@ def compare(
 def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[Inflation]:
     """Make every comparison of a study's profiles.
 
-    For each launch the lowest against the highest number of processes; then the default against the
-    recommended launch, with the highest number that both have.
+    Each launch's lowest number of processes is compared with its highest; then the default with the
+    recommended launch, at the highest number that both have.
 
     Args:
-        manifests: of ``profiles.read_manifests``.
+        manifests: as ``profiles.read_manifests`` returns them.
         operators: tables/operators.
     """
     found = []
@@ -91,7 +91,7 @@ def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[
 
 
 def profiled_sides(manifest: Profiled) -> Iterator[Side]:
-    """The points of a target whose operators were profiled."""
+    """Yield the points of a target whose operators were profiled."""
     for point in manifest.points:
         profile = point.profile("operators")
         if profile is not None and profile.step_s is not None:
@@ -104,9 +104,9 @@ def profiled_sides(manifest: Profiled) -> Iterator[Side]:
 
 
 def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Put the operators of both sides side by side; one that a side lacks has no calls in it.
+    """Join the operators of both sides; an operator that a side lacks has no calls on it.
 
-    Where one side knows no phases, there is nothing to compare them with: they are summed.
+    If one side has no phases, the phases of the other are summed.
     """
     if not (before["phase"].any() and after["phase"].any()):
         before, after = before.assign(phase=""), after.assign(phase="")
@@ -119,7 +119,7 @@ def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(table: pd.DataFrame) -> tuple[OperatorRow, ...]:
-    """Differences, shares and ratios by operator, the largest added time first."""
+    """Return differences, shares and ratios by operator, the largest added time first."""
     added_s = table["self_b_s"] - table["self_a_s"]
     before_s, after_s = (_divide(table[f"self_{side}_s"], table[f"calls_{side}"]) for side in "ab")
     found = table.assign(
@@ -132,14 +132,14 @@ def _rows(table: pd.DataFrame) -> tuple[OperatorRow, ...]:
 
 
 def _groups(table: pd.DataFrame) -> tuple[GroupRow, ...]:
-    """The same by group, in the order of the groups."""
+    """Return differences, shares and ratios by group, in the order of the groups."""
     sums = table.groupby("group")[["self_a_s", "self_b_s"]].sum()
     sums = sums.loc[[name for name in names() if name in sums.index]]
     added_s = sums["self_b_s"] - sums["self_a_s"]
     found = sums.assign(
         difference_s=added_s,
         share=added_s / (added_s.sum() or np.nan),
-        # What no operator covers is a difference of two times and may come out below zero.
+        # The row for the rest is a difference of two times and may come out below zero.
         ratio=_divide(sums["self_b_s"], sums["self_a_s"].clip(lower=0.0)),
     )
     return _convert(found.reset_index(), GroupRow)
@@ -163,9 +163,9 @@ def name_pair(kind: Kind, a: Point, b: Point) -> str:
 
 
 def sum_operators(comparison: Comparison) -> list[OperatorRow]:
-    """A comparison's rows without phases, the largest part of the step's difference first.
+    """Return a comparison's rows without phases, the largest part of the step's difference first.
 
-    What is not known of an operator in a phase counts as nothing.
+    An unknown value of an operator in a phase counts as 0.
     """
     found: dict[str, OperatorRow] = {}
     for row in comparison.rows:

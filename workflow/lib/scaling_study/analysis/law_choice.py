@@ -4,23 +4,23 @@ Every candidate is fitted to the logarithm of throughput (a percentage is the sa
 by bounded least squares, and judged by Akaike's information criterion with the small-sample
 correction (Burnham and Anderson, Model Selection and Multimodel Inference, 2002, ch. 2.4), which
 counts the error's variance as a parameter. A law whose correction is not defined is not fitted, and
-no law is chosen where fewer than two could be. A fitted law says nothing outside the process counts
-that were measured: its curve ends there.
+no law is chosen if fewer than two can be fitted. A fitted law says nothing outside the process
+counts that were measured: its curve ends there.
 
 Dependence
     All counts of a launch come from the same cohorts, so they share the cohorts' level. Every law
-    has a free level, which takes up what is shared: the least squares are those of generalised
-    least squares. K counts are then K - 1 independent contrasts, and a law of p parameters has
-    p - 1 that say something about these. The criterion counts both so, which makes it one of the
-    restricted likelihood (Mueller, Scealy and Welsh, Statistical Science 28(2), 2013, ch. 3). The
-    restriction is the same for all laws, so they can be compared.
+    has a free level, which absorbs the shared one, so the least squares are those of generalised
+    least squares. K counts are then K - 1 independent contrasts, which depend on p - 1 of a law's p
+    parameters. The criterion uses these two numbers, which makes it one of the restricted
+    likelihood (Mueller, Scealy and Welsh, Statistical Science 28(2), 2013, ch. 3). The restriction
+    is the same for all laws, so they can be compared.
 
 Knee
-    Errors of throughput are drawn with the scatter that replicates show or, where it is larger, the
-    law's misfit. They move the parameters as the fit's linearisation says (Bates and Watts,
-    Nonlinear Regression Analysis, 1988, ch. 2), and the parameters move the knee. The interval
-    supposes that the law is the right one. A knee without an interval, or with one that leaves the
-    measured counts, is not reported.
+    Errors of throughput are drawn with the scatter of replicates or the law's misfit, whichever is
+    larger. The fit's linearisation turns them into errors of the parameters (Bates and Watts,
+    Nonlinear Regression Analysis, 1988, ch. 2), and these into errors of the knee. The interval
+    assumes that the law is the right one. A knee without an interval, or whose interval extends
+    beyond the measured counts, is not reported.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.thresholds import CONFIDENCE
 
 FEWEST_COUNTS = 4  # three points fit any saturating curve
-RESOLUTION = 1e-4  # relative: no fit is better than step times are read and averaged
+RESOLUTION = 1e-4  # relative: step times are not read and averaged more precisely
 INDISTINGUISHABLE = 2.0  # AICc difference below which a law has support like the best's (ib. 2.6)
 REDRAWN = 1000  # draws of a knee: the ends of its interval are then known to a twentieth of it
 REFINED_STARTS = 2  # the best start, and one more in case it leads to a local optimum
-NEAR_NOTHING = 1e-3  # of a parameter: no error that is drawn takes a rate to zero
+NEAR_NOTHING = 1e-3  # part of a parameter that every draw keeps: no rate becomes zero
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,11 +49,12 @@ class Fit:
 
     Attributes:
         law: The candidate.
-        parameters: As fitted.
-        aicc: Its criterion.
+        parameters: The fitted values.
+        aicc: The law's criterion.
         r2: Share of the variance of log throughput that it explains; NaN without variance.
         misfit: Standard deviation of the residuals.
-        sensitivity: Parameters times counts: change by an error of each log throughput.
+        sensitivity: Shape (parameters, counts): change of each parameter per error of each log
+            throughput.
     """
 
     law: Law
@@ -87,7 +88,7 @@ def fit(law: Law, n: Integers, throughput: Floats) -> Fit:
     end = min(ends, key=lambda each: float(each.cost))
     squares = 2 * float(end.cost)
     contrasts = len(n) - 1
-    counted = len(law.parameters)  # less the level, and the variance
+    counted = len(law.parameters)  # without the level, with the variance
     aicc = (
         contrasts * np.log(max(squares / contrasts, RESOLUTION**2))
         + 2 * counted
@@ -105,7 +106,7 @@ def fit(law: Law, n: Integers, throughput: Floats) -> Fit:
 
 
 def fewest_counts(law: Law) -> int:
-    """Process counts below which a law's AICc is not defined."""
+    """Return how many process counts a law's AICc needs to be defined."""
     return len(law.parameters) + 3
 
 
@@ -117,8 +118,8 @@ def choose(
     Args:
         n: Distinct process counts, ascending.
         throughput: Steps/s at each.
-        scatter: Standard deviation of the logarithm of each, without what all share; NaN where it
-            is not known.
+        scatter: Standard deviation of the logarithm of each, without the part that all share; NaN
+            where it is not known.
         further: Candidates of this launch besides `LAWS`.
     """
     laws = (*LAWS, *further)
@@ -142,7 +143,7 @@ def choose(
 
 
 def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
-    """Knee of the chosen law with its interval, in processes."""
+    """Return the knee of the chosen law with its interval, in processes; None if not reported."""
     value = best.law.knee(best.parameters)
     if value is None or np.isnan(scatter).any():
         return None
@@ -151,7 +152,7 @@ def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
     low, high = (np.array(bound) for bound in list(zip(*best.law.parameters, strict=True))[1:])
     low = np.maximum(low, NEAR_NOTHING * best.parameters)
     parameters = (best.parameters + errors @ best.sensitivity.T).clip(low, high)
-    # A law that does not bend in a draw has its knee beyond all counts there.
+    # If the law does not bend in a draw, its knee is beyond all counts.
     knees = [np.inf if (knee := best.law.knee(each)) is None else knee for each in parameters]
     ends = np.quantile(knees, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
     if not n[0] <= ends[0] <= value <= ends[1] <= n[-1]:
@@ -179,7 +180,7 @@ def _words(law: Law) -> str:
 
 
 def _text(fits: Sequence[Fit], weights: Sequence[float]) -> str:
-    """Say which law fits, how surely, and which others fit as well."""
+    """Return which law fits, its Akaike weight, and which others fit as well, in words."""
     best = fits[0]
     like = [_words(each.law) for each in fits[1:] if each.aicc - best.aicc < INDISTINGUISHABLE]
     text = f"{_words(best.law)}, Akaike weight {weights[0]:.2f}"

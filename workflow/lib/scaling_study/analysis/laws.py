@@ -16,11 +16,11 @@ class Law:
 
     Attributes:
         name: As in scaling.json.
-        formula: As in the report; X in steps/s.
+        formula: As in the report; throughput in steps/s.
         parameters: Name of each, with its lower and upper bound.
-        throughput: Steps/s at process counts under parameters.
+        throughput: Steps/s at some process counts, given parameters.
         starts: Parameters to start fitting from, given counts and throughputs.
-        knee: Process count at which the law bends under parameters, or None.
+        knee: Process count at which the law bends, given parameters; None if it does not.
         domain: The part of the machine that saturates, if it is one.
     """
 
@@ -34,9 +34,9 @@ class Law:
 
 
 def _split_starts(n: Integers, x: Floats) -> list[tuple[float, float]]:
-    """Rate and ceiling for every split of the counts into a rising and a flat part.
+    """Return rate and ceiling for every split of the counts into a rising and a flat part.
 
-    min(g n, C) has a local optimum in each; these are their solutions.
+    A fit of min(g n, C) may have a local optimum in each split; these are the optima.
     """
     rates, levels = np.log(x / n), np.log(x)
     return [
@@ -98,11 +98,11 @@ LAWS = (
 
 
 def domain_saturation(domain: str, occupancy: Floats) -> Law:
-    """Saturation of each cache, node or socket by the members that are bound to it.
+    """Return the law by which members saturate each cache, node or socket that they are bound to.
 
     Args:
         domain: Name of the kind of domain.
-        occupancy: Counts from 1 times domains: members (or parts of them) in each domain.
+        occupancy: Shape (counts from 1, domains): members, or parts of them, in each domain.
     """
 
     def throughput(n: Integers, p: Floats) -> Floats:

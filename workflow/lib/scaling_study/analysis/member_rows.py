@@ -1,4 +1,4 @@
-"""Records of windows as rows of members, with what tables derive from them."""
+"""Records of windows as rows of members, with the quantities that tables derive from them."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -24,14 +24,15 @@ def member_rows(windows: Sequence[Taken], fields: Sequence[str]) -> pd.DataFrame
     """Return what was counted in some windows, a row per member and window.
 
     Args:
-        windows: Of one file.
+        windows: Windows of one file.
         fields: Fields of a window that its rows repeat.
 
     Returns:
         These fields; `flags` as text; the fields of `WindowMachine` and `Member` as float64
-        columns, in which null is NaN; and what the table of windows derives from them: what was
-        measured over no step is NaN. Further `at`, the place of the window; `step_us`, an array of
-        the counted steps; and `life`, where they stand in the member's life (None of a burst).
+        columns, in which null is NaN; and the columns that the table of windows derives from them,
+        NaN if measured over no step. Also `at`, the window's index in `windows`; `step_us`, an
+        array of the counted steps; and `life`, the window's place among all steps of its member
+        (None for bursts and older files).
     """
     at = np.repeat(np.arange(len(windows)), [len(one.members) for one in windows])
     members = [member for one in windows for member in one.members]
@@ -71,7 +72,7 @@ def _step_times(step_us: Sequence[Integers]) -> dict[str, Floats]:
     counted_s = np.array([one.sum() for one in step_us]) / US_PER_S
     with np.errstate(divide="ignore", invalid="ignore"):
         found = {"step_mean_s": counted_s / steps, "steps_per_s": steps / counted_s}
-    # Each quantile lies between two of the sorted steps (numpy's one for each would take longer).
+    # Each quantile is interpolated between two sorted steps: np.quantile per member takes longer.
     ordered = np.concatenate([*map(np.sort, step_us), [np.nan]])
     first, last = np.cumsum(steps) - steps, np.maximum(steps - 1, 0)
     for name, level in STEP_QUANTILES.items():

@@ -27,16 +27,16 @@ def replicates(
     steps_per_model: float | None,
     batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """Rates of every process count in every replicate.
+    """Return the rates of every process count in every replicate.
 
     Args:
         rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
-        starts: The time of a process's start (s), by machine and launch; without one that is
-            not known, models/hour are those of processes that have started.
+        starts: The time of a process's start (s), by machine and launch; where it is not known,
+            models/hour do not include the start.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
         batches: The job that a replicate shared with other launches, by machine, launch and
-            replicate. What the machine drifted between such jobs is taken out of the rates. Empty
-            where there was no race.
+            replicate. The machine's drift between such jobs is taken out of the rates. Empty
+            without a race.
 
     Returns:
         Table of replicates; a process count without a valid window has no row.
@@ -66,12 +66,12 @@ def replicates(
 def models_per_hour(
     rows: pd.DataFrame, steps_per_s: "pd.Series[float]", steps_per_model: float | None
 ) -> "pd.Series[float]":
-    """Whole models per hour; NaN where no number of steps trains a model.
+    """Return models per hour, with their starts; NaN if the steps of a model are not known.
 
     A slot trains a model in its start and the time of its steps, at its share of the throughput.
 
     Args:
-        rows: With `n` and `start_s` (NaN: not known, and left out).
+        rows: Rows with `n` and `start_s` (NaN: not known, and left out).
         steps_per_s: Throughput of all n processes together, of each row.
         steps_per_model: Steps that train one model.
     """
@@ -100,13 +100,13 @@ def _drift(rows: pd.DataFrame) -> "pd.Series[float]":
 
 
 def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> pd.DataFrame:
-    """One row per machine, launch and process count with a valid window.
+    """Return one row per machine, launch and process count with a valid window.
 
     Args:
         windows: Table of windows.
         rates: Table of replicates.
-        extra: By machine, launch, n (its index): the pooled step_median_s, step_p95_s and
-            step_p99_s, `windows_invalid` and `oversubscribed`, for every point at least.
+        extra: For every point at least, indexed by machine, launch and n: the pooled step_median_s,
+            step_p95_s and step_p99_s, `windows_invalid` and `oversubscribed`.
 
     Returns:
         Table of points, in the order of `rates`.
@@ -128,7 +128,7 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
 
 
 def _means(rates: pd.DataFrame) -> pd.DataFrame:
-    """steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
+    """Return steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
     names = ("steps_per_s", "step_s", "models_per_hour")
     known = [name for name in names if rates[name].notna().all()]
     means = [intervals.pooled_means(rates, POINT, name) for name in known]
@@ -137,7 +137,7 @@ def _means(rates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
-    """Speedup and efficiency with their intervals, by POINT; over replicates that have n = 1."""
+    """Return speedup and efficiency with intervals, by POINT, over replicates with n = 1."""
     keys = ["machine", "launch", "replicate"]
     one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
     paired = rates.join(one, on=keys).dropna(subset="one")
@@ -153,6 +153,6 @@ def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":
-    """(Slowest - fastest) / mean of the members' mean steps, mean over replicates, by POINT."""
+    """Return (slowest - fastest) / mean of members' mean steps, mean over replicates, by POINT."""
     steps = valid.groupby([*REPLICATE, "slot"])["step_mean_s"].mean().groupby(REPLICATE)
     return ((steps.max() - steps.min()) / steps.mean()).groupby(POINT).mean()

@@ -1,12 +1,13 @@
 """The time that the start of a process takes, from the cohorts of all launches of a machine.
 
-A launch is started a few times only, and starts of one launch differ by a tenth. Where a model is
-trained in seconds that decides which launch seems best. So launches that start processes alike
-(the same launcher, threads, build, ranks and compilation) tell about each other: each is drawn
-towards their common mean, the more so the less launches differ beyond what starts of one launch do
-(empirical Bayes: Efron and Morris, Journal of the American Statistical Association 70, 1975, on the
-log scale; the spread between launches by moments: DerSimonian and Laird, Controlled Clinical Trials
-7, 1986). What a member compiles before its first window belongs to its start.
+A launch is started only a few times, and starts of one launch differ by a tenth. If a model trains
+in seconds, this difference decides which launch seems best. So launches that start processes alike
+(the same launcher, threads, build, ranks and compilation) share information: the mean of each is
+shrunk towards their common mean, the more so the less launches differ beyond the spread of one
+launch's starts (empirical Bayes: Efron and Morris, Journal of the American Statistical Association
+70, 1975, on the log scale; the spread between launches by moments: DerSimonian and Laird,
+Controlled Clinical Trials 7, 1986). Compilation before a member's first window is part of its
+start.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,15 +21,15 @@ ALIKE = ("launcher", "intra_op", "build", "ranks", "compile")
 """Axes that decide how long a start takes."""
 SHORTEST_S = 1e-6
 SPREAD, FREEDOM = 0.1, 2.0
-"""Of starts of one launch, as logarithm, before any is seen twice; and what that is worth, in
-degrees of freedom."""
+"""Prior standard deviation of the logarithms of one launch's starts, and the degrees of freedom
+that it is worth."""
 
 
 def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], float]:
     """Return the time that the start of a process takes (s), by machine and launch, where known.
 
     Args:
-        cohorts: Of all machines.
+        cohorts: Cohorts of all machines.
     """
     groups: dict[tuple[str, ...], dict[str, list[tuple[bool, float]]]] = {}
     for cohort in cohorts:
@@ -37,7 +38,7 @@ def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], fl
             alike = cohort.machine, *(str(cohort.axes.get(name)) for name in ALIKE)
             own = groups.setdefault(alike, {}).setdefault(cohort.launch, [])
             compiled = readback.compiled or ()
-            # What is compiled in the first step is in start_s already.
+            # start_s already includes compilation in the first step.
             warm_up_s = [one.warm_up_s for one in compiled]
             start_s = float(np.mean(readback.start_s) + (np.mean(warm_up_s) if warm_up_s else 0.0))
             own.append((any(one.anew for one in compiled), start_s))
@@ -50,12 +51,12 @@ def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], fl
 
 
 def _usual(starts: Sequence[tuple[bool, float]]) -> list[float]:
-    """Starts (s) that compile nothing anew: of many models most do; all where there are none."""
+    """Return the starts (s) that compiled nothing anew, as most of many models do; else all."""
     return [one for anew, one in starts if not anew] or [one for _, one in starts]
 
 
 def _drawn_together(logs: Sequence[Floats]) -> Floats:
-    """Means of groups of values, drawn towards a common mean."""
+    """Return the means of groups of values, shrunk towards a common mean."""
     counts = np.array([len(own) for own in logs], dtype=np.float64)
     means = np.array([own.mean() for own in logs])
     squares = sum(float(((own - own.mean()) ** 2).sum()) for own in logs)

@@ -1,9 +1,9 @@
-"""From the steps of a launch to its rates: the ordinary step, what lies between, the throughput.
+"""From the steps of a launch to its rates: the ordinary step, phases between steps, the throughput.
 
-A member's throughput is its iterations over the time that they took, with all that lies between
-them: the windows' steps are whole, and which of them count does not depend on how long they take
-(`windows.counted_steps`), so the sum of steps over the sum of time is consistent. Phases that come
-back enter as their number per step times their duration (``non_step``).
+A member's throughput is its iterations over the time that they took, including all time between
+them. Windows have whole steps, and whether a step counts does not depend on how long it takes
+(`windows.counted_steps`), so the sum of steps over the sum of time is consistent. Phases that recur
+enter as their number per step times their duration (``non_step``).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Rates:
 
     Attributes:
         replicates: `REPLICATE_COLUMNS`, a row per process count and replicate.
-        between: `BETWEEN_COLUMNS`, a row per process count and kind of phase that comes back.
+        between: `BETWEEN_COLUMNS`, a row per process count and kind of phase that recurs.
         quantiles: n and `STEP_QUANTILES` of all counted steps, a row per process count.
     """
 
@@ -40,8 +40,8 @@ def rates(rows: pd.DataFrame) -> Rates:
     """Return the rates of a launch.
 
     Args:
-        rows: Its rows of `member_rows` on one machine; and `work`: that of a step, 1 where all are
-            alike.
+        rows: Its rows of `member_rows` on one machine, with a column `work`: the work of a step, 1
+            where all are alike.
     """
     valid = rows[rows["valid"]]
     kinds: tuple[non_step.Kind, ...] = ()
@@ -69,10 +69,11 @@ def rates(rows: pd.DataFrame) -> Rates:
 def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Return the quantiles of all counted steps, and whether some steps are long at all.
 
-    Most scripts have no long ones, and most files are large.
+    Only long steps are searched for phases: most scripts have none, and most files are large.
 
     Returns:
-        `Rates.quantiles`, in which work divides the time of a step.
+        `Rates.quantiles`, in which work divides the time of a step; and whether the long steps take
+        enough time to be searched.
     """
     found, long_us, whole_us = [], 0.0, 0.0
     for n, own in valid.groupby("n"):
@@ -88,14 +89,14 @@ def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
 
 
 def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Mean ordinary step (s) and work of the mean step, by `KEY`, a column for each slot.
+    """Return the mean ordinary step (s) and the mean work of a step, by `KEY`, a column per slot.
 
-    Where a slot has no ordinary step, that of the other slots stands for it; where none has, all
-    its steps do.
+    A slot without an ordinary step gets the mean of the other slots. If no slot has one, each gets
+    the mean of all its steps.
 
     Args:
         valid: Rows that count.
-        labels: Of the counted steps of each: 0 for an ordinary one.
+        labels: Labels of the counted steps of each row: 0 for an ordinary one.
     """
     usual = [step_us[of == 0] for step_us, of in zip(valid["step_us"], labels, strict=True)]
     rows = valid.assign(
@@ -116,11 +117,11 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
 def _kinds(
     rows: pd.DataFrame,
 ) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
-    """Find what comes back in all steps that are known, those of invalid windows too.
+    """Find phases that recur, in all steps that are known, including those of invalid windows.
 
     Returns:
-        The kinds; the labels of the counted steps of each valid row; and of every step of valid
-        rows `n`, `replicate`, `us`, `label`.
+        The kinds; the labels of the counted steps of each valid row; and `n`, `replicate`, `us` and
+        `label` of each step of valid rows whose time can be used.
     """
     members = rows.groupby(["replicate", "cohort", "slot"], sort=False).ngroup()
     parts, counted, usable = [], [], []
@@ -130,7 +131,7 @@ def _kinds(
         anywhere = valid & ~steps.fresh
         within = np.zeros_like(anywhere)
         within[inside] = anywhere[inside]
-        anywhere[inside.stop :][-1:] = False  # perhaps beside fewer members
+        anywhere[inside.stop :][-1:] = False  # may have run beside fewer members
         parts.append(steps)
         counted.append(within)
         usable.append(anywhere)
@@ -149,11 +150,11 @@ def _kinds(
 
 
 def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame:
-    """How much longer the steps of each kind take than ordinary ones (s), by `KEY`.
+    """Return how much longer the steps of each kind take than ordinary ones (s), by `KEY`.
 
-    Where a replicate has seen none, the mean of the launch at that count stands for it; where no
-    replicate has, that of the nearest count, in proportion to the ordinary step. A kind that no
-    window has seen that counts is left out.
+    A replicate that has seen none gets the mean of the launch at that count. If no replicate has,
+    it gets that of the nearest count, in proportion to the ordinary step. A kind that no valid
+    window has seen is left out.
 
     Returns:
         A column for each kind.
@@ -171,12 +172,12 @@ def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame
 def _replicates(
     step_s: pd.DataFrame, work: pd.DataFrame, added_s: "pd.Series[float]"
 ) -> pd.DataFrame:
-    """Rates by `KEY`; a step is one of the launch's mean work.
+    """Return rates by `KEY`, in steps of the launch's mean work.
 
     Args:
-        step_s: Of `_ordinary`, as the next.
-        work: Of a step.
-        added_s: By how much phases between steps make the mean step longer, by `KEY`.
+        step_s: The mean ordinary steps that `_ordinary` returns.
+        work: The mean work that `_ordinary` returns.
+        added_s: Time that phases between steps add to the mean step, by `KEY`.
     """
     members = step_s.count(axis=1)
     steps_per_s = (work / step_s.add(added_s, axis=0)).sum(axis=1)

@@ -1,24 +1,25 @@
 """The launch to use, from the points of one machine.
 
-The best point is the one that serves the study's objective most (`objectives`): it gives most
-models per hour, or has the shortest time of one model; without a number of steps that train a
-model, the same of steps. Recommended is the smallest number of processes within the study's
-tolerance (`search.tolerance`) of it over all launches, and at that number the fastest launch: fewer
-processes need less memory, for a difference that no one notices. Where one model counts, each
-launch counts with its fewest processes. The probability of being best is the share of draws in
-which the point is within the tolerance of the best point of that draw. The draws come from the same
-distributions as the intervals. The A/A repeat is no candidate, since it is the baseline again.
+The best point is the best by the study's objective (`objectives`): it has the most models per hour,
+or the shortest time of one model. If the number of steps of a model is not known, steps take the
+place of models. The recommended number of processes is the smallest, over all launches, within the
+study's tolerance (`search.tolerance`) of the best point; the recommended launch is the best at that
+number. Fewer processes need less memory, for a difference that no one notices. If the objective is
+the time of one model, each launch counts with its fewest processes. The probability of being best
+is the share of draws in which the point is within the tolerance of the best point of that draw. The
+draws come from the same distributions as the intervals. The A/A repeat is no candidate, since it is
+the baseline again.
 
-A race has chosen already, and by more than these points show: without what the machine drifted
-between its jobs, and of launches that hardly differ the one that changes the least.
+If a race was run, its choice is recommended. It corrects for machine drift between jobs and, among
+near-ties, picks the launch with the fewest changes.
 
-A launch that changes training itself (the samples of a step, coarser numbers) is never recommended:
-the best of those is named beside, where it is better. Nothing is recommended where steps of unequal
-work may be all that launches differ by (`unequal_work`).
+A launch that changes training itself (the samples of a step, coarser numbers) is recommended only
+if no other was measured. Otherwise the best of these is reported beside the recommendation if it is
+better. Nothing is recommended if steps of unequal work may explain the whole gain (`unequal_work`).
 
-More processes give more models per hour, and each model takes longer. A point is on the front
-(Pareto) if no other point has a model done as soon and gives as much, one of them better. Values
-are measured means: two neighbours on the front may differ by no more than chance.
+More processes give more models per hour, but each model takes longer. A point is on the Pareto
+front if no other point is at least as good in both and better in one. Values are measured means:
+two neighbours on the front may differ by no more than chance.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,7 @@ COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}
 
 
 def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[Candidate]:
-    """Points that may be recommended: of proven launches, without the A/A repeat.
+    """Return points that may be recommended: those of proven launches, without the A/A repeat.
 
     Args:
         points: The machine's rows of the table of points.
@@ -74,7 +75,7 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[C
 def enough(
     points: Sequence[Candidate], tolerance: float, objective: Objective = STEPS
 ) -> Candidate:
-    """The point with the fewest processes within a tolerance of the best; the best of those.
+    """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
         points: At least one.
@@ -133,7 +134,7 @@ def _choose(
     cohorts: Sequence[CohortSummary],
     plan: Plan,
 ) -> Recommendation:
-    """All that a recommendation says of points, at least one."""
+    """Return a recommendation that is chosen from at least one point."""
     objective, tolerance = OBJECTIVES[nothing.objective], nothing.tolerance
     changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
@@ -156,7 +157,7 @@ def _choose(
     shown[chosen.launch] = chosen
 
     def most(point: Candidate) -> Most | None:
-        """The launch with the most processes that it was measured with, against a point of it."""
+        """Return the point with the most processes of a point's launch, against that point."""
         last = max(by_launch[point.launch], key=lambda each: each.n)
         if last.n == point.n:
             return None
@@ -178,7 +179,7 @@ def _choose(
             ratio_high=own.high,
         )
 
-    # The best point that trains otherwise, where it is better than what is recommended.
+    # The best point that changes training, if it is better than the recommended one.
     limit, changed = (1 + tolerance) * chosen.gain(objective), None
     better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
     if better:
@@ -195,7 +196,7 @@ def _choose(
         tolerance=tolerance,
         seed=plan.seed,
     )
-    if raced and choice:  # these means know nothing of drift, nor of what was measured together
+    if raced and choice:  # these means ignore drift, and which launches were measured together
         sure = {chosen.launch: choice.probability}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
     return replace(
@@ -221,10 +222,10 @@ def _choose(
 
 
 def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
-    """Return what every point gives and how soon, and which are on the front.
+    """Return the rate and the time of every point, and the points on the front.
 
     Args:
-        machine: Its hash.
+        machine: Hash of the machine.
         found: Its points of `candidates`.
         plan: plan.json.
     """
@@ -246,7 +247,7 @@ def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
 
 
 def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
-    """Return the points that no other one beats, soonest first; of equal ones the first."""
+    """Return the points that no other one beats, soonest first; of equal points, the first."""
     kept: list[FrontPoint] = []
     for point in sorted(points, key=lambda one: (one.time_s, -one.rate)):
         if not kept or point.rate > kept[-1].rate:

@@ -34,7 +34,7 @@ WINDOW_FIELDS = (
     *("window_s", "start_skew_s", "overlap"),
 )
 CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
-"""Of a readback: what a script can change while it trains."""
+"""Fields of a readback that a script can change while it trains."""
 
 R = TypeVar("R")
 W = TypeVar("W", window.Window, experiment.Window)
@@ -48,7 +48,7 @@ class FileRows:
         rows: `member_rows` of its windows, with their `WINDOW_FIELDS` and the `machine`.
         cohorts: Its cohorts, with the names that their launch had.
         machines: The machines that measured them, by hash.
-        ended: Starts of scripts that have ended.
+        ended: Steps of the script's starts that have ended, an entry for each member.
     """
 
     rows: pd.DataFrame
@@ -88,7 +88,7 @@ def read_each(path: Path, decoder: json.Decoder[R], refuse: Callable[[R], None])
 
     Args:
         path: The file.
-        decoder: Of its records.
+        decoder: The decoder of its records.
         refuse: Raises a RecordError for a record that contradicts itself or those before it.
 
     Raises:
@@ -113,15 +113,15 @@ def last(records: Iterable[object], kind: type[R]) -> R | None:
 
 
 def flagged(one: W, flag: str) -> W:
-    """Return a window that does not count, for this reason too."""
+    """Return a window as one that does not count, with this flag added."""
     return replace(one, valid=False, flags=[*one.flags, flag])
 
 
 def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
     """Return the windows of a file; those that other records invalidate are flagged.
 
-    None of a cohort counts that did not prove its launch before its first window, or after its
-    last one: since when it had something else is not known.
+    If a cohort did not prove its launch before its first window or after its last one, none of its
+    windows counts: it is not known when its settings changed.
     """
     readbacks = of_kind(records, window.Readbacks)
     proven = {one.cohort for one in readbacks if one.when != "after"}
@@ -152,13 +152,13 @@ def _summary(
     records: Iterable[window.Record],
     windows: Iterable[Window],
 ) -> CohortSummary:
-    """A cohort as cohorts.json holds it: without its machine, with its first member only.
+    """Return a cohort as cohorts.json holds it: without its machine, with its first member only.
 
     Args:
         path: Its file.
         head: Its first record.
-        records: Of the file.
-        windows: `_flagged_windows` of these.
+        records: All records of the file.
+        windows: The file's windows, as `_flagged_windows` returns them.
     """
     own = [one for one in records if one.cohort == head.cohort]
     taken = [one for one in windows if one.cohort == head.cohort]
@@ -231,7 +231,7 @@ def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
 
     Args:
         record: The record.
-        seen: Numbers of cohorts, and of cohort, window and attempt; gets the record's.
+        seen: Numbers of cohorts, and of cohort, window and attempt, so far; gets the record's.
     """
     if isinstance(record, window.Cohort):
         if (record.cohort,) in seen:
@@ -263,7 +263,7 @@ def refuse_contradictions(taken: Taken, *, in_turns: bool = False) -> None:
         in_turns: Whether its n members may be any of those that were started.
 
     Raises:
-        RecordError: They do.
+        RecordError: Slots are impossible or repeated, or steps and step times differ in number.
     """
     slots = sorted(member.slot for member in taken.members)
     too_many = len(slots) > taken.n if in_turns else max(slots, default=0) >= taken.n

@@ -1,8 +1,8 @@
 """The effect of each single change of the baseline on a step, and of the best of them together.
 
-All of it at one process count, the smallest that the baseline was measured at: with one process
-alone a change shows what it does for one model. Gains are ratios of throughputs, so they count
-what lies between steps; the phases are those of ordinary steps.
+All are compared at the smallest process count that the baseline was measured at: with one process
+alone, a change shows its effect on one model. Gains are ratios of throughputs, so they include the
+time between steps. Phases are means over the counted steps, long ones included.
 """
 
 import math
@@ -28,13 +28,13 @@ PHASES = ("load", "forward", "backward", "optimizer")
 def single_changes(
     machine: str, points: pd.DataFrame, rates: pd.DataFrame, plan: Plan
 ) -> SingleChanges:
-    """Compare the launches that change one thing, and those on the way to the best one.
+    """Compare the launches that change one axis, and those on the way to the best combination.
 
     Args:
-        machine: Its hash.
+        machine: Hash of the machine.
         points: Its rows of the table of points.
         rates: Its rows of the table of replicates.
-        plan: plan.json, or what a race has made of it.
+        plan: The plan, with what was learnt from the records.
     """
     launches = plan.by_id
     base = launches[plan.baseline].axes
@@ -74,7 +74,7 @@ def single_changes(
 
 
 def _shown(row: pd.Series, plan: Plan) -> SingleChange:  # type: ignore[explicit-any]  # mixed cells
-    """A row of the table of points, as what is shown of it; NaN is not known."""
+    """Return the part of a row of the table of points that is shown; NaN if not known."""
     return SingleChange(
         epoch_s=epoch_s(plan, row["steps_per_s"] / row["n"]),
         **{name: row[name] for name in ("launch", "replicates", "step_s", "cpu_use")},
@@ -83,7 +83,7 @@ def _shown(row: pd.Series, plan: Plan) -> SingleChange:  # type: ignore[explicit
 
 
 def _order(value: object) -> tuple[bool, float, str]:
-    """Numbers by size, then texts."""
+    """Return a sort key: numbers by size, then texts."""
     if isinstance(value, int | float):
         return (False, float(value), str(value))
     return (True, 0.0, str(value))
@@ -95,9 +95,10 @@ def _steps(
     changes: Sequence[SingleChange],
     gain: Callable[[str], Interval],
 ) -> Iterator[Combined]:
-    """The way from the baseline to the best of the launches whose changes were all tried alone.
+    """Yield the changes that lead from the baseline to the best combination, one after another.
 
-    The change that gains most alone comes first.
+    The combination is the best launch whose changes were all tried alone. The change that gains
+    most alone comes first.
     """
     alone = {(one.axis, str(one.value)): one for one in changes}
     made = {
@@ -127,10 +128,10 @@ def _steps(
 def _predicted(base: SingleChange, changes: Sequence[SingleChange]) -> float:
     """Predict the gain of several changes together.
 
-    Each phase of a step gets the strongest shortening and the strongest lengthening that any of the
-    changes brought it alone. Products of all would promise too much: what changes do to phases that
-    are not theirs, as by leaving more of a cache, they mostly do to the same time (in
-    docs/one-model.md both are compared). Where phases are not known, gains multiply.
+    Each phase of a step gets the strongest speedup and the strongest slowdown that any of the
+    changes brought alone. The product of all would promise too much: changes also affect phases
+    that they do not aim at, for example by leaving more of a cache, and these effects mostly
+    overlap (docs/one-model.md compares both rules). Where phases are not known, gains multiply.
     """
     phases = [one.phases for one in (base, *changes)]
     if not all(map(known, chain.from_iterable(phases))):

@@ -1,20 +1,21 @@
-"""Whether steps are equal work: only then does a rate of steps compare launches.
+"""Tests of whether steps are equal work. If they are not, a rate of steps cannot compare launches.
 
 The length of an episode, a sequence or a tree can make one step a hundred times the work of
-another. A window then shows which steps it met, not what the launch gives. Three tests find that,
-each within one launch, where nothing but the work may differ:
+another. The rate of a window then depends on the steps in it more than on the launch. Three tests
+detect this, each within one launch, where nothing but the work may differ:
 
 repeat
     Starts of the baseline and its repeat differ, by more than the gain.
 growth
-    n processes give more than n times what one gives.
+    n processes have more than n times the throughput of one.
 drift
     Windows of one start with the same processes differ, in most launches.
 
-Waiting and interference change the time of a step as well, up to twentyfold. So the CPU time that
-a step takes has to change along with it (instructions, where they are counted). A thread that
-spins takes CPU time while it waits: points of several threads that wait for CPUs are left out.
-Phases such as a validation change the CPU time of a window, but neither its median step nor a rate.
+Waiting and interference change the time of a step as well, up to twentyfold. So the tests require
+that the CPU time of a step changes along with it (or its instructions, if they are counted). A
+thread that spins takes CPU time while it waits, so points with several threads per operator are
+left out if they wait for CPUs. Phases such as a validation change the CPU time of a window, but
+neither its median step nor a rate.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,24 +33,26 @@ from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats.thresholds import CONFIDENCE
 
 REPEATED = 1.5
-"""Two starts of equal work differ by less in the CPU time of a step. Pages on another NUMA node, or
-without huge pages, make some 1.3."""
+"""Two starts of equal work differ by less than this factor in the CPU time of a step. Pages on
+another NUMA node, or without huge pages, make some 1.3."""
 GROWTH = 1.4
-"""Throughput per process grows by less: caches that processes share make 1.3."""
+"""Throughput per process grows by less than this factor with equal work: shared caches make 1.3."""
 DRIFTED = 2.0
-"""Two windows of a start differ by less: a lower clock and denormal numbers make some 1.5."""
+"""With equal work, two windows of a start differ by less than this factor: a lower clock and
+denormal numbers make some 1.5."""
 WAITS = 0.1
-"""From this run-queue wait over CPU time on, several threads may be spinning for each other."""
+"""Above this ratio of run-queue wait to user time, threads may be spinning for each other."""
 PAIR = 2.5
-"""A single pair of starts that differs by less shows nothing alone: a busy machine makes 2."""
+"""A single pair of starts that differs by less than this factor shows nothing alone: a busy machine
+makes 2."""
 FEWEST_FREE = 2
-"""Degrees of freedom from which a launch's windows tell how much they differ."""
+"""Degrees of freedom that an estimate of how much windows or starts differ needs."""
 START = ["launch", "n", "replicate"]
 COLUMNS = [
     *("machine", *START, "cohort", "window", "attempt", "slot", "valid", "steps", "step_median_s"),
     *("user_s_per_step", "instructions_per_step"),
 ]
-"""The columns that are read of the table of windows."""
+"""The columns of the table of windows that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,13 @@ class Finding:
     """A sign that steps differ in work.
 
     Attributes:
-        test: That found it.
+        test: The test that found it.
         launch: Id of the launch that shows it.
-        factor: By how much they differ; of `repeat`, two single starts.
+        factor: By how much two starts (`repeat`) or windows (`drift`) typically differ; the speedup
+            (`growth`).
         text: The same in words.
-        free: Of `repeat`, the degrees of freedom: whether it explains a gain is another question
-            (`explains`).
+        free: Degrees of freedom of `repeat`, from which `explains` derives whether it explains a
+            gain; None for the other tests.
     """
 
     test: Literal["repeat", "growth", "drift"]
@@ -79,7 +83,7 @@ def unequal_work(
     cohorts: Iterable[CohortSummary],
     plan: Plan,
 ) -> list[Finding]:
-    """Find what shows that steps differ in work; where the script counts samples, per sample.
+    """Return the signs that steps differ in work, per sample if the script counts samples.
 
     Args:
         points: One machine's rows of the table of points.
@@ -113,9 +117,9 @@ def unequal_work(
 
 
 def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
-    """Return by what factor two rows of a group typically differ, in time and in work alike.
+    """Return the factor by which two rows of a group typically differ, in time and work together.
 
-    That is their covariance within groups: what only one of them does is left out.
+    It is from the covariance of both within groups, so a change of only one of them is left out.
 
     Returns:
         The factor, and its degrees of freedom.
@@ -154,7 +158,7 @@ def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
 
 
 def _drift(rows: pd.DataFrame) -> Finding | None:
-    """Find drift that most launches show: one alone may have its own reason, as compilation."""
+    """Return drift that most launches show: one may have its own reason, such as compilation."""
     spreads = [
         (factor, str(launch))
         for launch, own in rows.groupby("launch", sort=False)
@@ -167,21 +171,21 @@ def _drift(rows: pd.DataFrame) -> Finding | None:
 
 
 def explains(found: Finding, chosen: Recommendation) -> bool:
-    """Whether steps of unequal work may be all that the gain of a recommendation is."""
+    """Return whether steps of unequal work may explain the whole gain of a recommendation."""
     gain, best, against = chosen.ratio, chosen.recommended, chosen.compared
     if found.free is None or gain is None or best is None or against is None:
         return True
     from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
 
     starts = best.replicates, against.replicates
-    # The best of many launches is a lucky one: Bonferroni's correction.
+    # The best of many launches is so partly by chance: Bonferroni's correction.
     chance = (1 - CONFIDENCE) / 2 / max(1, len(chosen.ranking) - 1)
     reach = float(t.ppf(1 - chance, found.free)) * np.sqrt(sum(1 / one for one in starts) / 2)
     return bool(np.log(gain.value) <= reach * np.log(found.factor))
 
 
 def reason(found: Sequence[Finding], plan: Plan) -> str:
-    """Say that steps differ too much in work, by how much, and what to do.
+    """Return in words that steps differ too much in work, by how much, and what to do.
 
     Args:
         found: As `unequal_work` returns it.

@@ -1,4 +1,4 @@
-"""A quantity with its 95% interval: computed by the analyses, kept in their files, shown."""
+"""A quantity with its 95% interval: computed by the analyses, kept in their files and shown."""
 
 import math
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ class Interval(Struct, frozen=True, omit_defaults=True):
     high: float | None = None
     """Upper end; None without one."""
     corrected_low: float | None = None
-    """Lower end that holds also when it is the largest of many tests (Bonferroni)."""
+    """Lower end that still holds if it is the largest of many tests (Bonferroni)."""
 
     def __post_init__(self) -> None:
         """Read null as NaN."""
@@ -30,25 +30,25 @@ class Interval(Struct, frozen=True, omit_defaults=True):
 
     @property
     def sure(self) -> bool:
-        """Whether it has an interval."""
+        """Return whether the quantity has an interval."""
         return self.low is not None and self.high is not None
 
     @property
     def above_one(self) -> bool:
-        """Whether it is a ratio that is surely larger than 1."""
+        """Return whether the whole interval is above 1."""
         return self.sure and self.low is not None and self.low > 1
 
     @property
     def below_one(self) -> bool:
-        """Whether it is a ratio that is surely smaller than 1."""
+        """Return whether the whole interval is below 1."""
         return self.sure and self.high is not None and self.high < 1
 
     def plus(self, amount: float) -> "Interval":
-        """Return this quantity and a constant."""
+        """Return this quantity plus a constant."""
         return self.times(1.0, amount)
 
     def times(self, factor: float, amount: float = 0.0) -> "Interval":
-        """Return this quantity in another unit; a negative factor turns the interval round."""
+        """Return this quantity times a factor, plus an amount; a negative factor swaps the ends."""
         low, high, corrected = (
             None if end is None else factor * end + amount
             for end in (self.low, self.high, self.corrected_low)

@@ -2,14 +2,14 @@
 
 The statistical unit is the replicate: windows and steps inside one cohort share its memory layout,
 its placement and its neighbours, so they are averaged first. A study has few replicates, often two
-or three. Student's t interval of two ends at 0 times and at 300,000 times the value where the two
-differ by a factor of 7, and resampling two or three values never leaves their range. So the spread
+or three. If two replicates differ by a factor of 7, Student's t interval reaches from nearly 0 to
+over 200,000 times the value. Resampling two or three values never leaves their range. So the spread
 between replicates is learnt from all launches and process counts of a machine together
 (``variances``), on the log scale. Machines are never pooled.
 
-Every mean is then known as a normal distribution on the log scale. Intervals, ratios and
-probabilities of being best all come from these, so none contradicts another. The interval of a
-ratio of two launches joins the intervals of both (Zou and Donner, Statistics in Medicine 27, 2008).
+Every mean then has a normal distribution on the log scale. Intervals, ratios and probabilities of
+being best all come from these distributions, so none contradicts another. The interval of a ratio
+of two launches joins the intervals of both (Zou and Donner, Statistics in Medicine 27, 2008).
 Two process counts of one launch are measured in the same cohorts: their ratio is paired by
 replicate, and the spread of such ratios is pooled over the launches.
 """
@@ -45,7 +45,7 @@ class LogMean:
     deviation: float
 
     def interval(self) -> Interval:
-        """The mean and its interval in the unit of the values."""
+        """Return the mean and its interval in the unit of the values."""
         if math.isnan(self.deviation):
             return Interval(float(np.exp(self.mean)))
         reach = QUANTILE * self.deviation
@@ -54,7 +54,7 @@ class LogMean:
 
 
 def geometric_means(values: Mapping[str, Floats]) -> dict[str, Interval]:
-    """Geometric mean of each of some quantities that scatter alike; NaN is a missing value."""
+    """Return the geometric mean of each of some quantities that scatter alike; NaN is missing."""
     logs = {key: np.log(own)[:, None] for key, own in values.items()}
     deviations, _ = variances.deviations(logs)
     return {
@@ -66,7 +66,7 @@ def geometric_means(values: Mapping[str, Floats]) -> dict[str, Interval]:
 
 
 def ratio(over: LogMean, under: LogMean) -> Interval:
-    """Ratio of two means that have no replicate in common."""
+    """Return the ratio of two means that have no replicate in common."""
     deviation = float(np.hypot(over.deviation, under.deviation))
     return LogMean(over.mean - under.mean, deviation).interval()
 
@@ -97,15 +97,15 @@ class Means:
         }
 
     def of(self, launch: str, n: int) -> LogMean:
-        """The mean of a point; NaN where it has no replicate."""
+        """Return the mean of a point; NaN where it has no replicate."""
         return self._points.get((launch, n), LogMean(np.nan, np.nan))
 
     def scatter(self, launch: str) -> Floats:
-        """Deviation of each of a launch's points, by n, without what all its points share."""
+        """Return the deviation of each point of a launch, by n, without the part that all share."""
         return np.asarray(np.sqrt(1 - self._correlation) * self._deviations[launch])
 
     def ratio(self, over: tuple[str, int], under: tuple[str, int]) -> Interval:
-        """Ratio of two points, given as launch and n; paired by replicate within a launch.
+        """Return the ratio of two points (launch, n), paired by replicate within a launch.
 
         Returns:
             No interval where no launch has two replicates, no value where a point has none.
@@ -129,16 +129,16 @@ class Means:
     def probabilities_of_best(
         self, shown: Mapping[str, int], *, tolerance: float, seed: int
     ) -> dict[str, float]:
-        """How surely a point of each launch is as good as the best of all.
+        """Return the probability that a point of each launch is as good as the best of all.
 
-        In every draw the best point of all these launches is found anew. Deviations of one launch's
-        points are correlated, as their replicates are. A point counts as best in a draw if it is
-        within `tolerance` of that.
+        In every draw the best point of all these launches is found anew, and a point counts as best
+        if it is within `tolerance` of it. Deviations of one launch's points are correlated, as
+        their replicates are.
 
         Args:
-            shown: n of the point that is asked for, by launch.
-            tolerance: Share of the best throughput that is no difference.
-            seed: Of the draws.
+            shown: n of the point in question, by launch.
+            tolerance: Share of the best throughput below which a difference does not count.
+            seed: Seed of the draws.
 
         Returns:
             Share of draws per launch; empty if no point at all has two replicates.
@@ -156,7 +156,7 @@ class Means:
         return {launch: float((draws >= enough).mean()) for launch, draws in drawn.items()}
 
     def _normals(self, launch: str, seed: int) -> Floats:
-        """DRAWS times points of a launch: standard normal, correlated."""
+        """Return an array (DRAWS, points of a launch) of correlated standard normal numbers."""
         rng = np.random.default_rng([seed, zlib.crc32(launch.encode())])
         shared = rng.standard_normal((DRAWS, 1))
         apart = rng.standard_normal((DRAWS, len(self._deviations[launch])))
@@ -165,7 +165,7 @@ class Means:
 
 
 def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.DataFrame:
-    """Geometric mean and interval of every point of every machine.
+    """Return the geometric mean and interval of every point of every machine.
 
     Args:
         rows: Rows of the table of replicates, or some of them.
@@ -173,9 +173,9 @@ def pooled_means(rows: pd.DataFrame, point: Sequence[str], name: str) -> pd.Data
         name: Column of the positive values.
 
     Returns:
-        A column of this name and, with `_low` and `_high` behind it, the ends of its interval, in
-        the unit of the values, by `point`. The ends are NaN where no launch of the machine has two
-        replicates.
+        By `point`, a column of this name and the ends of its interval, whose names end in `_low`
+        and `_high`, in the unit of the values. The ends are NaN where no launch of the machine has
+        two replicates.
     """
     means = {machine: Means(own, name) for machine, own in rows.groupby("machine", sort=False)}
     points = rows[list(point)].drop_duplicates()

@@ -2,9 +2,8 @@
 
 A share is a ratio of two sums over the same units: the time that an intervention recovers over the
 time that was added. Its interval is that of Fieller's theorem (Fieller 1954, Some Problems in
-Interval Estimation, Journal of the Royal Statistical Society B 16(2)), over units: blocks of one
-start, or means of starts where there are at least three. With a noisy denominator it is skewed
-upwards.
+Interval Estimation, Journal of the Royal Statistical Society B 16(2)), over units: blocks, or means
+of starts where there are at least three. With a noisy denominator it is skewed upwards.
 
 With six blocks the spread of a difference is itself hardly known. All interventions of a job are
 measured in the same blocks with the same kind of window, so each variance is moderated towards
@@ -37,24 +36,24 @@ class Pairs:
     under: Floats
 
     def __len__(self) -> int:
-        """How many units there are."""
+        """Return the number of units."""
         return int(self.over.size)
 
 
 def mean(values: Floats) -> float:
-    """Mean of the values that are there; NaN without one."""
+    """Return the mean of the values that are not NaN; NaN without one."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else np.nan
 
 
 def pair(over: Floats, under: Floats, replicates: Integers, units: Units) -> Pairs:
-    """Numerator and denominator of every unit that has both.
+    """Return the numerator and denominator of every unit that has both.
 
     Args:
-        over: One per block; NaN where there is none.
-        under: Likewise.
-        replicates: Of each block.
-        units: Means of replicates are taken for ``replicates``.
+        over: Numerator of each block; NaN where there is none.
+        under: Denominator of each block, likewise.
+        replicates: Replicate of each block.
+        units: ``replicates`` takes the mean of each replicate's blocks.
     """
     known = ~(np.isnan(over) | np.isnan(under))
     over, under, replicates = over[known], under[known], replicates[known]
@@ -68,14 +67,14 @@ def pair(over: Floats, under: Floats, replicates: Integers, units: Units) -> Pai
 
 
 def residuals(pairs: Pairs) -> tuple[float, float]:
-    """Ratio of the means, and the variance of what the numerators differ from it by."""
+    """Return the ratio of the means, and the variance of the numerators about that ratio."""
     ratio = float(pairs.over.mean() / pairs.under.mean())
     rest = pairs.over - ratio * pairs.under
     return ratio, float(rest.var(ddof=1)) if rest.size > 1 else np.nan
 
 
 def fit_prior(comparisons: Sequence[Pairs]) -> Prior:
-    """Return the common prior of the variances of some comparisons; `NO_PRIOR` of too few."""
+    """Return the common prior of the variances of some comparisons; `NO_PRIOR` for too few."""
     return variances.fit_prior(
         [(residuals(pairs)[1], len(pairs) - 1) for pairs in comparisons if len(pairs) > 1]
     )
@@ -88,16 +87,17 @@ def ratio_of_means(
     allowance: float = 0.0,
     tests: int = 1,
 ) -> Interval | None:
-    """Mean numerator over mean denominator.
+    """Return mean numerator over mean denominator, with its interval.
 
     Args:
-        pairs: Of `pair`.
-        prior: What the variance is moderated towards.
+        pairs: As `pair` returns them.
+        prior: The prior that the variance is moderated towards.
         allowance: Standard deviation, in the unit of the numerator, of what the units cannot show.
-        tests: Among how many tests `corrected_low` must hold.
+        tests: Number of tests among which `corrected_low` must hold.
 
     Returns:
-        None without units; no interval with one unit, or where the denominator may be zero.
+        None without units or with a mean denominator of zero; no interval with one unit, or where
+        the denominator may be zero.
     """
     count = len(pairs)
     if not count or not pairs.under.mean():
@@ -105,19 +105,19 @@ def ratio_of_means(
     ratio, variance = residuals(pairs)
     if count < 2:  # noqa: PLR2004 - a spread needs two
         return Interval(ratio)
-    # Errors as parts of the mean denominator: of the numerators about the ratio, and its own.
+    # Errors over the mean denominator: of the numerators about the ratio, and of the denominator.
     under = abs(float(pairs.under.mean()))
     pooled = variances.moderated((count - 1) * variance, count - 1, prior)
     error, allowance = float(np.sqrt(pooled / count)) / under, allowance / under
     doubt = float(pairs.under.std(ddof=1) / np.sqrt(count)) / under
-    # By how much numerators rise with denominators (least squares), and what is left about that.
+    # Slope of numerators over denominators (least squares), and the variance left about it.
     scatter = float(pairs.under.var(ddof=1))
     slope = float(np.cov(pairs.over, pairs.under)[0, 1]) / scatter if scatter else 0.0
     best = float((pairs.over - slope * pairs.under).var(ddof=1))
     free = min(1.0, best / variance) if variance else 0.0
 
     def ends(confidence: float) -> tuple[float | None, float | None]:
-        """Fieller's limits; None where the denominator may be zero."""
+        """Return Fieller's limits; None where the denominator may be zero."""
         quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1 + prior.degrees))
         doubtful = (quantile * doubt) ** 2
         if doubtful >= 1:
@@ -132,7 +132,7 @@ def ratio_of_means(
 
 
 def together(parts: Sequence[Interval]) -> Interval | None:
-    """Sum of shares; their uncertainties add up as those of independent quantities do."""
+    """Return the sum of shares; their errors combine as those of independent quantities do."""
     if not parts:
         return None
     value = sum(part.value for part in parts)
@@ -146,9 +146,9 @@ def together(parts: Sequence[Interval]) -> Interval | None:
 
 
 def geometric_ratio(pairs: Pairs) -> Interval | None:
-    """Geometric mean of the ratios of pairs, with Student's t interval on the log scale.
+    """Return the geometric mean of the ratios of pairs, with Student's t interval on the log scale.
 
-    For times themselves: those of a crowded machine scatter by factors, not by amounts.
+    It is for times themselves: those of a crowded machine scatter by factors, not by amounts.
     """
     if not len(pairs):
         return None

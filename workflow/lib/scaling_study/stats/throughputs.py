@@ -2,16 +2,17 @@
 
 The logarithm of a start's throughput at a process count is a sum:
 
-    point + drift of the batch + luck of the start + rest
+    point + drift of the batch + layout bias of the start + rest
 
-A batch is a job that measures several launches side by side, or right after each other. So what
-the machine's drift adds is common to all its starts, and cancels between them. A start's luck
-(memory layout, placement) is common to all counts of its cohort: windows of one cohort are no
-replicates. Points have a flat prior; the others are random effects. Their spreads are those that
-make the data most likely (restricted maximum likelihood, by expectation and maximisation over
-Henderson's equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race
-begins with three starts. Each launch has spreads of its own, between starts and in the rest,
-moderated by all launches' (``variances``): one with two modes keeps its large ones to itself.
+A batch is a job that measures several launches side by side, or right after each other. So the
+machine's drift is common to all its starts, and cancels between them. A start's layout bias (memory
+layout, placement) is common to all counts of its cohort: windows of one cohort are no replicates.
+Points have a flat prior; the other terms are random effects. Their spreads are those that make the
+data most likely (restricted maximum likelihood, by expectation and maximisation over Henderson's
+equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race begins with
+three starts. Each launch has spreads of its own, between starts and in the rest, which are
+moderated towards those of all launches (``variances``). So a launch with two modes has large
+spreads and leaves the others' small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,18 +27,18 @@ Point = tuple[str, int]
 """A launch and a process count."""
 
 PRIOR_FREEDOM = 2.0
-"""Of each spread: so many observations is the prior worth."""
+"""Number of batches that the prior of the drift's spread is worth."""
 PRIOR_LAUNCHES = 0.5
-"""Of a spread that launches have in common: so many launches is the prior worth. Few: in a harmonic
-mean small spreads weigh most."""
+"""Number of launches that the prior of a common spread is worth. It is small, since small spreads
+weigh most in a harmonic mean."""
 DRIFT, LAYOUT_BIAS, REST = 0.02, START_SD, 0.01
-"""Spreads on the log scale before anything is measured: what quiet machines showed."""
+"""Spreads on the log scale before anything is measured, as quiet machines showed them."""
 MODERATION = 4.0
 """Degrees of freedom that the launches' common spread between starts is worth in a launch's own."""
 REST_MODERATION = 12.0
-"""The same of the rest: fewer launches differ in it, and each has more observations."""
+"""The same for the rest: fewer launches differ in it, and each has more observations."""
 ITERATIONS = 25
-"""Of expectation and maximisation. The spreads change by less than 1% then."""
+"""Rounds of expectation and maximisation. After these the spreads change by less than 1%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class Start:
         launch: its id.
         batch: number of the job that it was measured in.
         rates: steps/s, or models/hour, by process count; empty where it failed.
-        members: that were started.
-        start_s: from the start to the first window.
-        windows_s: what all its windows took.
+        members: number of members that were started.
+        start_s: time from the start to the first window.
+        windows_s: time of all its windows.
         lost: counts that were asked for and could not be measured, since members ended.
-        round, node: that it was measured in, and on; batches of a node come one after another.
+        round, node: where it was measured; batches of a node come one after another.
     """
 
     launch: str
@@ -67,22 +68,22 @@ class Start:
 
     @property
     def wall_s(self) -> float:
-        """All that it took."""
+        """Return the time of the start and of all its windows."""
         return self.start_s + self.windows_s
 
 
 class Throughputs:
-    """Log throughputs of all points that were measured, with what is not known of them.
+    """Log throughputs of all points that were measured, with their uncertainty.
 
     Args:
-        starts: of one machine; some with rates.
+        starts: starts on one machine; some with rates.
 
     Attributes:
-        points: all that were measured.
-        column: the place of each among them.
-        drift, luck: the spreads of batches and of starts, as logarithms.
-        drifts: what each batch adds to the logarithm of every throughput in it.
-        freedom: degrees of freedom that the spreads are known with.
+        points: all points that were measured.
+        column: index of each point in ``points``.
+        drift, luck: spreads of the batches' drift and the starts' layout bias, on the log scale.
+        drifts: each batch's drift, which adds to the logarithm of every throughput in it.
+        freedom: degrees of freedom of the spreads.
     """
 
     def __init__(self, starts: Sequence[Start]) -> None:
@@ -107,13 +108,13 @@ class Throughputs:
         self._fit()
 
     def _per_cell(self, values: Floats) -> Floats:
-        """Means of rows of values over the observations of each point."""
+        """Return the means of rows of values over the observations of each point."""
         sums = np.zeros((len(self._counts), *values.shape[1:]))
         np.add.at(sums, self._cells, values)
         return sums / self._counts.reshape(-1, *[1] * (values.ndim - 1))
 
     def _fit(self) -> None:
-        """Find the spreads, and with them the points."""
+        """Estimate the spreads, and with them the points."""
         effects = self._effects
         means, shares = self._per_cell(self._logs), self._per_cell(effects)
         # Logs and effects as deviations from the mean of their point.
@@ -157,8 +158,8 @@ class Throughputs:
         The spreads are known from few starts, so the draws have Student's t distribution.
 
         Args:
-            count: of draws.
-            seed: of the generator.
+            count: number of draws.
+            seed: seed of the generator.
 
         Returns:
             Draws times points, in the order of ``points``.
@@ -172,7 +173,7 @@ class Throughputs:
 
 
 def _sums(groups: Integers, count: int, values: Floats | None = None) -> Floats:
-    """Return the sums of values in groups, or how many there are."""
+    """Return the sums of values in groups; without values, the sizes of the groups."""
     return np.bincount(groups, values, count).astype(np.float64)
 
 

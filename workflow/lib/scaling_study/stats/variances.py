@@ -1,18 +1,19 @@
 """How much starts of one launch differ, learnt from all launches of a machine together.
 
-Two or three starts say little about the variance of one launch. All launches say much: their
-variances scatter around a common one, which counts as so many degrees of freedom in the variance
-of each. With d0 of them for the common variance and d of its own, a variance is estimated as
-(d0 common + d own) / (d0 + d) (`moderated`). These are the moderated variances of Smyth
-(Statistical Applications in Genetics and Molecular Biology 3(1), 2004). What is common comes from
+Two or three starts say little about the variance of one launch. All launches together say much:
+their variances scatter around a common one, which is worth some degrees of freedom in the variance
+of each. If the common variance is worth d0 of them and a launch has d of its own, its variance is
+estimated as (d0 common + d own) / (d0 + d) (`moderated`). These are the moderated variances of
+Smyth (Statistical Applications in Genetics and Molecular Biology 3(1), 2004). The common variance
+comes from
 
-- the variances' own scatter, integrated over all that it may be, where launches have two or three
+- the variances' own scatter, integrated over its possible values, where launches have two or three
   replicates each (`deviations`; all intervals of throughputs);
 - the moments of their logarithms, where all comparisons are of one kind (`fit_prior`; all shares
-  that experiments give);
+  from experiments);
 - restricted maximum likelihood, where launches were raced and the machine drifted
   (``throughputs``);
-- what quiet machines showed, where a single launch was started (`start_deviation`).
+- earlier measurements of quiet machines, where a single launch was started (`start_deviation`).
 
 `deviations` has three levels. A spread is the standard deviation of log throughput between the
 replicates of a point.
@@ -31,10 +32,10 @@ variances. A study may have two. Here the common spread and the scatter around i
 they are integrated over a grid, together with the spreads.
 
 Counts of a launch are measured in the same cohorts, so their deviations are correlated. K counts
-with correlation r tell as much about a variance as K / (1 + (K - 1) r^2) independent ones. The
+with correlation r show as much about a variance as K / (1 + (K - 1) r^2) independent ones. The
 likelihood of a launch's counts is tempered to that number.
 
-``benchmarks/intervals.py`` prints coverage and width of what comes out.
+``benchmarks/intervals.py`` prints the coverage and width of the intervals.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,36 +53,36 @@ from scaling_study.stats.thresholds import CONFIDENCE
 Floats = NDArray[np.float64]
 
 Numbers = TypeVar("Numbers", float, "Floats")
-"""One, or an array of them."""
+"""A number, or an array of numbers."""
 QUANTILE = float(ndtri((1 + CONFIDENCE) / 2))
 SMALLEST = 5e-4
-"""Of a spread: throughput is not measured better than that."""
+"""The smallest spread: throughput is not measured more precisely."""
 LARGEST = 1.5
-"""Of a spread: one start in three is then more than 4.5 times faster or slower than the typical
-one. The worst launch that was seen (17, 90 and 193 s for the same models) has 1.3."""
+"""The largest spread: one start in three is then more than 4.5 times faster or slower than the
+typical one. The worst launch that was seen (17, 90 and 193 s for the same models) has 1.3."""
 SPREADS = np.geomspace(SMALLEST, LARGEST, 56)
 STRAY_LAUNCHES = 0.25
-"""Prior share. It is high on purpose: a stray that is taken for an ordinary launch gets an interval
-far too narrow, an ordinary launch that is taken for a stray one that is a little too wide."""
+"""Prior share of strays. It is high on purpose: a stray that is taken for an ordinary launch gets
+an interval far too narrow; an ordinary launch that is taken for a stray, one a little too wide."""
 STRAY_COUNTS = 0.05
 STRAY_FROM = 5.0
 LAUNCH_SCATTERS = (0.1, 0.2, 0.4)
-"""Standard deviation of the logarithm of a launch's spread around the common one: any of these."""
+"""Possible standard deviations of the logarithm of a launch's spread around the common one."""
 COUNT_SCATTER = 0.3
-"""The same of a count's spread around its launch's."""
+"""The standard deviation of the logarithm of a count's spread around its launch's."""
 DEPENDENT_LAUNCHES = 2
-"""Launches of full correlation, added to those seen: a few launches cannot show independence."""
+"""Fully correlated launches, added to those measured: a few launches cannot show independence."""
 WIDEST = 3.0
-"""Half an interval over the largest deviation in it is less."""
+"""Half an interval is less than this many times the largest deviation of its mixture."""
 BISECTIONS = 16
-"""Of the logarithm of half an interval: known to 0.0002 of it."""
+"""Bisections of the logarithm of half an interval, which give it to within 0.0002 of itself."""
 LEAST = 1e-300
-"""Of a likelihood: its logarithm stays finite."""
+"""The smallest likelihood, so that its logarithm stays finite."""
 FEWEST_VARIANCES = 4
 """Fewer variances than this say nothing about their own scatter."""
 MOST_PRIOR = 20.0
-"""Comparisons with one reference share its scatter, so their variances scatter less than
-independent ones: more degrees of freedom than this are not believed."""
+"""The most degrees of freedom of a fitted prior. Comparisons with one reference share its scatter,
+so their variances scatter less than independent ones."""
 START_SD = 0.02
 """Two starts of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Data
 Without Doing Anything Obviously Wrong)."""
@@ -105,20 +106,20 @@ def moderated(squares: Numbers, degrees: Numbers, prior: Prior) -> Numbers:
 
     Args:
         squares: their sums of squares.
-        degrees: of freedom of each.
+        degrees: degrees of freedom of each.
         prior: the common variance.
     """
     return (squares + prior.degrees * prior.variance) / (degrees + prior.degrees)
 
 
 def fit_prior(variances: Sequence[tuple[float, int]]) -> Prior:
-    """Return what some variances have in common, by the moments of their logarithms.
+    """Return the common prior of some variances, by the moments of their logarithms.
 
     Args:
         variances: each with its degrees of freedom (Smyth's ``fitFDist``).
 
     Returns:
-        `NO_PRIOR` where there are too few of them.
+        The prior; `NO_PRIOR` if there are too few variances.
     """
     known = [(variance, degrees) for variance, degrees in variances if variance > 0]
     if len(known) < FEWEST_VARIANCES:
@@ -142,13 +143,12 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def start_deviation(members: Iterable[pd.DataFrame], step_s: float) -> float:
-    """Return the standard deviation between starts of one launch, as part of its step.
+    """Return the standard deviation between starts of one launch, as a fraction of its step.
 
     A comparison of two cohorts is one of two starts. Blocks of a start cannot show by how much
     another start would differ, but its members can: they are starts of the same launch in the same
-    windows. How much they differ beyond what their blocks scatter is the variance component of a
-    two-way layout without repetitions (Searle, Casella and McCulloch 1992, Variance Components,
-    chapter 4).
+    windows. Their variance beyond the scatter of blocks is the variance component of a two-way
+    layout without repetitions (Searle, Casella and McCulloch 1992, Variance Components, chapter 4).
 
     Args:
         members: per replicate, rows with `name` and `n` of a cohort, `block`, `slot` and
@@ -171,7 +171,7 @@ def start_deviation(members: Iterable[pd.DataFrame], step_s: float) -> float:
 
 
 def _between(times: Floats) -> float | None:
-    """Variance between columns beyond what rows scatter; None where that cannot be told."""
+    """Return the variance between columns beyond the scatter of rows; None without two of each."""
     blocks, members = times.shape
     if blocks < 2 or members < 2:  # noqa: PLR2004 - a spread needs two
         return None
@@ -186,9 +186,9 @@ class Points:
     """All points of a machine, one after another.
 
     Attributes:
-        launch: position of each point's launch.
+        launch: index of each point's launch.
         counts: replicates of each point.
-        squares: sum of squares around the mean.
+        squares: sum of squares of each point around its mean.
     """
 
     launch: NDArray[np.intp]
@@ -197,12 +197,12 @@ class Points:
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """Of freedom of each point's variance."""
+        """Return the degrees of freedom of each point's variance."""
         return np.maximum(self.counts - 1, 0)
 
 
 def _kernel(strays: float, scatter: float) -> Floats:
-    """Probabilities of `SPREADS` (columns) around each of them (rows)."""
+    """Return the probabilities of `SPREADS` (columns) around each of them (rows)."""
     steps = np.log(SPREADS) - np.log(SPREADS)[:, None]
     near = np.exp(-((steps / scatter) ** 2) / 2)
     far = (steps >= np.log(STRAY_FROM)).astype(np.float64)
@@ -216,14 +216,15 @@ LAUNCH_PRIORS = np.concatenate([_kernel(STRAY_LAUNCHES, each) for each in LAUNCH
 
 
 def deviations(logs: Mapping[str, Floats]) -> tuple[dict[str, Floats], float]:
-    """How well the mean of every point is known.
+    """Return the standard deviation of the mean of every point.
 
     Args:
-        logs: Per launch of one machine, replicates times points; NaN where a replicate lacks one.
+        logs: Per launch of one machine, an array (replicates, points); NaN where a replicate lacks
+            a point.
 
     Returns:
         Per launch, the standard deviation of a normal distribution that has the 95% interval of
-        each point's mean, NaN where no point of the machine has two replicates; and the correlation
+        each point's mean, NaN if no point of the machine has two replicates; and the correlation
         between two counts of a launch.
     """
     if not logs:
@@ -254,7 +255,7 @@ def _points(logs: Mapping[str, Floats]) -> Points:
 
 
 def _posteriors(points: Points, correlation: float) -> Floats:
-    """Probabilities of `SPREADS` for every point."""
+    """Return the probabilities of `SPREADS` for every point."""
     degrees, launch = points.degrees, points.launch
     # chi-square likelihood of the point's own spread, up to a factor
     own = -degrees[:, None] * np.log(SPREADS) - points.squares[:, None] / (2 * SPREADS**2)
@@ -268,20 +269,20 @@ def _posteriors(points: Points, correlation: float) -> Floats:
     marginal = np.maximum(tempered @ LAUNCH_PRIORS.T, LEAST)  # launches times priors
     weights = np.log(marginal).sum(axis=0)
     weights = np.exp(weights - weights.max())
-    # The other counts of a launch add what is effective beyond the point's own.
+    # The other counts of a launch add the effective number of counts without the point itself.
     mine = (degrees > 0).astype(np.int64)
     share = (effective[launch] - mine) / np.maximum(informed[launch] - mine, 1)
     others = np.exp(share[:, None] * (sums[launch] - np.where(mine[:, None], messages, 0.0)))
-    # Each launch's evidence is in the weights and comes back with its point: take it out once.
+    # Each launch's evidence is in the weights and again in its point: divide it out once.
     prior = ((weights / marginal) @ LAUNCH_PRIORS)[launch] * others
     found = (prior @ COUNT_KERNEL) * own
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def _correlation(logs: Mapping[str, Floats]) -> float:
-    """Of the deviations of two counts of a launch, from how often their signs agree.
+    """Return the correlation between counts of a launch, from how often deviations agree in sign.
 
-    Signs know nothing of spreads. For normal deviations their mean product is 2 / pi asin(r).
+    Signs do not depend on spreads. For normal deviations their mean product is 2 / pi asin(r).
     """
     agreements = [1.0] * DEPENDENT_LAUNCHES
     for values in logs.values():
@@ -296,7 +297,7 @@ def _correlation(logs: Mapping[str, Floats]) -> float:
 
 
 def _reaches(points: Points, weights: Floats) -> Floats:
-    """Half the width of the 95% interval of each mean: a mixture of normal distributions."""
+    """Return half the 95% interval of each mean, which is a mixture of normal distributions."""
     deviations_ = SPREADS / np.sqrt(np.maximum(points.counts, 1))[:, None]
     low, high = deviations_[:, 0], WIDEST * deviations_[:, -1]
     for _ in range(BISECTIONS):
