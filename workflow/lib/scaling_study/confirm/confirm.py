@@ -1,8 +1,8 @@
-"""Confirm what was recommended on a machine: from plan and analysis to confirm/rounds.jsonl.
+"""Confirm the recommendation for a machine: from plan and analysis to confirm/rounds.jsonl.
 
-The choice was made on one set of records; its gain is read from another, these rounds. Nothing here
-changes the choice. A rerun goes on after the last whole round, and does nothing where the same
-arms, script, code and machine have been confirmed already.
+The choice was made on one set of records; its gain is measured on another, these rounds. Nothing
+here changes the choice. A rerun continues after the last whole round and repeats what failed. It
+does nothing if the same arms, script, code and machine have been confirmed already.
 """
 
 import logging
@@ -38,9 +38,9 @@ from scaling_study.runner.journal import Journal
 from scaling_study.runner.switch_script import render_switches
 
 MODULES = ("confirm/confirm",)
-"""Modules that decide, with their imports and the harness, what is run."""
+"""Modules that, with their imports and the harness, decide what is run."""
 
-# What must be equal for rounds of an earlier run to stand beside new ones.
+# Fields that must be equal for the rounds of an earlier run to be kept.
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
         "machine_hash")  # fmt: skip
 
@@ -48,16 +48,16 @@ log = logging.getLogger("confirm")
 
 
 class Confirmation:
-    """The running of one job.
+    """One confirmation job.
 
     Args:
-        job: of ``measure.read_job``; its launch is the default one, its plan has ``confirm``.
+        job: from ``measure.read_job``; its launch is the default one.
         launches: plan.json's launches by id.
         recommendation: analysis/recommendation.json.
         path: confirm/rounds.jsonl.
         builds: folder of built environments.
         baseline: id of the baseline.
-        today: id of today's launch; None where that is the default one.
+        today: id of today's launch; None if that is the default one.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Confirmation:
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
-        """Run what is missing, and leave a whole record file."""
+        """Run the rounds that are missing, and complete the record file."""
         began_s = time.monotonic()
         head = self._head()
         records = self._journal.resume(head)
@@ -177,12 +177,12 @@ class Confirmation:
         """Prepare a round.
 
         Args:
-            arm: what runs.
+            arm: the arm that runs.
             folder: private to the round.
-            known: the file of what is imported before a model is forked.
+            known: file that lists the modules to import before models are forked.
 
         Raises:
-            UnavailableError: this machine cannot run it.
+            UnavailableError: this machine cannot run the arm.
         """
         resolved = self._resolve(arm.launch, arm.n)
         workload = self._job.plan.workload
@@ -207,7 +207,7 @@ class Confirmation:
         )
 
     def _compare_losses(self, done: set[str]) -> None:
-        """Train some steps with each finalist that computes with other numbers."""
+        """Compare the loss of each finalist that has other numerics with the baseline's."""
         best = self._recommended
         for launch in self._compared:
             if launch in done or best is None:
@@ -228,7 +228,7 @@ class Confirmation:
             self._journal.write(found)
 
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:
-        """Resolve a launch as its cohorts were: slots depend on how many there are."""
+        """Resolve a launch as its cohorts were: slots depend on all its process counts."""
         if launch not in self._resolved:
             process_counts = resolve.counts(self._job.plan, self._machine)
             axes = self._launches[launch].axes
@@ -239,7 +239,7 @@ class Confirmation:
 
 
 def _ended(record: Round) -> bool:
-    """Whether a model has ended in each slot of a round."""
+    """Return whether a model has ended in each slot of a round."""
     slots = {run.slot for run in record.runs}
     return slots == {run.slot for run in record.runs if run.ended_s is not None}
 

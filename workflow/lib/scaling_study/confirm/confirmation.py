@@ -1,8 +1,8 @@
-"""analysis/confirmation.json: what the rounds show, beside what was predicted.
+"""analysis/confirmation.json: the result of the rounds, compared with the prediction.
 
 The choice comes from the study's records, the gain from these rounds alone. Intervals are over
-rounds, on the log scale, and ratios are paired by turn. Three rounds say little about how much
-rounds differ; all arms together say more (``variances``).
+rounds, on the log scale, and ratios are paired by turn. Three rounds show little of how much rounds
+differ, so this is estimated from all arms together (``variances``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RECOMMENDED, FORKED = "recommended/fresh", "recommended/forked"
 OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
-"""The arms of today's launch or the default one, at its own number and at the recommended one."""
+"""The arms of today's or the default launch: at its own process count, at the recommended one."""
 
 PARTS = ("start", "between", "queue")
 
@@ -47,14 +47,14 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How many steps a model has.
+    """The number of steps of a model.
 
     Attributes:
-        steps_per_model: Of the default launch; None if unknown.
-        work: Of a step of each launch, in steps of the default one.
-        learnt: From starts of the script that have ended (`ModelLength`); None where the
-            config says the number, or wants none.
-        pool: A run of the program trains several models.
+        steps_per_model: In steps of the default launch; None if unknown.
+        work: The work of a step of each launch, in steps of the default one.
+        learnt: The length that starts of the script show, once they have ended; None if the
+            config sets the number, or asks for none.
+        pool: Whether a run of the program trains several models.
     """
 
     steps_per_model: float | None
@@ -63,7 +63,7 @@ class Length:
     pool: bool = False
 
     def of(self, launch: str) -> float | None:
-        """Return the steps that a launch itself takes for a model."""
+        """Return how many of its own steps a launch takes for a model; None if unknown."""
         if self.steps_per_model is None:
             return None
         return self.steps_per_model / self.work.get(launch, 1.0)
@@ -71,7 +71,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """An arm with what each of its rounds shows, by turn."""
+    """An arm, with the record and the result of each of its rounds by turn."""
 
     about: Arm
     records: Mapping[int, Round]
@@ -79,12 +79,12 @@ class _Arm:
     how: timeline.Basis
 
     def values(self, turns: Iterable[int]) -> Floats:
-        """The value of each turn, NaN where there is none."""
+        """Return the value of each turn, NaN if there is none."""
         found = [self.seen[turn].value if turn in self.seen else None for turn in turns]
         return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
 
     def mean(self, name: str) -> float | None:
-        """The mean of a part over the rounds that show it."""
+        """Return the mean of a part over the rounds that show it; None if none does."""
         found = [getattr(seen, name) for seen in self.seen.values()]
         known = [value for value in found if value is not None]
         return sum(known) / len(known) if known else None
@@ -100,7 +100,7 @@ def summarise(
 
     Args:
         recommendation: the entries of analysis/recommendation.json.
-        file: confirm/rounds.jsonl; None where the config says ``confirm: off``.
+        file: confirm/rounds.jsonl; None if the config has ``confirm: off``.
         windows: rows of tables/windows: machine, launch, n, valid, frequency_mhz.
         length: of a model.
 
@@ -141,7 +141,7 @@ def _confirmed(
     windows: pd.DataFrame,
     length: Length,
 ) -> Confirmation:
-    """Return what was confirmed on one machine."""
+    """Return the entry of a machine that has rounds."""
     learnt, objective = None, entry.objective
     if length.learnt is not None:
         found = _ended(head, records, length.work)
@@ -168,7 +168,7 @@ def _confirmed(
     predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
-    # Where the recommended launch is the one to compare with, its fresh starts are compared with.
+    # If the recommended launch is the one to compare with, its own fresh starts are the reference.
     compared = any(arm.role.startswith(against) for arm in head.arms)
     reference = OWN_N.format(against) if compared else RECOMMENDED
     return structs.replace(
@@ -192,14 +192,14 @@ def _confirmed(
 
 
 def _forks_pay(arms: Mapping[str, _Arm], means: Mapping[str, Interval]) -> bool:
-    """Whether forked models are faster, as far as each slot has seen one after its first."""
+    """Return whether forked models are faster; False unless each slot has trained a later one."""
     if FORKED not in arms or not arms[FORKED].how.later:
         return False
     return means[FORKED].value > (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
 
 
 def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
-    """Return after how many steps the script has ended in the rounds."""
+    """Return the model length that the script's ends in the rounds show."""
     launches = {arm.key: arm.launch for arm in head.arms}
     ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
@@ -243,7 +243,7 @@ def _arms(
             )
             for turn, one in shown.items()
         }
-        # An arm that failed in one round gives no figure: the others were those that went well.
+        # An arm that failed in one round has no result: only its rounds that went well would count.
         if failed is not None:
             status = failed.status if isinstance(failed, Round) else "unavailable"
             left_out.append(_left_out(about, status, failed.reason))
@@ -255,12 +255,12 @@ def _arms(
 
 
 def _ends(records: Iterable[Round]) -> list[int]:
-    """Return after how many iterations the script ended, each time."""
+    """Return the iterations of each start of the script that has ended."""
     return [run.iterations for one in records for run in one.runs if run.ended_s is not None]
 
 
 def _models_per_run(records: Collection[Round], steps_per_model: float) -> float:
-    """Return how many models a run of a program trains, as far as runs have come."""
+    """Return how many models a run of a program trains: so far, if no run has ended."""
     most = max((run.iterations for one in records for run in one.runs), default=0)
     return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
@@ -290,7 +290,7 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
 
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
-    """Return the rate that the points predict for an arm with a process per model."""
+    """Return the rate that the points predict for an arm; None if it forks, or has no point."""
     if about.start != "fresh":
         return None
     role, same_n, _ = about.role.partition("_same_n")
@@ -315,20 +315,20 @@ def _difference(
     windows: pd.DataFrame,
     length: Length,
 ) -> Difference:
-    """Return what was confirmed over what was predicted, as a product of known factors.
+    """Return the confirmed rate over the predicted one, as a product of known factors.
 
-    Each is a model's time before and after one thing is changed from what the prediction has to
-    what was seen, in this order:
+    Each factor is the ratio of a model's times before and after one part of it changes from the
+    predicted to the observed value, in this order:
 
     Start
         Start and end of a process; the prediction has no end.
     Between
-        What lies between iterations, in proportion to ordinary ones.
+        Time between iterations, in proportion to ordinary ones.
     Queue
         Time between two processes of a slot.
     Clock
-        Of the CPUs in the rounds, over that in the windows. All of a step's time is taken to go
-        with it, so it is the most that it can explain.
+        Frequency of the CPUs in the rounds over that in the windows. All of a step's time is taken
+        to scale with it, so this is the most that the clock can explain.
     """
     parts = []
     start_s, iteration_s = arm.mean("start_s"), arm.mean("iteration_s")
@@ -361,7 +361,7 @@ def _difference(
 
 
 def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
-    """Clock in the rounds over clock in the windows; None where the machine does not show it."""
+    """Return the clock in the rounds over that in the windows; None if it is not known."""
     about = arm.about
     own = windows[(windows["launch"] == about.launch) & (windows["n"] == about.n)]
     before = own["frequency_mhz"].dropna()

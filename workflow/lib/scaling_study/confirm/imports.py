@@ -1,4 +1,4 @@
-"""How long it takes to import what a model imports: the start of a process that trains it."""
+"""The time that a model's imports take, at the start of a process that trains it."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from scaling_study.launch.launchers.launcher import Launch, Member, bind_command
 from scaling_study.records.confirmation import Imports
 from scaling_study.runner.free_run import Program
 
-# As ``ahead`` does it, without a look at what each module leaves behind.
+# Imports as ``ahead`` does, but without checks of what each module leaves behind.
 IMPORT = """
 import importlib, json, sys
 for what, name, *_ in json.load(open(sys.argv[1]))["steps"]:
@@ -26,17 +26,17 @@ SHOWN = 5
 
 
 def measure(file: Path, launch: Launch, member: Member, program: Program) -> Imports:
-    """Import all of it once in a fresh process of a launch, alone.
+    """Import a model's modules once, in a fresh process of a launch with nothing beside it.
 
     Args:
-        file: what the first model had imported (see ``ahead``).
+        file: lists the imports of the first model (see ``ahead``).
         launch: the launch.
-        member: of the slot.
-        program: whose models are forked.
+        member: the member of the slot.
+        program: the program whose models are forked.
 
     Returns:
-        What is imported, and the packages that take longest. Without these where the process fails
-        or takes too long.
+        The imports, and the packages that take longest: none if the process takes too long, those
+        before its end if it fails.
     """
     found = json.loads(file.read_text(encoding="utf-8"))
     env, preload = split_preload(program.environment(launch))

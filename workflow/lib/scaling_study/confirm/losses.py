@@ -1,8 +1,9 @@
-"""Whether the loss falls alike where a launch computes with other numbers.
+"""Whether the loss of a launch with other numerics falls like the baseline's.
 
-The baseline trains some steps three times, with other seeds for what the script draws; so does
-the launch. It falls alike where the mean of its runs is no worse than the worst of the baseline's.
-A loss is the mean over the second half of the steps. Nothing is timed.
+The baseline and the launch train some steps three times each, with another seed for the script's
+random numbers each time. Their losses fall alike if the mean of the launch's runs is no worse than
+the worst of the baseline's. A run's loss is the mean over the second half of its steps. Nothing is
+timed.
 """
 
 import json
@@ -26,18 +27,18 @@ from scaling_study.runner.resolve import Resolved
 SEEDS = 3
 MOST_STEPS, FEWEST_STEPS = 300, 20
 STEPS_S = 20.0
-"""A run trains about so long."""
+"""Rough training time of a run."""
 LIMIT_S = 300.0
 """A run that takes longer, its start included, has failed."""
 
 
 def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Launch]) -> list[str]:
-    """Return the finalists whose numbers differ from the baseline's, on the same samples.
+    """Return the finalists with numerics other than the baseline's, on the same samples.
 
     Args:
-        entry: the machine's of recommendation.json.
-        baseline: its axes.
-        launches: plan.json's by id.
+        entry: the machine's entry of recommendation.json.
+        baseline: the baseline's axes.
+        launches: plan.json's launches by id.
     """
     found = []
     for one in filter(None, (entry.recommended, entry.changed)):
@@ -53,7 +54,7 @@ def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Lau
 
 
 def steps_for(step_s: float | None) -> int:
-    """Return how many steps a run has."""
+    """Return the number of steps of a run."""
     return int(min(MOST_STEPS, max(FEWEST_STEPS, STEPS_S / step_s))) if step_s else FEWEST_STEPS
 
 
@@ -61,7 +62,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     """Train with one member's process; return its loss.
 
     Raises:
-        RuntimeError: it failed, took too long, or calls backward on no single number.
+        RuntimeError: the run failed or took too long, or calls backward on no single number.
     """
     launch, member = resolved.launch, resolved.members[0]
     file = folder / f"losses-{seed}.json"
@@ -90,7 +91,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
 
 
 def failed(launch: str, reason: str) -> Losses:
-    """Return the record of a comparison that gave nothing."""
+    """Return the record of a comparison that failed."""
     return Losses(
         launch=launch, status="failed", reason=reason, steps=0, baseline=[], losses=[], alike=None
     )
@@ -99,15 +100,15 @@ def failed(launch: str, reason: str) -> Losses:
 def compare(
     launch: str, baseline: Resolved, other: Resolved, steps: int, folder: Path, *, at_once: int
 ) -> Losses:
-    """Return what a launch's loss is beside the baseline's.
+    """Compare a launch's loss with the baseline's.
 
     Args:
         launch: its id.
-        baseline: resolved for one process.
+        baseline: the baseline, resolved for one process.
         other: the launch, likewise.
-        steps: of each run.
+        steps: number of steps of each run.
         folder: private.
-        at_once: runs beside each other; there was room for so many members.
+        at_once: most runs side by side; this many members have fitted before.
     """
 
     def run(number: int) -> float:
@@ -121,7 +122,7 @@ def compare(
     except RuntimeError as error:
         return failed(launch, str(error))
     usual, found = losses[:SEEDS], losses[SEEDS:]
-    alike = bool(np.mean(found) <= max(usual))  # not so where it is NaN
+    alike = bool(np.mean(found) <= max(usual))  # False if a loss is NaN
     return Losses(
         launch=launch, status="ok", reason=None, steps=steps, baseline=usual, losses=found,
         alike=alike,

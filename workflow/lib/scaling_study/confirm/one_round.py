@@ -34,7 +34,7 @@ EXTENDED = 4.0
 
 
 class RoundError(Exception):
-    """A round that gives no figure; the text says why."""
+    """A round has no result, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class RunningRound:
     _longest_s: float = field(init=False, default=0.0)
 
     def run(self, one: Planned, limit_s: float, most_s: float, *, extended: bool = True) -> Round:
-        """Run it and return its record.
+        """Run the round and return its record.
 
         Args:
             one: the round.
@@ -205,7 +205,7 @@ class RunningRound:
         self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)
 
     def _orders(self, slot: int) -> Path:
-        """Write a server's orders: to train a slot's model more often than is counted."""
+        """Write a server's orders, which train a slot's model more often than can be counted."""
         arguments = self.members[slot].command[len(self.program.words) :]
         order = {
             "arguments": arguments,
@@ -231,8 +231,8 @@ class RunningRound:
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Return whether a round that has reached its limit may be cut.
 
-        It may if each slot has ended a model, as far as there was time for one, and has trained
-        long enough or to the end of a script.
+        It may if each slot has trained long enough, or to the end of a script. Until
+        ``_longest_s``, each slot must also have ended a model.
         """
         runs = self._seen()
         # Only an ended process shows the time after its last iteration. A forked one counts if the

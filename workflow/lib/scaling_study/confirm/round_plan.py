@@ -1,4 +1,4 @@
-"""The arms of a confirmation and their rounds, fixed before the first one begins."""
+"""The arms of a confirmation and their rounds, fixed before the first round begins."""
 
 import random
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from scaling_study.records.confirmation import Arm, Role, Start
 # Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
 FEWEST_TURNS = 3
 
-# With less time each launch is compared at its own best number only: the default launch at the
-# recommended number may take as long as all others.
+# With less time, each launch runs at its own best process count only: the default launch at the
+# recommended count may take as long as all other arms.
 SAME_N_S = 120.0
 
-# More turns narrow an interval less and less: longer rounds, with more whole models, do more.
+# More turns hardly narrow an interval; longer rounds, with more whole models, do.
 MOST_TURNS = 10
 LONG_ROUND_S = 30.0
 
-# A round goes on up to this time where a slot has hardly trained when it is over: a step of the
-# default launch may take a minute, where one of a good one takes 3 s.
+# If a slot has hardly trained at the planned end of a round, the round goes on up to this time: a
+# step of the default launch may take a minute, one of a good launch 3 s.
 MOST_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One run of an arm; all rounds of a turn follow each other, so a drift meets all alike."""
+    """One round of an arm. Those of a turn follow each other, so drift affects all arms equally."""
 
     turn: int
     arm: Arm
@@ -51,22 +51,23 @@ def choose_arms(
     seconds: float = SAME_N_S,
     pool: bool = False,
 ) -> tuple[Arm, ...]:
-    """Return what is confirmed on a machine; nothing where nothing is recommended.
+    """Return the arms to confirm on a machine; none if nothing is recommended.
 
-    The recommended launch is compared with today's, or the default one if that is today's: at its
-    own best number of processes and, if there is time, at the recommended one.
+    The recommended launch is compared with today's, or with the default one if that is today's.
+    This launch runs at its own best process count and, if there is time or it has no such count, at
+    the recommended one. Besides today's launch, the default one runs at its own best count only.
 
     Args:
         found: the machine's entry of analysis/recommendation.json.
         default: the default launch.
-        today: today's launch; None where that is the default one.
-        seconds: for all rounds together.
-        pool: the program trains several models in processes of its own.
+        today: today's launch; None if that is the default one.
+        seconds: time for all rounds together.
+        pool: whether the program trains several models in processes of its own.
     """
     best = found.recommended
     if not found.ok or best is None:
         return ()
-    # A group of ranks ends with its model, and a program that has a pool trains several.
+    # A group of ranks ends with its model, and a pool trains several: neither is forked.
     alone = pool or ranks.asked(best.axes) is not None
     starts: tuple[Start, ...] = ("fresh",) if alone else ("fresh", "forked")
     arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
@@ -86,12 +87,12 @@ def choose_arms(
 
 
 def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> Schedule:
-    """Share the time out among the arms, in turns.
+    """Divide the time among the arms, in turns.
 
     Args:
         arms: at least one.
         seconds: the time of all rounds together.
-        seed: decides the order of the arms, which is that of every turn.
+        seed: decides the order of the arms, the same in every turn.
     """
     turns = min(max(int(seconds / (len(arms) * LONG_ROUND_S)), FEWEST_TURNS), MOST_TURNS)
     round_s = seconds / (turns * len(arms))

@@ -1,27 +1,26 @@
 """The result of one round: models per hour, and the parts of a model's time.
 
 Each slot trains models without a pause from 0 to the round's cut. A round ends in the middle of
-models, and what it shows must not depend on where. Two ways, chosen for an arm as a whole, never
-for a slot by what happened in it:
+models, and its result must not depend on where. There are two ways to read it. Each arm is read in
+one of them as a whole; what happened in a single slot never decides:
 
 Whole models
-    where every slot of every round has ended one. Models that ended, over the time until the last
-    of them ended, favour short ones: a long model is the one that the cut meets. So the cut model
-    counts too, with the part of a typical model that it has done: N whole models took S seconds,
-    so a model takes W = S / N; the cut model has got as far as a typical one does in p seconds; the
-    slot did N + p / W models in all of its time T. Where the cut model is typical, p is T - S and
-    the rate is 1 / W exactly, wherever the cut is. Where it is slower, p is smaller, and the rate
-    is lower.
+    if every slot of every round has ended one. Counting only the models that ended, until the last
+    end, would favour short ones, because the cut mostly falls into a long one. So the cut model
+    counts too, with the part of a typical model that it has done. N whole models took S seconds, so
+    a model takes W = S / N. A typical model gets as far as the cut one in p seconds, so the slot
+    did N + p / W models in all of its time T. If the cut model is typical, p is T - S and the rate
+    is exactly 1 / W, wherever the cut is. If it is slower, p is smaller, and the rate is lower.
 
 Put together
-    where a model is longer than a round, or the script ends after another number of iterations than
-    a model has: start + iterations of a model x iteration time + end + what lies between two
-    processes. An iteration's time is that between a slot's first and latest iteration end, over
-    all starts of the script in it, so it holds what lies between iterations. No start is counted
-    that the cut has met. That favours short starts, but only where a start is about as long as a
-    round. The last, open iteration is left out too, an error of up to one in those that were seen.
+    if a model is longer than a round, or the script ends after another number of iterations than a
+    model has: start + iterations of a model x iteration time + end + time between two processes.
+    The iteration time is measured between a slot's first and latest iteration end, over all starts
+    of the script in it, so it includes the time between iterations. A start that the cut interrupts
+    does not count. That favours short starts, but only if a start is about as long as a round. The
+    last, open iteration does not count either, an error of at most one of those that were seen.
 
-A launch that is 20 times slower needs no rule of its own: two iterations of each slot give one.
+A launch that is 20 times slower needs no rule of its own: two iterations of each slot are enough.
 """
 
 import math
@@ -43,11 +42,11 @@ class Seen:
     """The result of a round.
 
     Attributes:
-        value: models/hour; iterations/s where no model's length is known. None where some slot has
+        value: models/hour; iterations/s if the length of a model is unknown. None if some slot has
             not done two iterations.
         start_s: from a start's beginning to its first iteration's end, less one iteration.
-        iteration_s: mean of the slots.
-        ordinary_s: the same of ordinary iterations, without what lies between them.
+        iteration_s: time of an iteration, as a mean of the slots.
+        ordinary_s: the same of ordinary iterations, without the time between them.
         end_s: from a start's last iteration to its end.
         gap_s: from the end of a process to the beginning of the next one in its slot.
         whole_models: models that were trained from beginning to end.
@@ -64,13 +63,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """How an arm's rounds are read: the same for all of them.
+    """The way in which all rounds of an arm are read.
 
     Attributes:
-        later: starts in one process count without the process's first one, which is made once for
-            many models; not so where some slot of some round has seen no later one.
-        whole: whole models count; otherwise a model's time is put together.
-        same: a model's iterations differ by at most this part.
+        later: whether the first start in each process is left out, since it happens once for many
+            models. False if some slot of some round has seen no later start.
+        whole: whether whole models count; otherwise a model's time is put together.
+        same: largest share by which the iterations of a model may differ.
     """
 
     later: bool
@@ -86,7 +85,7 @@ def basis(
     Args:
         records: lines of confirm/rounds.jsonl.
         steps_per_model: iterations of a model, None if unknown.
-        any_end: models differ in length: each start that has ended is one.
+        any_end: whether models differ in length, so that each start that has ended is one.
     """
     same = math.inf if any_end else SAME_LENGTH
     later = bool(records) and all(
@@ -107,7 +106,7 @@ def slots(record: Round, *, later: bool) -> dict[int, list[Run]]:
 
     Args:
         record: a line of confirm/rounds.jsonl.
-        later: without the first start of each process (see ``Basis``).
+        later: whether to leave out the first start of each process (see ``Basis``).
     """
     by_slot: dict[int, list[Run]] = {}
     for run in sorted(record.runs, key=lambda run: (run.slot, run.process, run.again)):
@@ -118,23 +117,23 @@ def slots(record: Round, *, later: bool) -> dict[int, list[Run]]:
 
 
 def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
-    """Whether a start of the script trained one model, from beginning to end."""
+    """Return whether a start of the script trained one model, from beginning to end."""
     return run.ended_s is not None and is_model(run.iterations, steps_per_model, same)
 
 
 def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
-    """Return what a round shows.
+    """Return the result of a round.
 
     Args:
         record: a line of confirm/rounds.jsonl.
         steps_per_model: iterations of a model, None if unknown.
-        how: of the arm.
+        how: the arm's basis.
     """
     by_slot = slots(record, later=how.later)
     times = {slot: iteration_time(runs) for slot, runs in by_slot.items()}
     known = [time_s for time_s in times.values() if time_s is not None]
     all_runs = [run for runs in by_slot.values() for run in runs]
-    # All of one kind: first ones, or later ones.
+    # Only first starts, or only later ones.
     starts = [
         start
         for slot, runs in by_slot.items()
@@ -155,7 +154,7 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
         rates = [whole_rate(runs, record.cut_s) for runs in by_slot.values()]
         value = SECONDS_PER_HOUR * sum(rates)
     else:
-        # A slot that knows its iterations' time has started.
+        # A slot with a known iteration time has a known start.
         beside_s = (start_s or 0.0) + (end_s or 0.0) + gap_s
         rates = [1 / (beside_s + steps_per_model * time_s) for time_s in known]
         value = SECONDS_PER_HOUR * sum(rates)
@@ -173,7 +172,7 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
 
 
 def iteration_time(runs: Iterable[Run]) -> float | None:
-    """Return a slot's mean time from one iteration's end to the next; None without two ends."""
+    """Return a slot's mean time (s) between iteration ends; None without two of them."""
     spans = [(run.span_s, run.iterations - 1) for run in runs if run.iterations > 1]
     if not spans:
         return None
@@ -182,10 +181,11 @@ def iteration_time(runs: Iterable[Run]) -> float | None:
 
 
 def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
-    """Return a slot's models per second: whole ones, and the part of the cut one.
+    """Return a slot's models per second: the whole ones, and the part done of the cut one.
 
     Args:
-        runs: of the slot, in order; at least one has ended, and all of those are whole models.
+        runs: the slot's starts, in order; at least one has ended, and all that have are whole
+            models.
         cut_s: when the round was cut.
     """
     ended = [run for run in runs if run.ended_s is not None]
@@ -197,12 +197,12 @@ def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
 
 
 def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
-    """Return how long a typical model takes to get as far as this one, which was cut.
+    """Return how long (s) a typical model takes to get as far as this one, which was cut.
 
     Args:
-        run: the cut one.
+        run: the cut model.
         ended: whole models of its slot.
-        age_s: how long it had run.
+        age_s: time from its beginning to the cut.
     """
     iteration_s = iteration_time(ended) or 0.0
     first_s = sum((one.first_s or 0.0) - one.began_s for one in ended) / len(ended)
@@ -210,7 +210,7 @@ def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
         return float(min(age_s, first_s))
     done_s = first_s + (run.iterations - 1) * iteration_s
     open_s = age_s - ((run.latest_s or 0.0) - run.began_s)
-    # What is open, the next iteration or the script's end, counts up to its usual length.
+    # The open part, the next iteration or the script's end, counts up to its usual length.
     if run.iterations < sum(one.iterations for one in ended) / len(ended):
         return float(done_s + min(open_s, iteration_s))
     end_s = sum((one.ended_s or 0.0) - (one.latest_s or 0.0) for one in ended) / len(ended)
@@ -234,14 +234,14 @@ def _gaps(runs: Sequence[Run]) -> list[float]:
 
 
 def _ordinary(runs: Sequence[Run]) -> float | None:
-    """Return the time of a slot's ordinary iterations, by how many each start has done."""
+    """Return a slot's mean ordinary iteration (s), weighted by the iterations of each start."""
     known = [run for run in runs if run.ordinary_s is not None and run.iterations > 1]
     times, counts = [run.ordinary_s or 0.0 for run in known], [run.iterations - 1 for run in known]
     return statistics.fmean(times, counts) if known else None
 
 
 def _together(times: Iterable[float | None]) -> float | None:
-    """Return the mean that the slots' rates have together."""
+    """Return the time at the mean of the slots' rates: the harmonic mean of their times."""
     known = [time_s for time_s in times if time_s]
     return statistics.harmonic_mean(known) if known else None
 

@@ -32,11 +32,11 @@ VMSTAT = (
     *("thp_fault_alloc", "thp_split_page", "compact_stall", "pgpgin"),
 )
 
-# The next attempt would have such a flag too: others use the quota, or nobody knows for how long.
+# The next attempt would have such a flag too: others use the quota, or bursts outlast it.
 LASTING = frozenset({"throttled_burst"})
 
-# A step that takes this many times the median is a long one. Steps are irregular where long ones
-# take this share of the time.
+# A step that takes this many times the median is a long one. Steps are irregular if long ones take
+# this share of the time.
 LONG_STEP = 3.0
 IRREGULAR_SHARE = 0.2
 
@@ -54,20 +54,20 @@ class Condition:
     """The condition of a window.
 
     Attributes:
-        experiment: what it belongs to, in records.
-        name: its own, in records.
+        experiment: kind of its experiment, in records.
+        name: its name in records.
         cohort: the members.
         n: how many of them train.
-        dose: of a stressor, in records.
-        count: of a stressor's processes, in records.
-        asked: the number that members are told before each attempt; None for none.
-        timing: of its windows, where it differs from the experiment's.
+        dose: dose of a stressor, in records.
+        count: number of a stressor's processes, in records.
+        asked: the number that is set for the members before each attempt; None for none.
+        timing: timing of its windows, if it differs from the experiment's.
         frozen: whether the cohort is stopped between its windows.
-        rotates: whether other members train in each block where not all do. So one process with a
-            favourable memory layout does not bias the result.
+        rotates: whether each block trains other members, if not all of them train. So one process
+            with a favourable memory layout does not bias the result.
         optional: whether the experiment goes on without the cohort once a member has ended.
-        around: lasts as long as an attempt, and yields what to add to the record. The cohort goes
-            on inside of it.
+        around: makes a context that lasts as long as an attempt, and yields what to add to the
+            record. A frozen cohort runs only inside it.
     """
 
     experiment: Kind
@@ -89,12 +89,12 @@ class Blocks:
     """Takes the windows of conditions.
 
     Attributes:
-        write: gets the record of each attempt.
-        timing: of a window.
+        write: takes the record of each attempt.
+        timing: timing of a window.
         attempts: retries that are left.
-        further: retries of one window, at most.
+        further: most retries of one window.
         block: number of the next block.
-        done: windows of an interrupted run, as ``key`` names them.
+        done: keys of the windows that an interrupted run has taken (see ``key``).
     """
 
     write: Callable[[Window], None]
@@ -114,10 +114,10 @@ class Blocks:
         """Take a window of each condition in every block.
 
         Args:
-            conditions: what to take windows of.
-            blocks: how many.
+            conditions: the conditions.
+            blocks: number of blocks.
             shuffle: orders each block.
-            lost: is told of an optional condition when a member of its cohort has ended. All
+            lost: called with an optional condition when a member of its cohort has ended. All
                 conditions of that cohort are left out from then on.
 
         Raises:
@@ -139,7 +139,7 @@ class Blocks:
             self.block += 1
 
     def _take(self, one: Condition, first: int) -> None:
-        """Take a window until it is valid, or no attempt is left."""
+        """Take a window; retry until it is valid, another attempt cannot help, or none is left."""
         if (one.experiment, one.name, one.dose, one.n, self.block) in self.done:
             return
         timing = one.timing or self.timing
@@ -174,12 +174,12 @@ class Blocks:
 
 
 def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
-    """Return how long an experiment's windows last."""
+    """Return the timing of an effort's windows."""
     return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 
 
 def key(window: Window) -> Key:
-    """Return what identifies a window of a job, whatever its attempt."""
+    """Return the key of a window within its job, the same for all its attempts."""
     return window.experiment, window.name, window.dose, window.n, window.block
 
 
@@ -194,7 +194,7 @@ def irregular(window: Taken) -> bool:
 
 
 def mean_step_s(windows: Iterable[Taken]) -> float | None:
-    """Return the mean counted step of all members of some windows; None without one."""
+    """Return the mean counted step (s) of all members of some windows; None without any."""
     steps = [us for one in windows for member in one.members for us in member.step_us]
     return statistics.fmean(steps) / 1e6 if steps else None
 

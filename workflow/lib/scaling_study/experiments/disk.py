@@ -20,10 +20,10 @@ TIME_S = 0.4
 
 
 def measure(folder: Path) -> DiskRate:
-    """Measure it.
+    """Measure the rate.
 
     Args:
-        folder: on the disk that is measured; a file of 64 MiB is there meanwhile.
+        folder: a folder on the disk; it holds a file of 64 MiB meanwhile.
     """
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".disk-") as file:
         path = Path(file.name)
@@ -48,10 +48,10 @@ def _read(path: Path) -> DiskRate:
     how = "one process, one read after the other"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-    except OSError:  # a file system that has no such reads
+    except OSError:  # a file system without direct reads
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         how += ", through the page cache, emptied before"
-    buffer = mmap.mmap(-1, BLOCK_BYTES)  # aligned, as such reads want it
+    buffer = mmap.mmap(-1, BLOCK_BYTES)  # aligned, as direct reads require
     done, began = 0, time.perf_counter()
     try:
         for place in range(0, FILE_BYTES, BLOCK_BYTES):

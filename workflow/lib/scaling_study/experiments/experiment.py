@@ -1,7 +1,7 @@
 """An experiment on one launch: its cohorts, its record file, and how it resumes.
 
-It measures a list of conditions (``blocks``). A kind of experiment gives that list and the first
-record.
+It measures a list of conditions (``blocks``). Each kind of experiment defines that list and the
+first record.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import Job, harness_digest, measured_digest
 
 MODULES = ("experiments/why", "experiments/loader_experiment")
-"""Modules that decide, with their imports and the harness, what experiments measure."""
+"""Modules that, with their imports and the harness, decide what experiments measure."""
 
 # Fields that must be equal for an interrupted run to be resumed.
 SAME = (
@@ -76,7 +76,7 @@ class Planned:
 
 
 def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
-    """Divide cohorts into those that start together: a CPU for each member."""
+    """Divide cohorts into groups that start together, with a CPU for each member."""
     found: list[list[Planned]] = []
     left = 0
     for one in planned:
@@ -89,15 +89,15 @@ def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
 
 
 class Experiment:
-    """The running of one job.
+    """One job of experiments.
 
     Args:
-        kind: of its first record; also the name of its log.
-        job: what it experiments on.
+        kind: kind of its first record; also the name of its log.
+        job: the launch that it experiments on, with its plan.
         target: name that is part of its seed.
         path: its record file.
         builds: folder of the environments that were made from requirements.
-        effort: how much is tried and how long, after its name.
+        effort: the name of the effort, and the effort.
     """
 
     def __init__(
@@ -120,22 +120,22 @@ class Experiment:
         text = f"{job.plan.seed} {target} {job.replicate}"
         self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
         self._n = 1
-        # What waits for the first record; None once that is there.
+        # Records that wait for the first one; None once that is written.
         self._waiting: list[records.Record] | None = []
         self._left: list[records.VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
         self._reports: dict[str, Readback] = {}  # of each cohort's first member
 
-    # ---- what a kind of experiment says of itself
+    # ---- what each kind of experiment defines
 
     def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> Head:
-        """Return the first record; ``resolved`` is None where the launch cannot be."""
+        """Return the first record; ``resolved`` is None if the launch cannot run here."""
         raise NotImplementedError
 
     def _measure(
         self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
-        """Do all of it.
+        """Measure what is missing; return the outcome.
 
         Args:
             resolved: the launch.
@@ -151,11 +151,11 @@ class Experiment:
     # ---- running it
 
     def _run(self, *changes: str, beside: int = 0) -> None:
-        """Do all of it and leave a whole record file.
+        """Measure what is missing, and complete the record file.
 
         Args:
-            changes: inside the launch's members.
-            beside: cohorts of the same size that live at once.
+            changes: changes inside the launch's members.
+            beside: number of cohorts of this size that must fit at once.
         """
         began = time.perf_counter()
         try:
@@ -172,14 +172,14 @@ class Experiment:
             self._close(*outcome, wall_s=time.perf_counter() - began)
 
     def leave_out(self, reason: str, remedy: str | None = None) -> None:
-        """Leave a file that says why nothing was measured."""
+        """Write a record file with the reason why nothing was measured."""
         self._journal.restart()
         self._waiting = []
         self._head = self._first(self._heading(None), None)
         self._close("skipped", reason, remedy)
 
     def _attempts(self, resolved: resolve.Resolved) -> Outcome | None:
-        """Measure everything, again from where a member ended; None if it was done before."""
+        """Measure everything, resuming after a member ends; return None if it was done before."""
         for _ in range(MEMBER_RESTARTS + 1):
             try:
                 with private.folder() as self._folder, ExitStack() as stack:
@@ -205,7 +205,7 @@ class Experiment:
         return "partial", "members ended again and again"
 
     def _resolve(self, changed: Axes, *changes: str) -> resolve.Resolved:
-        """Return the launch with some axes and things inside members changed, on this machine."""
+        """Return the launch on this machine, with axes changed and changes inside members."""
         plan, axes = self._job.plan, {**self._axes, **changed}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
         return replace(resolved, launch=replace(resolved.launch, change=changes))
@@ -215,14 +215,14 @@ class Experiment:
     def _start(
         self, planned: Sequence[Planned], stack: ExitStack
     ) -> Iterator[tuple[Planned, cohort.Cohort | str]]:
-        """Start cohorts: as many at the same time as there is a CPU for each member.
+        """Start cohorts, as many at the same time as leave a CPU for each member.
 
         Args:
             planned: what to start.
             stack: ends the cohorts.
 
         Yields:
-            Each with its cohort or, where it is not what it should be, the reason.
+            Each with its cohort or, if it failed to start or a check, the reason.
         """
         beside = sum(each.size for each in planned)
         for group in groups(planned, len(self._topology.cpus)):
@@ -243,7 +243,7 @@ class Experiment:
         """Start the launch itself; return its cohort and what its first member reports.
 
         Raises:
-            FailedError: it is not what it should be.
+            FailedError: it failed to start or a check.
         """
         ((_, one),) = self._start([Planned(name, {}, resolved)], stack)
         if isinstance(one, str):
@@ -251,7 +251,7 @@ class Experiment:
         return one, self._reports[name]
 
     def _launch(self, each: Planned, stack: ExitStack, beside: int) -> cohort.Cohort:
-        """Begin to start a cohort; as many members may come later as live beside it."""
+        """Begin to start a cohort; ``beside`` is how many members may live beside it."""
         self._log.info("starting %s", each.name)
         part = stack.enter_context(private.part(self._folder, each.name))
         running = replace(each.resolved.launch, folder=part)
@@ -261,7 +261,7 @@ class Experiment:
         return one
 
     def _prove(self, each: Planned, one: cohort.Cohort) -> records.Readbacks | str:
-        """Wait for a cohort and warm it up; return what it got, or what is wrong with that."""
+        """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
         one.wait_started(slots, settings.start_timeout_s)
@@ -277,7 +277,7 @@ class Experiment:
     # ---- records
 
     def _heading(self, resolved: resolve.Resolved | None) -> records.Heading:
-        """Return what the first record of every kind holds."""
+        """Return the fields that the first records of all kinds share."""
         plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
         return records.Heading(
@@ -306,7 +306,7 @@ class Experiment:
             self._waiting = None
 
     def _write(self, record: records.Record) -> None:
-        """Append a record, in any case after the first one."""
+        """Append a record, or keep it until the first one is written."""
         if self._waiting is None:
             self._journal.write(record)
         else:
@@ -334,7 +334,7 @@ class Experiment:
 
 
 def unchanged(change: Sequence[str], reports: Sequence[Readback]) -> str:
-    """Say why changes inside members do not hold; empty where all of them do."""
+    """Return why changes inside members do not hold; empty if all of them do."""
     reasons = [report.impossible.get(name) for name in change for report in reports]
     if impossible := next(filter(None, reasons), ""):
         return Impossible(impossible)

@@ -1,15 +1,14 @@
-"""Interventions: launches that differ from a reference by one change, which takes one cause away.
+"""Interventions: launches that differ from a reference by one change, which removes one cause.
 
-An entry says what changes, and where the change cannot matter. Such a change is not tried: the
-machine's layout, the members' readback and the reference's own counters decide, and the report
-gives the reason.
+An entry defines the change, and when it cannot matter. Then the change is not tried, and the report
+gives the reason. The machine's layout, the members' readback and the reference's own counters
+decide.
 
-One of them is the reference without its quota: bursts so short that the quota holds nobody back. A
-quota gives a cgroup so much CPU time for every period, and holds it back when that is used up
-(Documentation/scheduler/sched-bwc.rst). After a period of rest all of it is there again. Members
-that train for no longer than it lasts are not held back, whatever the quota; that they were not is
-counted (cpu.stat), and a window in which they were does not count. So nothing has to be changed at
-the cgroup, which would need root.
+One intervention avoids the CPU quota: the reference trains in bursts too short to be throttled. A
+quota grants a cgroup an amount of CPU time per period, and throttles it once that is used up
+(Documentation/scheduler/sched-bwc.rst). A period of rest restores the full amount, so members that
+train for no longer than it lasts are not throttled. The kernel counts throttling (cpu.stat), and a
+window that has any is not valid. The cgroup itself stays as it is; changing it would need root.
 """
 
 import math
@@ -32,15 +31,15 @@ from scaling_study.records.window import Member, Taken
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
-# A minor fault costs 0.1 us, and with the clearing of the page and in a virtual machine 0.5 us and
-# more. Where all of them take less than this part of the step, and the kernel no more than that of
-# its time, no setting of the allocator can bring back much.
+# A minor fault costs 0.1 us; with clearing the page and in a virtual machine, 0.5 us and more. If
+# all faults take less than FAULTS_SHARE of a step, and the kernel less than SYSTEM_SHARE, no
+# setting of the allocator can save much.
 FAULT_S = 0.5e-6
 FAULTS_SHARE = 0.01
 SYSTEM_SHARE = 0.03
 
-# Each CPU takes CPU time from the group's account in pieces of this size, and the last ones may lie
-# unused where they were taken (sched_cfs_bandwidth_slice_us, unless somebody has changed it).
+# Each CPU takes CPU time from the group's account in slices of this size, and may leave its last
+# one unused (the default of sched_cfs_bandwidth_slice_us).
 SLICE_S = 0.005
 # The coordinator and helper threads use some of the quota, too.
 USED_SHARE = 0.9
@@ -50,7 +49,7 @@ REST_PERIODS = 1.2
 BURSTS = 8
 
 QUOTA_BURSTS = "quota_bursts"
-"""The name of the intervention that lets the quota hold nobody back, in records."""
+"""The name of the intervention that avoids the quota, in records."""
 
 REFERENCE = "reference"
 """The name of the launch itself, in records."""
@@ -66,9 +65,9 @@ class Reference:
         axes: of its launch.
         machine: machine.json.
         readback: what its first member reported.
-        n: its members.
-        windows: records of windows that were taken of it, at least one.
-        quota: of the cgroup, if it has one.
+        n: the number of its members.
+        windows: records of its windows, at least one.
+        quota: the cgroup's quota, if it has one.
     """
 
     axes: Axes
@@ -99,18 +98,18 @@ class Intervention:
 
     Attributes:
         name: Its name in records.
-        title: For a person.
-        excluded: Each says why it cannot matter for a reference; None where it may.
-        axes: The axes that it changes; it cannot matter where the reference has these values.
-        change: The change inside the members that it makes (see ``changes``).
+        title: Its name for readers.
+        excluded: Each returns why it cannot matter for a reference, or None if it may.
+        axes: The axes that it changes; it cannot matter if the reference has these values.
+        change: The change that it makes inside the members (see ``changes``).
         quick: Whether a quick diagnosis tries it.
-        alone: Whether what it takes away slows one process as much as many, so that a quick
-            diagnosis tries it with one only.
+        alone: Whether it removes something that slows one process as much as many. A quick
+            diagnosis then tries it with one process only.
         bursts: Whether it is the reference itself, in windows of bursts.
-        timing: Of its windows, where it differs from the experiment's.
-        asked: What its members are asked for (see ``asked``); None where they are asked nothing.
-        of: The intervention whose members these are, asked for something else; empty for its own.
-        restless: Whether its members do something while they rest, so that they are stopped.
+        timing: Timing of its windows, if it differs from the experiment's.
+        asked: The code of the request to its members (``Ask``); None if there is none.
+        of: The intervention whose members it uses, with another request; empty for its own.
+        restless: Whether its members are busy even while they rest, so that they are stopped.
         derived: Returns the intervention as it is tried on a reference, or why it is not tried.
     """
 
@@ -130,11 +129,11 @@ class Intervention:
 
     @property
     def members_of(self) -> str:
-        """The cohort whose members take its windows."""
+        """The name of the cohort whose members take its windows."""
         return REFERENCE if self.bursts else self.of or self.name
 
     def counts(self, n: int, effort: str) -> list[int]:
-        """Return the process counts at which it is tried; n is the reference's."""
+        """Return the process counts at which it is tried; ``n`` is the reference's."""
         return [1] if self.alone and effort == "quick" else sorted({1, n})
 
     def options(self) -> dict[str, bool]:
@@ -142,7 +141,7 @@ class Intervention:
         return {} if self.change is None else {self.change: True}
 
     def record(self) -> Change:
-        """Return it as records hold it."""
+        """Return the record of the intervention."""
         options: dict[str, object] = {**self.options()}
         if self.timing is not None:
             options["timing"] = asdict(self.timing)
@@ -153,7 +152,7 @@ class Intervention:
         )
 
     def left_out(self, reason: str) -> LeftOut:
-        """Return the record that says why it is not tried."""
+        """Return the record of the intervention as one that is not tried, with the reason."""
         return LeftOut(intervention=self.name, title=self.title, reason=reason)
 
     def fitted(self, reference: Reference, effort: str) -> "Intervention | str":
@@ -169,14 +168,14 @@ class Intervention:
 
 
 def recorded(change: Change) -> Intervention:
-    """Return the intervention that a record holds."""
+    """Return the intervention of a record."""
     known = next(one for one in INTERVENTIONS if one.name == change.intervention)
     timing = convert(change.options.get("timing"), WindowSettings | None)
     return replace(known, axes=change.axes, timing=timing)
 
 
 def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
-    """Return it with windows of bursts that the quota leaves alone, or why there can be none."""
+    """Return it with windows of bursts that are not throttled, or why there can be none."""
     quota = reference.quota
     if quota is None:
         return "no quota is set"
@@ -186,7 +185,7 @@ def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
     wanted_cpus = reference.n * max(reference.readback.intra_op, reference.most(_runnable))
     busy_cpus = min(wanted_cpus, len(reference.topology.cpus))
     lasts_s = USED_SHARE * (quota.cpus * quota.period_s / busy_cpus - SLICE_S)
-    # A step with as many members as possible, less waiting for a CPU.
+    # The step in the window with the most members, without waiting for a CPU.
     members = max((window.members for window in reference.windows), key=len)
     step_s = (wanted_cpus / busy_cpus) * statistics.fmean(
         (one.active_s - one.trainer_runqueue_s) / max(1, one.steps_active) for one in members
@@ -217,12 +216,12 @@ def _runnable(member: Member) -> float:
 
 
 def _where(test: Callable[[Reference], bool], reason: str) -> Callable[[Reference], Reason]:
-    """Exclude if a test holds."""
+    """Return a check that excludes a reference if a test holds for it."""
     return lambda reference: reason if test(reference) else None
 
 
 def _without(reason: str, test: Callable[[Loader], object]) -> Callable[[Reference], Reason]:
-    """Exclude if a test holds for no loader."""
+    """Return a check that excludes a reference if a test holds for none of its loaders."""
     return _where(lambda reference: not any(map(test, reference.loaders)), reason)
 
 
@@ -239,7 +238,7 @@ def _one_group(*domains: Domain) -> Callable[[Reference], Reason]:
 
 
 def _faults(reference: Reference) -> Reason:
-    """No allocator helps where pages are hardly ever touched for the first time."""
+    """Return why no allocator can help, if pages are hardly ever touched for the first time."""
     share = reference.most(lambda one: one.minor_faults * FAULT_S / one.active_s)
     in_kernel = reference.most(lambda one: one.trainer_system_s / one.active_s)
     if share >= FAULTS_SHARE or in_kernel >= SYSTEM_SHARE:
@@ -250,12 +249,12 @@ def _faults(reference: Reference) -> Reason:
 
 
 def _spent_s(member: Member, name: str) -> float:
-    """Return the time that counted steps spent in a part that a hook may time."""
+    """Return the time (s) that counted steps spent in a part; 0 if no hook has timed it."""
     return getattr(member, name) or 0.0
 
 
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
-    """Exclude if a part of a step takes hardly any time."""
+    """Return a check that excludes a reference if a part of its step takes hardly any time."""
 
     def part(member: Member) -> float:
         counted_s = sum(member.step_us) / 1e6
@@ -277,16 +276,17 @@ _no_processes = _without("no loader with worker processes of torch's", lambda on
 
 
 def _workers(reference: Reference) -> int | None:
-    """Return how many workers the loader has, where that can be set and is one number."""
+    """Return the number of loader workers; None if it cannot be set, or loaders differ in it."""
     found = {one.workers for one in reference.loaders if one.settable}
     settable = all(one.settable for one in reference.loaders)
     return found.pop() if len(found) == 1 and settable else None
 
 
 def _more_workers(one: Intervention, reference: Reference) -> Intervention:
-    """Ask for as many workers as keep up with training and have CPUs; one more than now at least.
+    """Return it with as many workers as keep up with training and have CPUs.
 
-    The first window's first member shows how long making a batch and training on it take.
+    That is at least one more than now. The first member of the first window shows how long making a
+    batch and training on it take.
     """
     more = (_workers(reference) or 0) + 1
     member = reference.windows[0].members[0]
@@ -299,7 +299,7 @@ def _more_workers(one: Intervention, reference: Reference) -> Intervention:
 def _loader_cpus(reference: Reference) -> int:
     """Return how many CPUs a member's loader workers have.
 
-    Their own ones, those that the member is bound to, or the member's part of the machine.
+    These are the workers' own, or those that the member is bound to, or its part of the machine.
     """
     if apart := (reference.readback.switches or {}).get("loader_cpus"):
         return len(parse_cpu_list(str(apart)))
@@ -309,7 +309,7 @@ def _loader_cpus(reference: Reference) -> int:
 
 
 def _apart(one: Intervention, reference: Reference) -> Intervention | str:
-    """Give loader workers CPUs of their own; members must be bound for that."""
+    """Return it with separate CPUs for loader workers, for which members are bound."""
     threads = reference.readback.intra_op * ranks.processes(reference.axes)
     cpus = len(reference.topology.cpus) // reference.n
     if cpus <= threads:
@@ -323,7 +323,7 @@ def _apart(one: Intervention, reference: Reference) -> Intervention | str:
     return replace(one, axes=axes)
 
 
-# In the order of what they cost when missed: a short budget takes the first.
+# Ordered by the cost of missing them.
 INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", bursts=True,
            derived=_in_bursts),
@@ -348,7 +348,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("tcmalloc", "tcmalloc", (_faults,), {"allocator": "tcmalloc"}, quick=False),
     Intervention("jemalloc", "jemalloc", (_faults,), {"allocator": "jemalloc"}, quick=False),
     Intervention("mimalloc", "mimalloc", (_faults,), {"allocator": "mimalloc"}, quick=False),
-    # A loader with workers may be in the way, however short the training thread waits for it.
+    # A loader with workers may slow training, however briefly the training thread waits for it.
     Intervention("cached_batches", "batches from memory instead of the loader",
            (lambda one: _loads(one) if _no_workers(one) else None,), change="loader_switched",
            asked=Ask(loader_substitutes.FROM_MEMORY).code, restless=True),
@@ -404,11 +404,11 @@ def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[
     """Choose the interventions to try.
 
     Args:
-        reference: what is known of the reference.
+        reference: the reference.
         effort: ``quick`` or ``full``.
 
     Returns:
-        Them, and those that are left out, with the reason.
+        The interventions, and the records of those that are left out.
     """
     chosen, left = [], []
     for one in INTERVENTIONS:

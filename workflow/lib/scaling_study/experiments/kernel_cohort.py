@@ -1,8 +1,8 @@
 """Cohorts of kernels: the same members, gates and windows as for training, with other work.
 
-As stressors they load one part of the machine on purpose, beside one member that trains. How its
-step time answers to the dose is its sensitivity to that part. Their own rate, against what they
-reach without it, shows that they really took what they should.
+As stressors they load one part of the machine on purpose, beside one member that trains. The
+response of its step time to the dose is its sensitivity to that part. The stressors' rate, compared
+with their rate without the member, shows whether they loaded the part as much as they should.
 """
 
 import os
@@ -22,7 +22,7 @@ from scaling_study.records.machine import Machine
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, environment, member_processes, windows
 
-# All kernels together may take this part of the memory that is free.
+# All kernels together may take this part of the memory that the study may use.
 MEMORY_SHARE = 0.5
 
 START_TIMEOUT_S = 120.0
@@ -43,7 +43,7 @@ def make(
         folder: its private folder.
         slots: CPUs and memory policy of each member.
         machine: machine.json.
-        host: of the machine.
+        host: facts about the machine.
     """
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
     # numpy brings a BLAS of its own, which must not start threads.
@@ -60,7 +60,7 @@ def make(
 
 
 def start(one: cohort.Cohort) -> bool:
-    """Start a cohort of kernels; say whether all its members came."""
+    """Start a cohort of kernels; return whether all its members have started."""
     one.start(range(one.size), START_TIMEOUT_S)
     return len(one.alive) == one.size
 
@@ -74,12 +74,12 @@ def rates(window: Taken) -> list[float]:
 
 
 def count(machine: Machine, n: int, threads: int) -> int:
-    """Return how many stressors there is room for; none where they would only take turns.
+    """Return how many stressors fit; 0 if they would only take turns.
 
     Args:
         machine: machine.json.
-        n: members of the reference: as many others as a member has there.
-        threads: of one operator of the training member, which need CPUs of their own.
+        n: members of the reference; stressors do not outnumber the others that a member has there.
+        threads: threads of the training member, which need CPUs of their own.
     """
     return max(0, min(max(1, n - 1), int(machine.usable_cpus) - threads))
 
@@ -88,9 +88,9 @@ def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> lis
     """Return the conditions of a training member beside kernels, at every dose.
 
     Args:
-        trainer: the reference's cohort, of which the first member trains.
+        trainer: the reference's cohort, whose first member trains.
         one: the cohort of kernels.
-        effort: which kernels, at which doses.
+        effort: names the kernels and doses.
 
     Raises:
         MemberEndedError: a member died or hung.

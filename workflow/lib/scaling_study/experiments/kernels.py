@@ -3,9 +3,9 @@
 ``kernels.py LLC MEMORY``, the working sets in bytes (see ``Sizes``)
 
 Alone they are the machine's microbenchmarks: how much a part slows down when more members use it.
-Beside a training member they are stressors that load one part on purpose. Which kernel runs, and
-in which share of the time, is the number that the coordinator asks for (``encode``), so that one
-cohort serves for all. A batch is a fixed amount of work, some milliseconds, and counts as a step.
+Beside a training member they are stressors that load one part on purpose. The coordinator sets a
+number (``encode``) that selects the kernel and its share of the time, so one cohort serves for all.
+A batch is a fixed amount of work, some milliseconds, and counts as a step.
 
 The streams follow STREAM (McCalpin 1995). Kernels are made of numpy and the standard library, whose
 loops are compiled, so that no compiler is needed.
@@ -36,7 +36,7 @@ PAGES_BYTES = 4 * 1024**2
 
 
 class Kernel(NamedTuple):
-    """A kernel: what a person calls it, and which part of the machine bounds it."""
+    """A kernel: its title, and the part of the machine that bounds it."""
 
     title: str
     bound_by: str
@@ -62,7 +62,7 @@ def decode(asked: int) -> tuple[str, float]:
 
 
 class Sizes(NamedTuple):
-    """Working sets (bytes) that stay in a share of the last-level cache, and that do not."""
+    """Working sets (bytes): one stays in a share of the last-level cache, one does not."""
 
     llc: int
     memory: int
@@ -72,9 +72,9 @@ def sizes(l2_bytes: int | None, l3_bytes: int | None, spare_bytes: int) -> Sizes
     """Choose working sets for a machine.
 
     Args:
-        l2_bytes: a core's second-level cache; None where it is not known.
-        l3_bytes: one last-level cache; None where there is none.
-        spare_bytes: what one member may take of memory.
+        l2_bytes: a core's second-level cache; None if it is not known.
+        l3_bytes: one last-level cache; None if there is none.
+        spare_bytes: memory that one member may take.
     """
     l2 = l2_bytes or 256 * 1024
     l3 = max(l3_bytes or 0, 4 * l2)
@@ -86,7 +86,7 @@ def _hash() -> None:
 
 
 def _stream(working_set: int) -> Work:
-    """Scale an array onto another one (STREAM's scale), both together of the size given."""
+    """Return STREAM's scale of one array into another, both together of this size (bytes)."""
     count = working_set // 2 // 8
     source, target = np.ones(count), np.zeros(count)
     # A long stream goes on where the last batch stopped.
@@ -112,7 +112,7 @@ def _pages() -> None:
 
 
 def prepare(chosen: Sizes) -> dict[str, Work]:
-    """Allocate what the kernels need; return what does one batch of each."""
+    """Allocate the memory of all kernels; return, for each, the function that does a batch."""
     return {
         "register": _hash,
         "llc": _stream(chosen.llc),
@@ -127,9 +127,9 @@ def command(chosen: Sizes) -> tuple[str, ...]:
 
 
 def main(argv: list[str]) -> None:
-    """Do batches of the kernel asked for until the process is killed."""
+    """Run batches of the requested kernel until the process is killed."""
     work = prepare(Sizes(*map(int, argv)))
-    for batch in work.values():  # pages are touched, caches of Python and numpy are filled
+    for batch in work.values():  # touches pages, fills caches of Python and numpy
         batch()
     while True:
         kernel, duty = decode(scaling_study.asked())

@@ -85,7 +85,7 @@ class LoaderExperiment(Experiment):
         self._ended: set[str] = set()
 
     def run(self, n: int) -> None:
-        """Measure all variants at a process count, and leave a whole record file."""
+        """Measure all variants at a process count, and complete the record file."""
         self._n = n
         self._run(SWITCHED, beside=LIVING)
 
@@ -193,7 +193,7 @@ class LoaderExperiment(Experiment):
     def _started(
         self, name: str, title: str, changes: Sequence[str], stack: ExitStack
     ) -> cohort.Cohort | None:
-        """Start members with changes inside and stop them; None where that cannot be."""
+        """Start members with changes inside and stop them; return None if they cannot start."""
         try:
             resolved = self._resolve({}, *changes)
         except UnavailableError as error:
@@ -207,11 +207,11 @@ class LoaderExperiment(Experiment):
         return one
 
     def _files(self) -> list[Path]:
-        """Return the loader's files: those that the config names, and those that it opens.
+        """Return the loader's files: those that the config names, and those that the loader opens.
 
-        Files of the same kind beside an opened one count, too: they are read later.
+        Files of the same kind beside an opened one count too, because they are read later.
         """
-        with ExitStack() as own:  # a start of the script, for what it opens
+        with ExitStack() as own:  # a start of the script that lists what it opens
             self._started("noted", "the files that it opens", ["files_noted"], own)
             lines = [
                 line
@@ -285,7 +285,7 @@ class LoaderExperiment(Experiment):
     def _can(
         self, way: records.Way, one: cohort.Cohort, report: Readback, stack: ExitStack
     ) -> cohort.Cohort | None:
-        """Return the members that can load in another way; None where none can."""
+        """Return the members that can load in another way; None if none can."""
         title = f"the loader alone, {way.title}"
         reason = (report.impossible or {}).get(way.change or "")
         if way.name in self._ended:

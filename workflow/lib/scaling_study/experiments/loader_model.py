@@ -3,8 +3,8 @@
 Without workers the training thread makes each batch itself, before it trains on it. With workers, a
 step takes as long as the slower of two: the loader alone, or training plus taking over a batch.
 While the faster one works, both are slower than alone. If they want more CPUs than there are, each
-gets its part (processor sharing: Kleinrock 1967, JACM 14(2)); and CPUs share cores and caches,
-which is measured, too.
+gets its part (processor sharing: Kleinrock 1967, JACM 14(2)). CPUs also share cores and caches; how
+much this slows them is measured.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
 
     Args:
         loader: what a member reports of it.
-        cpus: that a process has.
+        cpus: CPUs that a process has.
     """
     workers = loader.workers
     if loader.threads and "Pipeline" in loader.kinds:
@@ -85,11 +85,11 @@ class Seen:
     """The step of a variant and its parts (s).
 
     Attributes:
-        step_s: in all.
-        load_s: in the loader, of the training thread.
+        step_s: the whole step.
+        load_s: time of the training thread in the loader.
         cpu_s: CPU time of all threads and processes.
         trainer_s: CPU time of the training thread.
-        made_s: making its batch, of whoever does that; 0 where it was not seen.
+        made_s: time to make its batch, in any thread or process; 0 if it is not known.
     """
 
     step_s: float
@@ -102,17 +102,17 @@ class Seen:
 def predicted_s(
     way: Way, now: Way, cpus: float, seen: Callable[[str], Seen | None]
 ) -> float | None:
-    """Return what a step should take; None where a part of it is not known.
+    """Return the predicted time of a step (s); None if a part of it is not known.
 
-    As it is, and with more batches ahead, that is the sum of its parts: a bound, since no batch
-    ahead can give more. Of another way it is the step as it was measured, times the factor by which
-    the parts differ: what these do not hold is there in both.
+    For the script as it is, and with more batches ahead, it follows from the parts alone: a lower
+    bound, however many batches are ahead. For another way, the measured step is scaled by the ratio
+    of the times that follow from the parts, because both steps have in common what these lack.
 
     Args:
-        way: how batches are loaded.
-        now: how they are as it is.
-        cpus: that a process has.
-        seen: what a variant's steps take, by its name.
+        way: the way to load batches.
+        now: the way in which the script loads as it is.
+        cpus: CPUs that a process has.
+        seen: returns the measured step of a variant, by its name.
     """
     parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
     as_is = seen("as_is")
@@ -124,11 +124,11 @@ def predicted_s(
 def _of_parts_s(
     way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
 ) -> float | None:
-    """Return what a step takes by its parts, where as it is the loader has so many workers."""
+    """Return the time of a step (s) from its parts; the script's own loader has ``workers``."""
     as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
     if as_is is None or cached is None or alone is None:
         return None
-    # On new batches, and after waiting for them, as it is.
+    # Training in the script as it is: on new batches, after waiting for them.
     training_s = as_is.step_s - as_is.load_s
     takes_s = _takes_s(alone, way.workers)
     if way.as_fast and workers != 0:
@@ -148,8 +148,8 @@ def _of_parts_s(
 def _takes_s(alone: Seen, workers: int | None) -> float:
     """Return how long the training thread takes (s) to receive a batch that is ready.
 
-    It takes its CPU time at least. A thread of the worker also hands each tensor over, and must be
-    woken for that: a step of the loader alone is that much longer than the making of a batch.
+    That is at least its CPU time. A thread of the worker also hands each tensor over, and must be
+    woken for that: a step of the loader alone is longer than making a batch by that much.
     """
     if not workers or not alone.made_s:
         return alone.trainer_s
@@ -157,7 +157,7 @@ def _takes_s(alone: Seen, workers: int | None) -> float:
 
 
 def _slower(workers: int | None, training_s: float, seen: Callable[[str], Seen | None]) -> float:
-    """Return by what part computing slows down beside other computing; 0 where unknown."""
+    """Return the share by which computing slows down beside other computing; 0 if unknown."""
     if workers:
         alone, together = seen("only"), seen("as_is")
         overlap = 0.0 if together is None else min(1.0, training_s / together.step_s)

@@ -26,22 +26,22 @@ SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
 # Short and frequent windows: machine drift affects all kernels and counts equally.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
 BLOCKS = 5
-FURTHER = 2  # attempts, of a window that was disturbed
+FURTHER = 2  # further attempts of a disturbed window
 
 # More counts would take longer and show no more.
 MOST_COUNTS = 12
 
-# With fewer undisturbed windows it shows other programs as much as the machine.
+# With fewer undisturbed windows the result shows other programs as much as the machine.
 QUIET_SHARE = 0.5
 
 MODULES = ("experiments/microbenchmarks",)
-"""Modules that decide, with their imports and the harness, what it measures."""
+"""Modules that, with their imports and the harness, decide what is measured."""
 
 log = logging.getLogger("microbenchmarks")
 
 
 def counts(machine: Machine) -> list[int]:
-    """Return the process counts: those of the machine, without more processes than CPUs."""
+    """Return the machine's process counts up to its CPUs, at most ``MOST_COUNTS`` of them."""
     topology = machine.usable
     resolved = process_counts.resolve("auto", topology, machine.quota_cpus)
     found = [n for n in resolved if n <= len(topology.cpus)]
@@ -63,7 +63,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
 
     Args:
         machine: machine.json.
-        folder: on the disk that is measured.
+        folder: a folder on the disk that is measured.
     """
     rows = [row for name in placements(machine) for row in _process_counts(name, machine)]
     return Microbenchmarks(
@@ -117,19 +117,19 @@ def kept(machine: Machine, folder: Path, code: str) -> Path:
 
     Args:
         machine: machine.json.
-        folder: of all machines' microbenchmarks.
-        code: digest of what measures: another kernel makes other microbenchmarks.
+        folder: folder of all machines' microbenchmarks.
+        code: digest of the code that measures; results of other code are kept apart.
     """
     return folder / f"{machine.hash}-{code}.json"
 
 
 def quiet(found: Microbenchmarks) -> bool:
-    """Say whether most windows were undisturbed, so that the microbenchmarks may be kept."""
+    """Return whether enough windows were undisturbed for the microbenchmarks to be kept."""
     return sum(row.valid for row in found.rows) > QUIET_SHARE * len(found.rows)
 
 
 def take(folder: Path, code: str, output: Path) -> None:
-    """Measure this machine's microbenchmarks, or copy the one that is kept."""
+    """Measure this machine's microbenchmarks, or copy those that are kept."""
     machine = probe.read_machine()
     known = kept(machine, folder, code)
     if known.exists():

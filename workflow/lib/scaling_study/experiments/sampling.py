@@ -65,7 +65,7 @@ IN_MEMORY = "shared memory"
 def parse_syscall(text: str, machine: str) -> tuple[str, int, int] | None:
     """Return a system call's name and first two arguments from the text of /proc/PID/syscall.
 
-    None for a thread that runs, or that waits outside of one.
+    None if the thread runs, or waits outside of a system call.
     """
     number, *arguments = text.split()
     if number in {"running", "-1"}:
@@ -75,10 +75,10 @@ def parse_syscall(text: str, machine: str) -> tuple[str, int, int] | None:
 
 
 def parse_locks(text: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return process and inode of all who wait for a file lock, and of all who hold one.
+    """Return process and inode of each waiter for a file lock, and of each holder of one.
 
-    Waiters are the lines of /proc/locks with an arrow; the inode is ``major:minor:number`` in
-    hexadecimal and decimal, as the kernel writes it.
+    Waiters are the lines of /proc/locks with an arrow. The inode is ``major:minor:number`` as the
+    kernel writes it, the device in hexadecimal and the number in decimal.
     """
     waiting, holding = [], []
     for line in text.splitlines():
@@ -117,7 +117,7 @@ def _name_of_file(pid: int, descriptor: int) -> str:
 
 
 def _between_processes(pid: int, address: int, operation: int) -> str:
-    """Return the shared memory that a futex lies in; empty for one of a single process."""
+    """Return the shared memory that a futex lies in; empty if only one process uses it."""
     if not operation & FUTEX_PRIVATE:
         with suppress(OSError):
             return shared_mapping(address, (PROC / str(pid) / "maps").read_text())
@@ -160,7 +160,7 @@ class Sampler:
             self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
             folder = PROC / str(pid) / "task" / str(tid)
-            with suppress(OSError):  # it has just ended, or this kernel does not tell
+            with suppress(OSError):  # it has just ended, or this kernel hides it
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 call = parse_syscall((folder / "syscall").read_text(), platform.machine())
                 self.states[slot][state] += 1
@@ -170,7 +170,7 @@ class Sampler:
     def _on(
         self, pid: int, name: str, first: int, second: int, held: Sequence[tuple[int, str]]
     ) -> str:
-        """Return what a thread waits for in a system call, as far as that can be told."""
+        """Return what a thread waits for in a system call; empty if that is not known."""
         if name in ON_FILE:
             return _name_of_file(pid, first)
         if name == "futex":
@@ -182,11 +182,12 @@ class Sampler:
     def _waits(self, slot: int, own_share: float) -> Counter[tuple[str, str]]:
         """Return the waits of a slot.
 
-        A pause is for a lock that members take in turn, unless the member would pause anyway.
+        A pause counts as a wait for a lock that members take in turn, unless the member would pause
+        anyway.
 
         Args:
-            slot: of the member.
-            own_share: part of the looks that find it in a pause that has nothing to do with locks.
+            slot: the member's slot.
+            own_share: share of the looks that find it in a pause that has nothing to do with locks.
         """
         waits, at_lock = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for (name, on), count in self.waits[slot].items():
@@ -213,9 +214,9 @@ class Sampler:
         Args:
             n: members that trained.
             interval_s: mean time between two looks.
-            step_s: what a step took meanwhile.
-            alone: the record of one member alone: as long as it pauses there in a step, members
-                pause for no lock.
+            step_s: time of a step meanwhile.
+            alone: the record of one member alone. For as long as it pauses in a step, the pauses of
+                members are for no lock.
         """
         own_share = _pauses_s(alone) / step_s if alone else 0.0
         members = [
@@ -240,19 +241,19 @@ class Sampler:
 
 
 def _pauses_s(record: records.Samples) -> float:
-    """Return how long a member pauses in a step."""
+    """Return how long (s) a member pauses in a step."""
     waits = [wait for one in record.members for wait in one.waits if wait.syscall in PAUSES]
     samples = sum(one.samples for one in record.members)
     return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
 def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]) -> records.Look:
-    """Return what the machine has been used for so far.
+    """Return the use of the machine so far.
 
-    Counters are cumulative; whoever reads two looks takes the difference.
+    Counters are cumulative; the use between two looks is their difference.
 
     Args:
-        cpus: that the study may use.
+        cpus: CPUs that the study may use.
         threads: process and training thread of each member, by slot.
 
     Raises:
@@ -284,6 +285,6 @@ def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
 
 
 def _network_bytes(text: str) -> int:
-    """Return the bytes that all devices but the loopback have received, of /proc/net/dev."""
+    """Return the bytes that all devices but the loopback have received (/proc/net/dev)."""
     rows = (line.partition(":") for line in text.splitlines()[2:])
     return sum(int(rest.split()[0]) for name, _, rest in rows if name.strip() != "lo")

@@ -1,10 +1,10 @@
 """Why a launch stops scaling: remove one thing, add one thing, and look at what members do.
 
 The launch itself (the reference) and launches with one change each (interventions) live side by
-side as cohorts of their own. In every block each of them takes a window alone and one at the
+side, each as a cohort. In every block each of them takes a window with one member and one at the
 reference's process count. Then the reference's first member trains beside kernels that load one
-part of the machine at several doses. What members do while they sleep is looked at last, outside
-of all measuring.
+part of the machine at several doses. Last, outside of all windows, training threads are sampled for
+what they do and wait for.
 """
 
 import random
@@ -32,17 +32,17 @@ from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 from scaling_study.runner.measure import Job
 
-# Windows hold many of what comes and goes: a quota holds its cgroup back in periods of 100 ms
-# (cpu.max).
+# A window of this length holds many periods of what comes and goes: a quota throttles its cgroup in
+# periods of 100 ms (cpu.max).
 PERIODS_S = 1.0
 
-# The reference lies past the knee by this factor, where the process counts reach that far.
+# The reference lies past the knee by this factor, if the process counts reach that far.
 PAST_KNEE = 1.5
 
-# Cohorts that live side by side may take this part of the memory that is free.
+# Cohorts that live side by side may take this part of the free memory.
 MEMORY_SHARE = 0.8
 
-# Members are looked at so often, at each of the two counts.
+# Number and interval of the looks at members, at each of the two counts.
 LOOKS = 60
 LOOK_EVERY_S = 0.02
 
@@ -71,21 +71,21 @@ class Why(Experiment):
         self._cpu_times = foreign.cpu_times()
 
     def leave_to(self, target: str) -> None:
-        """Leave a file that says which target's experiments stand for this one's."""
+        """Write a record file that names another target, whose experiments explain this one."""
         self._same_as = target
         self.leave_out("it is explained under its own name")
 
     def run(self, knee: float | None) -> None:
-        """Do all experiments and leave a whole record file.
+        """Run all experiments and complete the record file.
 
         Args:
-            knee: where the launch's scaling law has its knee, None if it has none.
+            knee: process count of the knee of the launch's scaling law, None if it has none.
         """
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         self._run()
 
     def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> records.Why:
-        """Return the first record, without the interventions, chosen later."""
+        """Return the first record; its interventions are chosen later."""
         return records.Why(
             **structs.asdict(heading),
             schema_version=2,
@@ -141,7 +141,7 @@ class Why(Experiment):
         self._blocks.timing = window_of(effort)
 
     def _chosen_before(self, head: records.Why) -> list[Tried]:
-        """Return what an interrupted run has chosen; go on with windows like its own."""
+        """Return the interventions of an interrupted run, and take windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
         return self._plan([interventions.recorded(change) for change in head.interventions])[0]
@@ -149,10 +149,10 @@ class Why(Experiment):
     def _choose(
         self, one: cohort.Cohort, report: Readback
     ) -> tuple[list[Tried], list[records.LeftOut]]:
-        """Choose interventions, and windows' length and number, by one window at each count.
+        """Choose interventions, and windows' length and number, from one window at each count.
 
         Returns:
-            Those to try, and those that are left out as records hold them.
+            The interventions to try, and the records of those that are left out.
         """
         quota = limits.read_quota()
         first = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
@@ -175,7 +175,7 @@ class Why(Experiment):
         return tried, [*left, *impossible]
 
     def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[records.LeftOut]]:
-        """Return the cohorts of interventions, and those that this machine cannot do."""
+        """Return the cohorts to start, and the records of interventions that cannot run here."""
         tried, impossible = [], []
         for intervention in chosen:
             try:
@@ -210,8 +210,8 @@ class Why(Experiment):
 
         Args:
             one: the reference.
-            tried: the group, and all that have no members of their own.
-            threads: of a member.
+            tried: the group, and all that use the members of another intervention.
+            threads: number of a member's threads.
         """
         rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
@@ -228,7 +228,7 @@ class Why(Experiment):
                 cohorts[planned.name] = other
                 if planned.name in stopped:
                     other.freeze()
-            # Members that outnumber the CPUs: as many as fit show what the others' turns cost.
+            # If members outnumber the CPUs, a count that fits shows what taking turns costs.
             fit = len(self._topology.cpus) // threads
             counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
             conditions = [
@@ -264,7 +264,7 @@ class Why(Experiment):
             one.thaw()
 
     def _give_up(self, name: str, reason: str) -> None:
-        """Write down that a condition has no result: it failed, or cannot be made here."""
+        """Record that a condition has no result: it failed, or cannot be made here."""
         if isinstance(reason, Impossible):
             self._log.info("%s is left out: %s", name, reason)
             self._write(records.ChangeLeftOut(intervention=name, reason=str(reason)))
@@ -286,7 +286,7 @@ class Why(Experiment):
         except UnavailableError as error:
             self._give_up("kernels", error.reason)
             return
-        # A reference of one member has no slot for another one.
+        # A reference of one member has no slot for a kernel.
         placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
         where = [(at.cpus, at.policy) for at in map(axis_table.recorded, placed[1 : count + 1])]
         with (
@@ -301,7 +301,7 @@ class Why(Experiment):
                 self._give_up("kernels", "the kernels did not start")
 
     def _look(self, one: cohort.Cohort, done: dict[int, records.Samples]) -> None:
-        """Look at what the reference's training threads do, with one member and with all.
+        """Sample what the reference's training threads do, with one member and with all.
 
         Args:
             one: the reference.

@@ -1,1 +1,1 @@
-"""Choosing the best launch within a time: which launches are measured next, and how sure it is."""
+"""The search for the best launch in a time budget: what is measured next, and how sure it is."""

@@ -43,7 +43,7 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
 
     Args:
         plan: plan.json.
-        topology: of the CPUs that may be used.
+        topology: topology of the CPUs that may be used.
         quota_cpus: the cgroup's quota in CPUs, None without one.
         window_s: length of each window, without settling.
     """
@@ -104,7 +104,7 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
 
 
 def _screened(short: Forecast, long: Forecast) -> str:
-    """Say when all launches will have been measured, or how many will be."""
+    """Describe when all launches will have been measured, or how many will be."""
     if short.screened_s is not None and long.screened_s is not None:
         return f"each launch is met after {_minutes(short.screened_s, long.screened_s)}"
     fewest, most = sorted((short.screened, long.screened))

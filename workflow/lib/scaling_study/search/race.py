@@ -1,23 +1,25 @@
 """The next round of a race, as a pure function of all starts so far.
 
 first
-    The baseline, its repeat (the A/A check) and the default launch and today's, twice each, at few
-    counts from the lowest to the highest, each boundary of the machine among them.
+    Two starts each of the baseline, the default launch and today's. The baseline's second start is
+    its repeat (the A/A check). The baseline runs at few counts from the lowest to the highest,
+    including each boundary of the machine; the others run at three of these.
 screen
-    Every other launch once, at the baseline's best count and those around it. What changes training
-    itself is neither chosen nor raced.
+    Every other launch once, at the baseline's best count and those around it. A launch that changes
+    training itself is neither chosen nor raced.
 combine
-    Changes of different axes that were better, together, best first: those of the best launch and
-    one more. A combination enters the race like any other launch, and the next one builds on it
-    only if it is measured to be better.
+    The best launch's changes with one more that was better, on another axis, best first. A
+    combination enters the race like any other launch, and the next one builds on it only if it is
+    measured to be better.
 race
-    Fresh starts of the best launch, and of those from which most is expected (expected improvement:
-    Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be
-    their best ones and those beside.
+    Fresh starts of the best launch and of those with the highest expected improvement (Jones,
+    Schonlau and Welch, Journal of Global Optimization 13, 1998), at the counts that may be their
+    best ones and at the counts next to these.
 
-A race ends when the best point is surely within the tolerance of the best one, or when no round
-fits into the budget. Looking again after every round finds a lucky moment sooner or later, so each
-look may spend only its part of what may go wrong (Lan and DeMets, Biometrika 70, 1983).
+A race ends when the choice is within the tolerance of the best point with enough probability, when
+nothing else is expected to be better, or when no round fits into the budget. Looking again after
+every round finds a lucky moment sooner or later, so each look may spend only a part of the allowed
+probability of error (Lan and DeMets, Biometrika 70, 1983).
 """
 
 import math
@@ -39,19 +41,19 @@ Dealt = TypeVar("Dealt")
 FIRST_COUNTS = 8
 """Process counts in the first round, beside the boundaries of the machine."""
 DEFAULT_COUNTS = 3
-"""Process counts of the default launch among them: it may be twenty times slower."""
+"""Of these, counts of the default launch and today's, which may be twenty times slower."""
 BATCH = 5
 """Launches that are measured side by side, including the one that all batches share."""
 FEWEST = 2
-"""Launches side by side, since one alone has no comparison; also counts that show growth."""
+"""Fewest launches side by side, since one alone has no comparison; also counts that show growth."""
 MOST_TRIES = 4
-"""Starts of a baseline that could not be measured: without one there is no race."""
+"""Most starts of a baseline that cannot be measured; without a baseline there is no race."""
 MOST_BATCHES = 3
-"""Fresh starts of the same launches in a round, before the race chooses anew."""
+"""Most fresh starts of the same launches in a round, before the race chooses anew."""
 ROUND_S = 420.0
 """Rough length of a round (s). The race chooses anew after each."""
 MOST_STARTS = 10
-"""Starts of one launch: more of them cost more than they show."""
+"""Most starts of one launch: further ones cost more than they show."""
 WORTH = 0.05
 """Fraction of the tolerance: a launch expected to improve by less gets no further start."""
 HARDLY = 0.5
@@ -63,15 +65,15 @@ WIDEST = 4
 INTERACTION = 0.03
 """Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
 ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
-"""Share of a change's own gain that remains beside another change, before any two were tried."""
+"""Share of a change's own gain that remains beside another change: prior mean and deviation."""
 FAR = math.log(2)
 """A gain over the baseline (as logarithm) above which changes no longer add up: little of the
 step that they were measured in is left."""
 LEAST_LEFT = 0.3
-"""Smallest part of a step's time that may remain where a change saves as much as it does alone."""
+"""Smallest part of a step's time that may remain if a change saves as much as it does alone."""
 DRAWS = 2000
 START_S, MEMBER_S = 8.0, 0.1
-"""Time of a cohort's start, and for each member, before any is measured."""
+"""Assumed time of a cohort's start, and for each member, until one is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class Entrant:
         launch: its id.
         changes: what differs from the baseline, as axis and value.
         threads: CPUs that a member uses: its best count is smaller by that factor.
-        alone: each process count has a cohort of its own.
-        aside: it changes training itself, so it may not be chosen.
+        alone: whether each process count has a cohort of its own.
+        aside: whether it changes training itself, so it may not be chosen.
     """
 
     launch: str
@@ -93,7 +95,7 @@ class Entrant:
     aside: bool = False
 
     def cohorts(self, counts: Sequence[int]) -> list[int]:
-        """Return how many members each cohort has that is started for some counts."""
+        """Return the size of each cohort that is started for some counts."""
         return list(counts) if self.alone else [max(counts)]
 
 
@@ -102,15 +104,15 @@ class Exclusion:
     """A rule that no combination may match.
 
     Attributes:
-        changes: all of these,
-        unchanged: with these axes as the baseline has them.
+        changes: the changes that a launch must have to match, all of them.
+        unchanged: the axes that it must have as the baseline has them.
     """
 
     changes: Changes
     unchanged: frozenset[str] = frozenset()
 
     def holds(self, changes: Changes) -> bool:
-        """Whether a launch with these changes is excluded."""
+        """Return whether a launch with these changes is excluded."""
         return self.changes <= changes and self.unchanged.isdisjoint(axis for axis, _ in changes)
 
 
@@ -119,13 +121,13 @@ class Field:
     """All that may be measured on a machine.
 
     Attributes:
-        default: the launch of a person who sets nothing.
+        default: the launch of a user who sets nothing.
         baseline: the launch that changes start from; it may be the default one.
-        others: all further ones, as the config has them; combinations of before.
+        others: all further launches: those of the config, and combinations so far.
         process_counts: process counts, ascending.
-        boundaries: those at which something of the machine runs out.
-        exclusions: of combinations.
-        today: the launch that the user's shell makes, if that is another one.
+        boundaries: process counts at which something of the machine runs out.
+        exclusions: rules for combinations.
+        today: the launch that the user's shell makes; None if that is the default one.
     """
 
     default: Entrant
@@ -138,7 +140,7 @@ class Field:
 
     @property
     def fixed(self) -> tuple[Entrant, ...]:
-        """Launches that are always measured, first; one of them may be there twice."""
+        """The launches that are always measured, before others; one of them may be there twice."""
         return (self.baseline, self.default, *([self.today] if self.today else []))
 
     @property
@@ -152,15 +154,15 @@ class Settings:
     """Settings of a race, from the config.
 
     Attributes:
-        budget_s: of all rounds together.
-        tolerance: a smaller difference in throughput is none.
-        confidence: that the choice is within it.
+        budget_s: time for all rounds together.
+        tolerance: differences in throughput below this share count as ties.
+        confidence: probability of being within the tolerance that the choice needs.
         window_s: a window's length.
-        windows: of each count in a start.
-        round_s: a round of fresh starts takes about this long, where so many are worth it.
-        nodes: of one kind, that measure batches side by side.
-        seed: of the draws behind probabilities.
-        again: launches that gave nothing in an earlier run: they start whatever time is left.
+        windows: windows of each count in a start.
+        round_s: rough length of a round of fresh starts, if enough of them are worth it.
+        nodes: number of equal nodes that measure batches side by side.
+        seed: seed of the draws behind probabilities.
+        again: launches without a result in an earlier run: they start whatever time is left.
     """
 
     budget_s: float
@@ -176,7 +178,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A start to make: which launch, at which counts; and the number of its record file."""
+    """A start to make: its launch, its process counts and the number of its record file."""
 
     launch: str
     counts: tuple[int, ...]
@@ -188,10 +190,10 @@ class Round:
     """The next round of a race.
 
     Attributes:
-        stage: first, screen, combine or race; done where nothing comes.
+        stage: first, screen, combine or race; done if the race is over.
         batches: each a job, whose launches are measured side by side.
-        combined: launches that are new.
-        reason: where nothing comes: why.
+        combined: new combinations in them.
+        reason: why the race is over; empty otherwise.
     """
 
     stage: str
@@ -201,13 +203,13 @@ class Round:
 
 
 class Race:
-    """A race, as far as it has come.
+    """A race in its current state.
 
     Args:
         field: what may be measured.
-        settings: of the config.
-        starts: all that were made, in their order.
-        rounds: how many rounds these were.
+        settings: the race's settings.
+        starts: all starts so far, in their order.
+        rounds: number of rounds in which they were made.
     """
 
     def __init__(
@@ -299,7 +301,7 @@ class Race:
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
         ]
         others = [one for one in gains if one != choice.launch]
-        if not rivals and others:  # alone a launch tells nothing of others
+        if not rivals and others:  # alone a launch shows nothing of others
             beside = max(others, key=lambda one: gains[one])
             rivals = [Task(beside, self._asked(beside))]
         batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
@@ -312,7 +314,7 @@ class Race:
     # Counts
 
     def _coarse(self) -> tuple[int, ...]:
-        """Few counts from the lowest to the highest, and all boundaries."""
+        """Return few counts from the lowest to the highest, and all boundaries."""
         process_counts = self._field.process_counts
         near = {
             _nearest(process_counts, place)
@@ -321,18 +323,18 @@ class Race:
         return tuple(sorted(near | set(self._field.boundaries)))
 
     def _screened(self, entrant: Entrant) -> tuple[int, ...]:
-        """Counts around the baseline's best, fewer for a launch of several threads."""
+        """Return counts around the baseline's best, lower ones for a launch of several threads."""
         base = self._counts[self._field.baseline.launch]
         best = self._best(self._field.baseline.launch)
         at = base.index(best)
         threads = entrant.threads
         wanted: Sequence[float] = base[max(0, at - 1) : at + 2]
-        if threads > 1:  # they may leave each other room, or take turns
+        if threads > 1:  # members may leave each other room, or take turns
             wanted = [best / threads, best / math.sqrt(threads), best]
         return tuple(sorted({_nearest(self._field.process_counts, n) for n in wanted}))
 
     def _asked(self, launch: str) -> tuple[int, ...]:
-        """Counts that may be a launch's best one, and those next to them that nobody looked at."""
+        """Return counts that may be a launch's best one, and unmeasured ones next to them."""
         process_counts, seen = self._field.process_counts, self._counts[launch]
         best = self._best(launch)
         columns = [self._column[launch, n] for n in seen]
@@ -349,7 +351,7 @@ class Race:
     # What is known
 
     def _simplest(self) -> Point:
-        """The best point; of those that hardly differ, the one that changes and takes the least."""
+        """Return the best point; among near-ties, the one with the fewest changes and processes."""
         means = {
             point: self._known.mean(point) for point in self._column if self._eligible(point[0])
         }
@@ -362,21 +364,21 @@ class Race:
         return min(close, key=order)
 
     def _eligible(self, launch: str) -> bool:
-        """Whether a launch may be chosen; all may, where the others gave nothing."""
+        """Return whether a launch may be chosen; all may, if none that may has a result."""
         return not self._entrants[launch].aside or all(
             self._entrants[one].aside for one in self._counts
         )
 
     def _best(self, launch: str) -> int:
-        """The count with the highest mean."""
+        """Return the count with the highest mean."""
         return max(self._counts[launch], key=lambda n: (self._known.mean((launch, n)), -n))
 
     def _further(self, launch: str) -> list[tuple[int, float]]:
         """Return the next count to try if throughput still grew at the highest one seen.
 
         Returns:
-            The count and the logarithm of the growth that is expected there; empty where it did
-            not grow, or nothing is further.
+            The count and the logarithm of the growth that is expected there; empty if throughput
+            did not grow, or there is no higher count.
         """
         process_counts, seen = self._field.process_counts, self._counts[launch]
         if len(seen) < FEWEST or self._best(launch) != seen[-1] or seen[-1] == process_counts[-1]:
@@ -390,7 +392,7 @@ class Race:
         return [(n, steep * math.log(n / seen[-1]))]
 
     def _gains(self, choice: Choice) -> dict[str, float]:
-        """How much better than the choice each launch is expected to be, where it is better."""
+        """Return the expected improvement of each eligible launch over the choice, as logarithm."""
         ours = self._draws[:, self._column[choice.launch, choice.n]]
         found = {}
         for launch, counts in self._counts.items():
@@ -402,18 +404,18 @@ class Race:
         return found
 
     def _needed(self) -> float:
-        """The probability that ends the race after this round."""
+        """Return the probability that ends the race after this round."""
         return 1 - (1 - self._settings.confidence) * self._rounds / (self._rounds + 1)
 
     def _effect(self, launch: str) -> Floats:
-        """Draws of what a launch changes, at its best count, against the baseline at its own."""
+        """Return draws of a launch's gain at its best count over the baseline at its own."""
         base = self._field.baseline.launch
         ours = self._column[launch, self._best(launch)]
         theirs = self._column[base, self._best(base)]
         return np.asarray(self._draws[:, ours] - self._draws[:, theirs])
 
     def _combinations(self, choice: Choice) -> tuple[Entrant, ...]:
-        """Combinations that are new and worth a start, best first."""
+        """Return combinations that are new and worth a start, best first."""
         best = self._entrants[choice.launch]
         if best is self._field.default or not best.changes or len(best.changes) >= WIDEST:
             return ()
@@ -435,7 +437,8 @@ class Race:
             # Chance alone gives a gain too; the change gets no credit for that part.
             worth = gain - INTERACTION / math.sqrt(2 * math.pi)
             if worth > WORTH * self._settings.tolerance and alone.mean() > 0:
-                # Beside a large gain the best of each axis: what one brings says nothing of others.
+                # Beside a large gain, take the best change of each axis: gains on one axis show
+                # nothing of the others.
                 ((axis, value),) = one.changes
                 found.append((worth, axis if far else (axis, value), new))
         kinds: dict[object, Entrant] = {}
@@ -444,7 +447,7 @@ class Race:
         return tuple(kinds.values())[: BATCH - 2]
 
     def _singles(self) -> list[Entrant]:
-        """Launches that change one thing of the baseline, were measured and may be chosen."""
+        """Return measured launches that change one thing of the baseline and may be chosen."""
         default = self._field.default.launch
         return [
             one
@@ -453,9 +456,9 @@ class Race:
         ]
 
     def _additive(self) -> float:
-        """How much of what further changes bring alone they bring together with others.
+        """Return the share of further changes' own gains that remains together with others.
 
-        Learnt from the combinations that were measured; by least squares, with a weak prior.
+        It is learnt from measured combinations, by least squares with a weak prior.
         """
         alone = {
             next(iter(one.changes)): float(self._effect(one.launch).mean())
@@ -475,15 +478,15 @@ class Race:
     # Time
 
     def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
-        """Return what a round is expected to take."""
+        """Return the expected time of a round."""
         return max(sum(map(self.expected_s, own)) for own in dealt(batches, self._settings.nodes))
 
     def expected_s(self, batch: Iterable[Task]) -> float:
-        """Return what a batch is expected to take."""
+        """Return the expected time of a batch."""
         return sum(self._start_s(task) + self._windows_s(task) for task in batch)
 
     def _start_s(self, task: Task) -> float:
-        # One that a round has just put together is no entrant yet.
+        # A combination that this round has made is no entrant yet.
         entrant = self._entrants.get(task.launch, self._field.baseline)
         return sum(map(self._cohort_s, entrant.cohorts(task.counts)))
 
@@ -492,7 +495,7 @@ class Race:
         known = [one for one in self._starts if one.start_s and one.launch not in alone]
         if not known:
             return START_S + MEMBER_S * members
-        # Part of a start is there once, part of it grows with the members.
+        # Part of a start's time is fixed, part of it grows with the members.
         near = min(known, key=lambda one: abs(math.log(one.members / members)))
         return near.start_s * (1 + max(0.0, members / near.members - 1) / 2)
 
@@ -514,14 +517,14 @@ class Race:
         always: bool = False,
         unbounded: bool = False,
     ) -> Round:
-        """Return as many batches as fit into a round, and into what is left of the budget."""
+        """Return a round of as many batches as fit into it and into the rest of the budget."""
         left_s = math.inf if unbounded else self._settings.budget_s - self.spent_s
         nodes_s = [0.0] * self._settings.nodes
         fitting: list[tuple[Task, ...]] = []
         for batch in batches:
             node = len(fitting) % len(nodes_s)
             tasks = list(batch)
-            # A smaller batch is better than none; alone the launch that all have tells nothing.
+            # A smaller batch is better than none; the launch that all share shows nothing alone.
             while len(tasks) > FEWEST and nodes_s[node] + self.expected_s(tasks) > left_s:
                 tasks.pop()
             needed_s = self.expected_s(tasks)
@@ -547,13 +550,14 @@ def spent_s(starts: Iterable[Start]) -> float:
 
 
 def _beside(alone: Floats, ours: Floats) -> Floats:
-    """Draws of what a change may bring beside the choice: its ratio, or the time that it saves.
+    """Return draws of the gain that a change may bring beside the choice.
 
-    Where the choice has made most of a step disappear, the same time is a larger part of it.
+    It is the change's own ratio, or that of the time it saves if that is larger: once the choice
+    has removed most of a step, the same time is a larger part of the rest.
 
     Args:
-        alone: what the change brings the baseline, as logarithm.
-        ours: what the choice brings it.
+        alone: the change's gain over the baseline, as logarithm.
+        ours: the choice's gain over it.
     """
     saved = -np.expm1(-np.maximum(alone, 0)) * np.exp(np.maximum(ours, 0))
     return np.asarray(np.maximum(alone, -np.log(np.maximum(1 - saved, LEAST_LEFT))))
@@ -581,6 +585,6 @@ def _nearest(process_counts: Sequence[int], place: float) -> int:
 
 
 def _thinned(counts: Sequence[int], most: int) -> tuple[int, ...]:
-    """Return the first, the last, and those between them, at equal distances."""
+    """Return the first count, the last, and some between them, at equal distances."""
     places = np.linspace(0, len(counts) - 1, min(most, len(counts))).round().astype(int)
     return tuple(counts[at] for at in places)

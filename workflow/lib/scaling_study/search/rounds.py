@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from scaling_study.search.race import Changes
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
-"""Axes that matter only where an operator has several threads."""
+"""Axes that matter only if an operator has several threads."""
 
 FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
-"""Bounds on the rounds of a race: one per shortest round in its budget. Even an idle round takes
-some seconds."""
+"""Bounds on the number of rounds of a race: one for each shortest round that its budget holds. Even
+an idle round takes some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
-"""The reason of a race that ends because no start would tell more."""
+"""The reason of a race that ends because no start would show more."""
 ROUND_S = 8.0
 """Time of a round beside measuring: its jobs start, and the next round is decided."""
 
@@ -67,10 +67,10 @@ class Decided(Struct, frozen=True):
     """A round: what its jobs measure, and what is known before it (rounds/<number>.json).
 
     Attributes:
-        decided: When, which names the batches.
+        decided: Time of the decision, which names the batches.
         reason: Why the race is over; empty while it goes on.
-        batches: Starts that are measured side by side; none where the race is over.
-        launches: Launches that are measured, including those that no config describes.
+        batches: Starts that are measured side by side; none if the race is over.
+        launches: Launches that are measured, including combinations that the config lacks.
         expected_s: Expected length of the round.
         not_screened: Launches that have not been measured yet.
     """
@@ -94,15 +94,15 @@ def read(path: Path) -> Decided:
 
 
 def most(budget_s: float) -> int:
-    """Return how many rounds a race may have: those that are left over find nothing to do."""
+    """Return the most rounds that a race may have; those after its end have nothing to do."""
     return min(MOST_ROUNDS, max(FEWEST_ROUNDS, math.ceil(budget_s / SHORTEST_ROUND_S)))
 
 
 def grown(plan: Plan, study_folder: Path) -> Plan:
-    """Return a plan with what a race has made of it, as far as records are there.
+    """Return a plan with the combinations and starts of a race that have records.
 
-    Combinations are launches like others. A launch without any record file stays, since it may be
-    screened yet.
+    Combinations are launches like others. A launch without any record file stays, since it may
+    still be screened.
 
     Args:
         plan: The plan.
@@ -121,7 +121,7 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
 
 
 def without_result(study_folder: Path) -> list[Path]:
-    """Return the record files of launches that gave nothing: the next run has them race again."""
+    """Return the record files of launches without a result, which the next run races again."""
     folders = sorted((study_folder / "measure").glob("*/"))
     files = [list(folder.glob("*.jsonl")) for folder in folders]
     marked = [own for own in files if all(journal.mark_of(one).exists() for one in own)]
@@ -129,21 +129,21 @@ def without_result(study_folder: Path) -> list[Path]:
 
 
 def left(study_folder: Path) -> set[str]:
-    """Return the launches that gave nothing in an earlier run."""
+    """Return the launches that had no result in an earlier run."""
     marks = (study_folder / "measure").glob(f"*/*{journal.MARK}")
     return {mark.parent.name for mark in marks if not any(mark.parent.glob("*.jsonl"))}
 
 
 def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
-    """Move records away that were measured in another way, so that the race begins anew.
+    """Move away records that were measured in another way, so that the race begins anew.
 
     Args:
         study_folder: results/<study>.
-        job: what all measurements depend on (`measure.job_text`, of no launch).
-        now: the time, which names where they go.
+        job: what all measurements depend on (`measure.job_text`, without a launch).
+        now: the time, which names the folder that the records move to.
 
     Returns:
-        Where they are now; None where nothing has changed.
+        That folder; None if nothing has changed.
     """
     note, records = study_folder / "rounds/job.json", study_folder / "measure"
     before = note.read_text(encoding="utf-8") if note.exists() else None
@@ -158,7 +158,7 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 
 
 def _differ(records: Path, job: str) -> bool:
-    """Whether records that no race has made were measured in another way than a race would."""
+    """Return whether records that no race has made were measured in another way than ``job``."""
     asked, harness = json.loads(job)["measure"], measure.harness_digest()
     for path in records.glob("*/*.jsonl"):
         with path.open(encoding="utf-8") as lines:
@@ -171,14 +171,14 @@ def _differ(records: Path, job: str) -> bool:
 def measure_part(
     found: Decided, base: measure.Job, folder: Path, builds: Path, part: tuple[int, int]
 ) -> None:
-    """Measure what of a round is not measured yet, batch by batch.
+    """Measure the starts of a round that have no records yet, batch by batch.
 
     Args:
         found: the round.
         base: what all measurements share.
-        folder: of the record files.
+        folder: folder of the record files.
         builds: folder of built environments.
-        part: which of how many nodes this is.
+        part: index of this node, and the number of nodes.
     """
     launches = {launch.id: launch for launch in found.launches}
     node, nodes = part
@@ -188,7 +188,7 @@ def measure_part(
         batch.sort(key=lambda one: not measure.is_first(launches[one.launch], one.replicate))
         for task in batch:
             path = folder / task.launch / f"{task.replicate}.jsonl"
-            if path.exists():  # before a kill
+            if path.exists():  # measured before the run was killed
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             job = dataclasses.replace(base, launch=launches[task.launch], replicate=task.replicate)
@@ -198,11 +198,11 @@ def measure_part(
 
 
 def searched(plan: Plan, found: Sequence[Decided]) -> Plan:
-    """Return a plan with what has become of its race.
+    """Return a plan with the outcome of its race.
 
     Args:
         plan: as `grown` makes it.
-        found: all rounds that were decided, in their order.
+        found: all rounds, in their order.
     """
     last = found[-1]
     stages = (Stage(stage=one.stage, expected_s=one.expected_s) for one in found if one.batches)
@@ -238,11 +238,11 @@ def describe(found: Decided, plan: Plan) -> str:
 def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field:
     """Return what may be measured on a machine; the A/A repeat is the baseline by another name.
 
-    Where one model soonest is looked for, launches race at the smallest count alone.
+    If the objective is to have one model soonest, launches race at the smallest count only.
 
     Args:
         plan: plan.json, with the combinations that were measured among its launches.
-        topology: of the CPUs that may be used.
+        topology: topology of the CPUs that may be used.
         quota_cpus: the cgroup's quota in CPUs, None without one.
     """
     known = plan.by_id
@@ -285,7 +285,7 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field
 
 
 def _idle(launches: Sequence[Launch], base: Axes) -> list[Axes]:
-    """Return what changes nothing beside one thread, so that no combination tries it."""
+    """Return axis values that change nothing with one thread, so that no combination has both."""
     used = {(axis, one.axes[axis]) for one in launches for axis in OF_SEVERAL_THREADS}
     return [
         {"intra_op": 1, axis: value}
@@ -300,7 +300,7 @@ def changes(base: Axes, axes: Axes) -> Changes:
 
 
 def beside_window_s(plan: Plan) -> float:
-    """Return what a window takes beside its own time: a pool's program starts anew for each."""
+    """Return the time (s) before each window: settling, or a new start of a pool's program."""
     return START_S if plan.workload.pool else plan.measure.settle_s
 
 
@@ -309,7 +309,7 @@ def settings(plan: Plan, done: int) -> Settings:
 
     Args:
         plan: plan.json.
-        done: rounds that were measured.
+        done: number of rounds that were measured.
     """
     search, timing = plan.search, plan.measure
     return Settings(
@@ -330,7 +330,7 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
     """Return all fresh starts that were measured, the oldest first.
 
     Args:
-        cohorts: of one machine.
+        cohorts: cohorts of one machine.
         rates: its rows of the table of replicates.
         plan: plan.json.
     """
@@ -371,17 +371,17 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
 
 
 def done(cohorts: Sequence[CohortSummary]) -> int:
-    """Return how many rounds cohorts were measured in."""
+    """Return the number of rounds in which cohorts were measured."""
     return len({_parts(one.batch)[0] for one in cohorts})
 
 
 def batch_name(decided: str, number: int, node: int) -> str:
-    """Name a batch in the records, so that all batches of a round and a node are known."""
+    """Return the name of a batch in records, which identifies its round and node."""
     return f"{decided} {number} {node}"
 
 
 def _parts(batch: str | None) -> tuple[str, str]:
-    """Return when a batch was decided, and its node; what a grid has measured has no batch."""
+    """Return the time when a batch was decided, and its node; both are empty without a batch."""
     decided, _, node, *_ = [*(batch or "").split(" "), "", ""]
     return decided, node
 
@@ -402,11 +402,11 @@ def next_round(
         plan: as `grown` makes it.
         machine: machine.json.
         measured: all starts so far.
-        done: how many rounds they were measured in.
+        done: number of rounds in which they were measured.
         decided: the time, which names the batches.
-        unequal: what shows that steps differ in work (`unequal_work`). Where it is more than that
-            starts differ, which a large gain outweighs, no launch can be chosen: the race is over.
-        again: launches that gave nothing in an earlier run.
+        unequal: signs that steps differ in work (`unequal_work`). With any but a `repeat`, which a
+            large gain outweighs, no launch can be chosen, and the race is over.
+        again: launches that had no result in an earlier run.
     """
     files = {launch.id: plan.replicates_of(launch.id) for launch in plan.launches}
     field = competing(plan, machine.usable, machine.quota_cpus)
@@ -445,7 +445,7 @@ def next_round(
 
 
 def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:
-    """Return starts with what they tell of some counts: those of another objective have others."""
+    """Return starts with their results at these counts; another objective may have had others."""
     found = []
     for one in measured:
         rates = {n: rate for n, rate in one.rates.items() if n in counts}
@@ -461,11 +461,11 @@ def builds_of(plan: Plan) -> set[str]:
 
 
 def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
-    """Return what experiments on causes showed to help, as launches that the plan does not have.
+    """Return launches that the plan lacks, with changes that experiments showed to help.
 
     Args:
         plan: plan.json, or what a race has made of it.
-        targets: of causes.json, of one machine.
+        targets: the targets of causes.json on one machine.
     """
     known = {launch.id: launch for launch in plan.launches}
     found = {}
@@ -483,7 +483,7 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
 def _batches(
     found: Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
 ) -> list[list[Task]]:
-    """Return a round's starts, each with its launch, the number of its file, and its counts.
+    """Return a round's batches, with the number of its record file in each start.
 
     The baseline's second start is that of the A/A repeat, which has a name of its own.
     """
@@ -491,7 +491,7 @@ def _batches(
     batches = []
     for batch in found.batches:
         tasks = []
-        # The first start of a batch is not like those after it: none is always the first.
+        # The first start of a batch is not like those after it, so no launch is always the first.
         order = np.random.default_rng([plan.seed, sum(made.values())]).permutation(len(batch))
         for task in (batch[at] for at in order):
             launch = names.get(task.launch, task.launch)
