@@ -1,8 +1,8 @@
 """One target's experiments, arranged so that rules can ask them questions.
 
-A measurement is of one cohort at one process count in one block. Every comparison is
-made within a block, in which all cohorts took their windows in a shuffled order, so that a drift of
-the machine meets both sides.
+A measurement belongs to one cohort, at one process count, in one block. Every comparison is made
+within a block. All cohorts took their windows of a block in a shuffled order, so that machine drift
+affects both sides.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE
 DERIVED = 1024
-"""The number of derived values that are cached: the most recent ones."""
+"""Derived values that each function caches: the most recently used ones."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
 NO_DOSE = -1.0
 """The dose of windows without stressors."""
@@ -43,10 +43,10 @@ class Measurements:
     """Windows of several conditions, in blocks that all of them share.
 
     Attributes:
-        columns: Numbers of windows by (name, process count) or (name, dose), then by column: one
+        columns: Values of windows by (name, process count) or (name, dose), then by column: one
             value per block. NaN where a block has no such window.
-        replicates: Of each block.
-        units: What intervals are over.
+        replicates: The replicate of each block.
+        units: The units over which intervals are computed.
     """
 
     columns: Mapping[tuple[str, float], Mapping[str, Floats]]
@@ -64,7 +64,7 @@ class Measurements:
 
 
 def units_of(replicates: Iterable[object]) -> Units:
-    """Return what intervals are over, by the replicates that have windows."""
+    """Return replicates as the units of intervals if enough have windows, otherwise blocks."""
     return "replicates" if len({*replicates}) >= ratios.ENOUGH_REPLICATES else "blocks"
 
 
@@ -76,8 +76,8 @@ def arrange(
     Args:
         rows: One per window, with `name`, `replicate` and `block`.
         by: The column that tells conditions of one name apart.
-        units: What intervals are over.
-        blocks: Replicate and block of each block; None for those of the rows.
+        units: The units over which intervals are computed.
+        blocks: Replicate and block number of each block; None takes those of the rows.
     """
     if blocks is None:
         blocks = blocks_of(rows)
@@ -92,30 +92,33 @@ def arrange(
 
 
 def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
-    """Return replicate and block of some windows, in order."""
+    """Return the distinct pairs of replicate and block in these windows, in order."""
     blocks = rows[["replicate", "block"]].drop_duplicates()
     return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """All that is known of one target. Derived values are cached by its identity.
+    """All measurements of one target. Derived values are cached by the object's identity.
 
     Attributes:
-        head: First record of its first run.
-        measurements: By (name, n) each column of tables/experiments, the parts of the run-queue
-            wait (`runqueue.COLUMNS`), and `blocked_<kind>_s_per_step` by what the training thread
-            was found waiting for; NaN where that was not counted or sampled.
-        stressed: By (kernel, dose) the same of windows beside stressors.
+        head: First record of the target's first run.
+        measurements: Windows without stressors, by (name, n). Columns are those of
+            tables/experiments, the parts of the run-queue wait (`runqueue.COLUMNS`), time lost to
+            the hypervisor and to memory stalls, `blocked_<kind>_s_per_step` by what the training
+            thread was found waiting for, and `idle_s_per_step`; NaN where that was not counted or
+            sampled.
+        stressed: Windows beside stressors, by (kernel, dose), with the same columns.
         start_sd: Standard deviation between starts of one launch, as part of its step at n.
-        alone: By cohort, how many members took turns in the windows of one process.
+        alone: Number of members that took turns in the windows of one process, by cohort.
         read_back: First report of each cohort's first member.
-        failed: Reason by intervention without a result.
-        left_out: Reason by intervention that does not apply.
-        shares_members_with: By intervention without members of its own: the one whose members it
-            shares.
-        sampled: What training threads were found doing, by n.
-        foreign: Programs beside the study.
+        failed: Reasons of interventions without a result, by intervention.
+        left_out: Reasons of interventions that do not apply, by intervention.
+        titles: Title of each intervention.
+        shares_members_with: For each intervention without members of its own, the intervention
+            whose members it shares.
+        sampled: Samples of the training threads, by n.
+        foreign: Other programs that took CPU time.
         microbenchmarks: microbenchmarks.json, if there is one.
     """
 
@@ -140,7 +143,7 @@ class Case:
 
     @property
     def n(self) -> int:
-        """Process count that is explained."""
+        """The process count whose slowdown is explained."""
         return self.head.n
 
     @property
@@ -166,7 +169,7 @@ class Case:
 
     @property
     def demand(self) -> int:
-        """Threads of a member of the reference that compute at once: those of all its ranks."""
+        """Threads of all ranks of a member of the reference, which compute at once."""
         return self.threads * ranks.processes(self.head.axes)
 
     def column(self, column: str, n: int, name: str = REFERENCE) -> Floats:
@@ -179,7 +182,7 @@ class Case:
         return np.where(np.isnan(times) & ~np.isnan(self.step(n, name)), 0.0, times)
 
     def step(self, n: int, name: str = REFERENCE) -> Floats:
-        """Return a member's mean step (s); with replaced batches, without waiting for new ones."""
+        """Return a member's mean step (s); with replaced batches, less the wait for the loader."""
         step_s = self.column("step_s", n, name)
         if name != BESIDE:
             return step_s
@@ -188,12 +191,12 @@ class Case:
     def measured(self, name: str, scope: Scope) -> bool:
         """Return whether a cohort has the windows that a comparison in this scope needs."""
         if name == interventions.QUOTA_BURSTS and scope == "single_process_loss":
-            return False  # a burst costs a process something that training without rest does not
+            return False  # bursts cost a process time that continuous training does not
         counts = (1, self.n) if scope == "scaling_loss" else (1,)
         return all((name, n) in self.measurements.columns for n in counts)
 
     def under(self, scope: Scope) -> Floats:
-        """Return the denominator of shares, over T(1): the added time, or one process's step."""
+        """Return the time to explain, as part of T(1): the added time, or one process's step."""
         one = self.step(1)
         return self.step(self.n) / one - 1 if scope == "scaling_loss" else one / one
 
@@ -212,11 +215,11 @@ class Case:
         """Return numerators and denominators of a share, both as part of the block's own T(n).
 
         A launch with two modes may take twenty times as long in one block as in another. Weighted
-        by time, such a block would decide alone. This way all blocks have the same weight.
+        by time, such a block would decide alone. As parts of T(n), all blocks have equal weight.
 
         Args:
-            over: What is explained, by block, as part of T(1).
-            under: What there is to explain, as part of T(1).
+            over: The explained time by block, as part of T(1).
+            under: The time to explain by block, as part of T(1).
         """
         whole = 1 + np.maximum(under, 0.0)
         return self.measurements.pair(over / whole, under / whole)
@@ -235,20 +238,21 @@ class Case:
         Args:
             over: As for `shares`.
             under: As for `shares`.
-            allowance: Standard deviation, as part of T(1), of what the blocks of one start hide.
-            prior: Of `shares` of other comparisons.
-            tests: Among how many tests the estimate must be sure.
+            allowance: Standard deviation, as part of T(1), that the blocks of one start cannot
+                show.
+            prior: Prior of the variance, from the `shares` of other comparisons.
+            tests: Number of tests among which `corrected_low` must hold.
         """
         pairs = self.shares(over, under)
         if self.measurements.units == "replicates":
-            allowance = 0.0  # fresh starts show it themselves
+            allowance = 0.0  # replicates are fresh starts, so their spread contains it
         else:
             allowance /= 1 + max(0.0, ratios.mean(under))
         return ratios.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 
 def or_none(value: float) -> float | None:
-    """Return a number; None for one that is not known."""
+    """Return a number; None for NaN or an infinite one."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -257,10 +261,10 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
 
     Args:
         runs: Its replicates, at least one.
-        microbenchmarks: Of the machine.
+        microbenchmarks: microbenchmarks.json of the machine; None without one.
 
     Returns:
-        None where the reference has no usable window at 1 and at n.
+        The case; None if the reference lacks usable windows at 1 or at n.
     """
     head = runs[0].head
     machine = head.machine
@@ -324,7 +328,7 @@ def _blocked(
     waits: Mapping[int, Sampled],
     read_back: Mapping[str, Readback],
 ) -> pd.DataFrame:
-    """Return blocked time by what the thread waited for at that process count.
+    """Return blocked time per step by what threads waited for at the same process count.
 
     A thread whose CPU the hypervisor has taken looks blocked, but waits for nothing.
     """
@@ -365,11 +369,11 @@ def _in_loader(
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 CACHED, BESIDE = "cached_batches", "loader_beside"
-"""Interventions without waiting for the loader: nobody waits, or it does not count."""
+"""Interventions without the wait for the loader: there is none, or it is subtracted."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return time per step that the hypervisor took, or that a thread stalled for memory."""
+    """Return the times per step that the hypervisor took, and that a thread stalled for memory."""
     busy = (rows["cpu_use"] + rows["foreign_cpus"].fillna(0.0)).clip(lower=1.0)
     per_cpu = (rows["steal_cpus"].fillna(0.0) / busy).clip(upper=1.0)
     ran = rows["trainer_user_s_per_step"] + rows["trainer_system_s_per_step"]

@@ -1,4 +1,4 @@
-"""The form of a cause. A file outside the package with a ``CAUSE`` adds one, by the file's name."""
+"""The form of a cause. A file outside the package with a ``CAUSE`` adds one, named after it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -32,32 +32,32 @@ class Way:
 class Cause:
     """One reason why steps are slow.
 
-    Its share is the time that interventions recover, with the counted time as its lower bound;
-    either alone where there is no other.
+    Its share is the time that interventions recover, with the counted time as its lower bound. If
+    it has only one of the two, that one is the share.
 
     Attributes:
-        title: For a person.
-        source: Where that is known from.
+        title: The name that reports show.
+        source: Documentation or literature on the cause and its counters.
         remedy: What to do, in words.
-        axes: The change of the launch that helps; None takes that of the intervention which
+        axes: The change of the launch that helps, if no intervention with a change of its own
             showed the cause.
-        command: What helps, for a shell; None derives it from the change.
-        code: What the script itself must do, where no launch can.
-        remedies: Other words by intervention, of those that remove the cause in another way.
+        command: A shell command that helps; None derives it from the change.
+        code: The line that the script needs, if no launch helps.
+        remedies: Other words, by name, for interventions that remove the cause in another way.
         counted: Time that the kernel or a hook counts as this cause's.
-        interventions: Changes that take the cause away; the one that surely recovers most counts.
-        minus: Interventions and stressors of more special causes, whose effect is subtracted.
+        interventions: Changes that remove the cause; the one with the highest lower bound counts.
+        minus: Interventions and stressors of more specific causes, whose effect is subtracted.
         stressor: A load that shows the cause in another way: the added user time, as far as one
-            member alone reacts to it. A member must react to it whichever way is taken.
-        share: Own code in place of `counted` and `interventions`.
-        requires: What must agree with the share.
-        needs: Without these the cause cannot occur, or cannot be told from another one: where one
-            of them does not hold, or is not known, the cause is not tested.
-        notes: Further facts, shown where they are known.
+            member alone reacts to the load. That reaction is required whichever share is taken.
+        share: A function in place of `counted` and `interventions`.
+        requires: Checks that must agree with the share.
+        needs: Checks without which the cause cannot occur, or cannot be told from another one. If
+            one of them does not agree, the cause is not tested.
+        notes: Checks that are only shown, if they can tell.
         scopes: The losses that it can explain: `scaling_loss`, `single_process_loss`.
         others: Further ways to show it; one that does is enough.
         order: Lower ones are judged first.
-        id: In causes.json; the table sets it.
+        id: The name in causes.json; `cause_table` sets it.
     """
 
     title: str
@@ -81,7 +81,7 @@ class Cause:
     id: str = ""
 
     def ways(self, scope: Scope) -> list[Way]:
-        """Return the ways to show it in a scope; none where it cannot explain that."""
+        """Return the ways to show the cause in a scope; empty if it cannot explain that loss."""
         common = self.needs, self.notes, self.scopes
         reacts = (sensitive(self.stressor),) if self.stressor else ()
         ways = []

@@ -52,7 +52,7 @@ COUNTS: Mapping[str, tuple[str, str]] = {
     "clock": ("clock_mhz", "clock while computing in MHz"),
     **{name: row for name, row in KERNEL.items() if name in HARDWARE},
 }
-"""Counts: column and title, in the order of the report."""
+"""Column and title of each count, in the order of the report."""
 MOST_WAITS = 8
 
 
@@ -98,7 +98,7 @@ def gather(
 
 
 def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
-    """Return targets of analysis/causes.json by machine; none in a study without the file."""
+    """Return the targets of analysis/causes.json by machine; empty without the file."""
     path = results / "analysis/causes.json"
     if not path.exists():
         return {}
@@ -126,8 +126,8 @@ def judge(
 
     Args:
         runs: Its replicates, at least one.
-        microbenchmarks: Of the machine, if there are any.
-        knee: Where its throughput bends, with the boundary of the machine there; None without one.
+        microbenchmarks: microbenchmarks.json of the machine; None without one.
+        knee: Where throughput bends, with the machine's boundary there; None without one.
     """
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
@@ -205,7 +205,10 @@ def _incomplete(runs: Sequence[WhyRun]) -> str | None:
 
 
 def _mean_step(case: Case, n: int) -> Interval | None:
-    """Return a mean step over blocks that have both counts: the ratio of two is the growth."""
+    """Return the geometric mean step (s) over blocks that have both counts.
+
+    The ratio of the means at n and at 1 is then the growth ratio.
+    """
     both = ~np.isnan(case.step(1) + case.step(case.n))
     step = np.where(both | ~both.any(), case.step(n), np.nan)
     return ratios.geometric_ratio(case.measurements.pair(step, step / step))
@@ -243,7 +246,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
     Args:
         case: The target.
         name: The intervention.
-        slower: Whether time is added from 1 to n: shares of nothing are left out.
+        slower: Whether a step takes longer with n than with 1: otherwise there is no added time.
     """
     alone = case.measured(name, "single_process_loss")
     together = case.measured(name, "scaling_loss")
@@ -266,7 +269,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
 
 
 def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
-    """Return programs beside the study, with their CPU time in all jobs and their mean share."""
+    """Return other programs that ran, with their CPU time in all jobs and their mean share."""
     found: dict[tuple[str, int], list[ForeignProcess]] = {}
     for run in runs:
         for one in run.foreign:
@@ -283,7 +286,7 @@ def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
 
 
 def _waits(case: Case) -> tuple[verdict.TrainerWait, ...]:
-    """Return the system calls in which training threads were found, as share of all looks."""
+    """Return the most frequent system calls that training threads waited in, by share of looks."""
     rows = [
         verdict.TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
         for n, one in case.sampled.items()

@@ -66,7 +66,7 @@ def read_back(key: str, title: str) -> Check:
 
 
 def waiting(*kinds: str, share: float = 0.1) -> Check:
-    """Return a check that the training threads were found waiting for this, for long enough."""
+    """Return a check that training threads were found often enough in waits of these kinds."""
 
     def check(query: Query) -> Evidence:
         one = query.case.sampled[query.n]
@@ -104,7 +104,7 @@ def sensitive(kernel: str) -> Check:
 
 
 def inflated(kernel: str) -> Check:
-    """Return a check that the kernel alone gets slower among many, beyond the control."""
+    """Return a check that a microbenchmark's kernel slows down among many, beyond the control."""
 
     def check(query: Query) -> Evidence:
         one = inflations(query.case).get(kernel)
@@ -121,7 +121,7 @@ def inflated(kernel: str) -> Check:
 
 
 def _above(effect: Interval, kind: Kind, text: str) -> Evidence:
-    """Say whether an effect is there (surely above 0) and large enough, or surely too small."""
+    """Return evidence whether an effect is surely above 0 and large enough, or surely too small."""
     if effect.value >= NOTICEABLE and effect.low is not None and effect.low > 0:
         return Evidence(True, kind, f"{text}.")
     if effect.high is not None and effect.high < NOTICEABLE:
@@ -130,7 +130,7 @@ def _above(effect: Interval, kind: Kind, text: str) -> Evidence:
 
 
 def saves_time(*interventions: str) -> Check:
-    """Return a check that one of these really saves half the share, external times included."""
+    """Return a check that one of these saves at least half the share, external times included."""
 
     def check(query: Query) -> Evidence:
         case, n = query.case, query.n
@@ -155,7 +155,7 @@ def takes(column: str, title: str) -> Check:
 
     Args:
         column: Its time per step.
-        title: In words, as they stand in a sentence.
+        title: The part in words, as inside a sentence.
     """
 
     def check(query: Query) -> Evidence:
@@ -189,7 +189,7 @@ def other_threads_cpus(query: Query) -> float:
 
 
 def first_known(*checks: Check) -> Check:
-    """Return the first of several checks that can tell anything; the first where none can."""
+    """Return a check that uses the first of several that can tell, or the first if none can."""
 
     def check(query: Query) -> Evidence:
         found = [one(query) for one in checks]

@@ -1,8 +1,9 @@
 """Questions about a case, and their answers: the share of a cause, and the evidence for it.
 
-A *share* function says how much of the time a cause takes: from what the kernel counts, from the
-time that an intervention recovers, or from what a stressor adds. A *check* looks at something else
-and agrees, disagrees or cannot tell. Neither knows single causes; `cause` puts them together.
+A *share* function returns how much of the time a cause takes: from the kernel's counts, from the
+time that an intervention recovers, or from the time that a stressor adds. A *check* looks at
+something else and agrees, disagrees or cannot tell. Neither kind knows single causes; `cause`
+combines them.
 """
 
 import dataclasses
@@ -33,15 +34,15 @@ class Measured:
     """A share of a cause.
 
     Attributes:
-        estimate: With its interval.
-        over: Its numerators, by block.
-        evidence: The same as evidence.
-        also: Further evidence that it rests on.
+        estimate: The share, with its interval.
+        over: The numerators of the share, by block, as parts of T(1).
+        evidence: The share as a piece of evidence.
+        also: Further evidence that the share rests on.
         intervention: The intervention that it comes from, if any.
         exact: Whether it is a count of the kernel rather than a comparison.
-        uncounted: What the cause may cost besides, if anything: a small share does not rule it out.
-        unknown: What would have to be known before a small share could rule the cause out, if
-            anything: the cause then counts as not tested.
+        uncounted: A further cost that is not counted, if any: a small share then does not rule the
+            cause out.
+        unknown: Why a small share proves nothing, if so: the cause then counts as not tested.
     """
 
     estimate: Interval
@@ -54,14 +55,14 @@ class Measured:
     unknown: str | None = None
 
     def of(self, estimate: Interval, over: Floats, text: str) -> "Measured":
-        """Return a part of it: with another estimate, other numerators, and a text on them."""
+        """Return a part of this share, with an estimate, numerators and a text of its own."""
         evidence = dataclasses.replace(self.evidence, text=text)
         return dataclasses.replace(self, estimate=estimate, over=over, evidence=evidence)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Untested:
-    """Why there is no share."""
+    """The reason why there is no share."""
 
     reason: str
 
@@ -71,10 +72,11 @@ class Query:
     """The question that shares and checks answer.
 
     Attributes:
-        case: All that was measured.
+        case: All measurements of a target.
         scope: Scaling loss (`scaling_loss`), or single-process loss (`single_process_loss`).
-        named: By cause, the shares of those that are named already in this scope.
-        intervention: For a check: where the share comes from; the reference if from a count.
+        named: Shares of the causes that are already named in this scope, by cause.
+        intervention: For a check: the intervention that the share comes from; the reference for a
+            count.
         share: For a check: the share.
     """
 
@@ -86,7 +88,7 @@ class Query:
 
     @property
     def n(self) -> int:
-        """The process count whose counts matter."""
+        """The process count at which checks look up counts."""
         return self.case.n if self.scope == "scaling_loss" else 1
 
 
@@ -104,5 +106,5 @@ def percent(estimate: Interval) -> str:
 
 
 def whole(scope: Scope) -> str:
-    """Say what a share is of."""
+    """Return the name of the time that a share is a part of."""
     return "the added time" if scope == "scaling_loss" else "the step of one process"

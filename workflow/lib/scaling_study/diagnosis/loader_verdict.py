@@ -7,7 +7,7 @@ Shares are ratios of means over the same blocks (`ratios`).
 
 Fetching and preparing are compared as in Mohan et al. 2021 (Analyzing and Mitigating Data Stalls in
 DNN Training, VLDB 14(5)): a script whose files are in memory only prepares; the time that it takes
-longer without them is fetching.
+longer with files on disk is fetching.
 """
 
 import itertools
@@ -27,15 +27,15 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 
 COLD, WARM = 0.1, 0.9
-"""Files of which more than `COLD` is in memory were not dropped; with less than `WARM`, they do not
-fit there. If `WARM` is back at its end, a window did not run without files for long."""
+"""Files with more than `COLD` in memory were not dropped; with less than `WARM`, they do not fit. A
+window that ends with `WARM` in memory again did not run without files for long."""
 
 
 def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
     """Return the cost of a launch's loader.
 
     Args:
-        runs: Of one machine, at least one.
+        runs: Runs on one machine, at least one.
     """
     head, ends = runs[0].head, [run.end for run in runs if run.end]
     reports = [run.readbacks["as_is"].cached for run in runs if "as_is" in run.readbacks]
@@ -80,7 +80,7 @@ def use(seen: Use) -> verdict.MachineUse | None:
 
 
 def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
-    """Return the use between two looks, at the middle of both."""
+    """Return the use between two looks; its time is midway between them."""
     took_s = other.at_s - one.at_s
 
     def rate(name: str) -> float | None:
@@ -153,7 +153,7 @@ class _Case:
         ]
 
     def stalls(self) -> tuple[Interval | None, Interval | None]:
-        """Return how long a step fetches and prepares (s)."""
+        """Return the times per step (s) of fetching and of preparing."""
         before, after = (self.column("cold", f"resident_{when}") for when in ("before", "after"))
         cold = np.where((before <= COLD) & (after < WARM), self.column("cold"), np.nan)
         # Files that were just read are taken to be in memory where the kernel does not tell.

@@ -16,7 +16,7 @@ from scaling_study.records.verdict import Remedy
 from scaling_study.stats.ratios import mean
 
 UNMEASURED = "This itself was not measured here."
-"""About a remedy that is no launch: an experiment has shown the cause, not what removes it."""
+"""Added to a remedy that no measured launch tests: only the cause has been shown."""
 
 CLEARLY_FASTER = 0.98
 """Step times whose ratio is above this count as equal, as throughputs do in the recommendation."""
@@ -26,9 +26,9 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> Remedy:
     """Return what to do about a cause.
 
     Args:
-        case: Whose launch is changed.
+        case: The case whose launch is changed.
         cause: The cause.
-        intervention: What showed the cause: its change is known to help here.
+        intervention: The intervention that showed the cause, if any: its change helps here.
     """
     axes = {one.intervention: one.axes for one in case.head.interventions if one.axes}
     best = _fastest(case, intervention, cause.remedies, axes)
@@ -53,9 +53,9 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> Remedy:
 
 
 def _exported(case: Case, changed: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what the shell sets of the variables that belong to changed axes."""
+    """Return the shell's settings of variables that belong to changed axes."""
     exported = shell.variables(case.head.axes.get("shell", shell.NONE))
-    # Where threads run is decided by both axes: each undoes what the other one's variables do.
+    # Both axes decide where threads run: each undoes what the other one's variables do.
     axes = {*changed, *({"openmp_affinity"} if "placement" in changed else ())}
     owned = {name for axis in axes for name in AXES[axis].variables}
     owned |= exported.keys() if "shell" in changed else set()
@@ -65,10 +65,10 @@ def _exported(case: Case, changed: Mapping[str, object]) -> tuple[str, ...]:
 def _fastest(
     case: Case, shown: str | None, others: Iterable[str], axes: Mapping[str, object]
 ) -> str | None:
-    """Return the intervention with which n processes were clearly fastest.
+    """Return the intervention that showed the cause, or another that was clearly faster at n.
 
-    What no launch can do (batches from memory, say) shows a cause, and is no remedy: the others
-    are then compared with the reference itself.
+    An intervention that no launch can make (batches from memory, say) shows a cause but is no
+    remedy: the others are then compared with the reference itself.
     """
     fastest = shown if shown and shown in axes else REFERENCE
     for other in others if shown else ():
@@ -80,7 +80,7 @@ def _fastest(
 
 
 def _command(case: Case, changed: Axes | None) -> str | None:
-    """Return how to start the script with a change; None where no variable makes it."""
+    """Return the command that starts the script with a change; None if no variable makes it."""
     if not changed:
         return None
     asked = {**case.head.axes, **changed}
@@ -94,6 +94,6 @@ def _command(case: Case, changed: Axes | None) -> str | None:
 
 
 def start_command(environment: Mapping[str, str]) -> str:
-    """Return what a person types to start a script with these variables."""
+    """Return the shell command that starts a script with these variables."""
     words = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
     return " ".join([*words, "python train.py"])

@@ -1,18 +1,18 @@
-"""The run-queue wait of a training thread, divided among those that had the CPU meanwhile.
+"""The run-queue wait of a training thread, divided by who had the CPU meanwhile.
 
-The kernel counts the wait (run_delay). Its division follows from other counts, in CPUs: CPU seconds
+The kernel counts the wait (run_delay). The division follows from other counts, in CPUs: CPU seconds
 per second of the window. A thread that always waits is one CPU of demand that is not served.
 
-1. What training threads demand beyond the CPUs that their masks allow, and not beyond those that
-   all members may use, is a pile-up. So is wait while allowed CPUs were idle: it cannot come from a
+1. Demand of training threads beyond the CPUs that their masks allow, but within those that the
+   study may use, is a pile-up. So is a wait while allowed CPUs were idle: it cannot come from a
    lack of CPUs.
-2. What members themselves demand beyond the CPUs (their run time and wait, less the CPUs) they
-   would wait for on an empty machine too. Of this the training threads alone account for their own
-   demand beyond the CPUs (too many processes), helper threads for the rest.
-3. What is left is owed to other programs, at most for the CPU time that they took.
+2. Members would wait on an empty machine, too, if their own demand (run time and wait) exceeds the
+   CPUs. Training threads account for the excess of their own demand (too many processes), helper
+   threads for the rest.
+3. The remainder is due to other programs, up to the CPU time that they took.
 
-In each step no more is given away than is there, so nothing is counted twice. That threads share
-CPUs in proportion is what fair scheduling gives (Documentation/scheduler/sched-eevdf.rst).
+Each step assigns no more than remains, so nothing is counted twice. Fair scheduling shares CPUs
+among threads in proportion (Documentation/scheduler/sched-eevdf.rst).
 """
 
 import pandas as pd
@@ -20,10 +20,10 @@ import pandas as pd
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 """The source, as reports name it."""
 PARTS = ("pileup", "cpuset", "processes", "threads", "foreign", "other")
-"""Parts of the run-queue wait; `other` is what nobody can be charged with."""
+"""Parts of the run-queue wait; `other` is the part that has no known reason."""
 COLUMNS = {part: f"wait_{part}_s_per_step" for part in PARTS}
 HELD_BACK = 0.01
-"""Throttled time above this share of a member's is a quota at work."""
+"""Throttled time above this share of a member's time shows a quota at work."""
 TRAINER = ("user", "system", "runqueue", "throttled", "blocked")
 """Accounts of the training thread that add up to its time."""
 
@@ -43,8 +43,8 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
     wait, foreign, trainers = demand["wait"], demand["foreign"], demand["trainers"]
     masked = windows["trainers_cpus"].fillna(allowed_cpus).clip(upper=allowed_cpus)
     by_masks = wait.clip(upper=_beyond(trainers, masked) - _beyond(trainers, allowed_cpus))
-    # How long a quota held a thread back is an estimate; an error of it must not look like a
-    # pile-up, since the CPUs are idle then too.
+    # The time that a quota held threads back is an estimate. CPUs are idle then, too, so its error
+    # must not look like a pile-up.
     crowded = windows["trainers_cpus"].lt(windows["n"].clip(upper=allowed_cpus))
     possible = demand["throttled"].lt(HELD_BACK * windows["n"]) | crowded
     idle = (allowed_cpus - demand["busy"]).clip(lower=0.0)
@@ -55,8 +55,8 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
     everywhere = own.clip(upper=_beyond(trainers, max(online_cpus, allowed_cpus)))
     by_foreign = (left - own).clip(upper=foreign)
     rest = left - own - by_foreign
-    # Members that outnumber the CPUs wait for each other now and then, though on average there
-    # would be CPUs enough for all.
+    # Members that outnumber the CPUs wait for each other now and then, even if on average there are
+    # enough CPUs for all.
     many = windows["n"] > allowed_cpus
     parts = {
         "pileup": pileup,
@@ -70,7 +70,7 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
 
 
 def _demand(windows: pd.DataFrame) -> pd.DataFrame:
-    """Return the demand of members and others, in CPUs; `cpus` turns s per step into that."""
+    """Return the demand of members and others, in CPUs; `cpus` converts s per step to CPUs."""
     step_s = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0).sum(axis=1)
     cpus = windows["n"] / step_s.where(step_s > 0)
     wait = windows["trainer_runqueue_s_per_step"].fillna(0.0) * cpus
@@ -93,5 +93,5 @@ def _demand(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beyond(demand: "pd.Series[float]", cpus: "pd.Series[float] | int") -> "pd.Series[float]":
-    """Return the demand (CPUs) that so many CPUs cannot serve."""
+    """Return the demand (CPUs) that this number of CPUs cannot serve."""
     return (demand - cpus).clip(lower=0.0)

@@ -1,4 +1,4 @@
-"""Samples of training threads: how often they waited for what kind of thing."""
+"""Samples of training threads: how often they waited, and for what."""
 
 import dataclasses
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ KIND_OF: Mapping[str, str] = {
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), "sleep"),
 }
 FEWEST_SAMPLES = 30
-"""In fewer looks a thread that waits for a tenth of the time is hardly ever found waiting."""
+"""With fewer looks, a thread that waits for a tenth of the time is rarely found waiting."""
 UNSEEN = "the training threads were looked at too seldom, or not at all"
 PEERS = frozenset({"pipe", "socket"})
 """A read of these waits for another process, not for a device."""
@@ -32,10 +32,10 @@ class Sampled:
     """Samples of the training threads of n members.
 
     Attributes:
-        samples: How many looks at a thread.
+        samples: Number of looks at a thread.
         asleep: Looks at a sleeping or stopped thread (states S, D, T and t).
-        shares: By kind of wait, the part of the sleeping looks.
-        calls: Looks by system call and what it was on.
+        shares: Part of the sleeping looks, by kind of wait.
+        calls: Looks by system call and the file, memory or lock that it waited for.
         locks: Mean number of waiters by path of a file lock.
     """
 
@@ -67,7 +67,7 @@ def sampled(records: Sequence[Samples], n: int) -> Sampled:
     asleep = states["S"] + states["D"]
     # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
     calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
-    stopped = states["T"] + states["t"]  # by a signal, by who traces it
+    stopped = states["T"] + states["t"]  # by a signal, by a tracer
     calls[STOPPED, ""] += stopped
     calls, asleep = +calls, asleep + stopped
     kinds: Counter[str] = Counter()

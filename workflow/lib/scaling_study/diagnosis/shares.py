@@ -30,10 +30,10 @@ EXTERNAL = (
     *("stolen_s_per_step", "blocked_stopped_s_per_step"),
     *("blocked_lock_s_per_step", "blocked_device_s_per_step"),
 )
-"""Times in which a member could not go on for a reason outside of it. They are counted exactly, so
-an intervention is credited only with what it recovers besides them."""
+"""Times in which something outside a member held it up. Each has a cause of its own, so
+an intervention is credited only with the time that it recovers besides them."""
 LEAST_EXTERNAL = 0.03
-"""An external time below this part of what is explained is not set off: it would add noise only."""
+"""External times below this part of the time to explain are not subtracted: it only adds noise."""
 BROADER = {"passive": "one_thread"}
 """Interventions that cost time themselves (sleeping threads must be woken), each with one that
 removes the same thing, and more, without that cost."""
@@ -42,7 +42,7 @@ removes the same thing, and more, without that cost."""
 def share_of(
     query: Query, over: Floats, text: str, *, kind: Kind = "account", exact: bool = True
 ) -> Measured | Untested:
-    """Return a share by its numerators (parts of T(1), by block); ``{share}`` in the text is it."""
+    """Return the share with these numerators (parts of T(1), by block), and fill in ``{share}``."""
     estimate = query.case.estimate(over, query.case.under(query.scope))
     if estimate is None:
         return Untested("no block has all that is compared")
@@ -56,14 +56,14 @@ class Counted:
 
     Attributes:
         columns: Times per step that are added up.
-        text: What the time is, after "… of the added time is".
-        less: Times per step that belong to a more special cause, where they were counted.
-        relieved: Whether it is taken with the named intervention on threads, where there is one:
-            members hold each other up less when their threads do less.
-        cohort: From which cohort it is taken, where that was measured; else from the reference.
-        missing: Why there is no such time, where it was not counted.
-        uncounted: Says what the cause may cost besides, None for nothing. The count can then show
-            the cause, but not rule it out.
+        text: The time in words, after "… of the added time is".
+        less: Times per step that are subtracted, where they were counted: other causes have them.
+        relieved: Whether scaling loss is taken from `quieter_cohort`: members hold each other up
+            less when their threads do less.
+        cohort: The cohort that the time is taken from, if measured; otherwise the reference.
+        missing: The reason to report if the time was not counted.
+        uncounted: Returns a further cost that is not counted, in words; None if there is none. With
+            one, the count can show the cause, but not rule it out.
     """
 
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ class Counted:
     uncounted: Callable[[Query], str | None] = lambda _: None
 
     def __call__(self, query: Query) -> Measured | Untested:
-        """Return the part of the time in these columns."""
+        """Return the share of the time in these columns."""
         case, scope = query.case, query.scope
         name = quieter_cohort(query) if self.relieved and scope == "scaling_loss" else REFERENCE
         if name == REFERENCE and case.measured(self.cohort, scope):
@@ -86,7 +86,7 @@ class Counted:
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
         for one in self.less:
             over = over - np.nan_to_num(case.account(one, scope, name))
-        if name == self.cohort:  # of the reference's T(1), wherever the time is counted
+        if name == self.cohort:  # as part of the reference's T(1), not this cohort's
             over = over * case.step(1, name) / case.step(1)
         times = " and ".join(
             format_seconds(sum(mean(case.time(one, n, name)) for one in self.columns))
@@ -102,7 +102,7 @@ class Counted:
 
 
 def quieter_cohort(query: Query) -> str:
-    """Return the cohort without the named causes that threads make, or else the reference."""
+    """Return the cohort that removes a named cause due to threads, or else the reference."""
     for cause in ("too_many_threads", "spinning"):
         found = query.named.get(cause)
         if found and found.intervention and query.case.measured(found.intervention, query.scope):
@@ -111,13 +111,13 @@ def quieter_cohort(query: Query) -> str:
 
 
 def unexplained(query: Query) -> float:
-    """Return what the named causes leave of the time, as part of T(1)."""
+    """Return the time that the named causes leave unexplained, as part of T(1)."""
     used = sum(mean(each.over) for each in query.named.values())
     return max(0.0, mean(query.case.under(query.scope)) - used)
 
 
 def fallback(counted: Share, interventions: Sequence[str]) -> Share:
-    """Return a count that stands only where no intervention that would test it has a result."""
+    """Return a counted share, used only if no intervention that tests it has a result."""
 
     def measure(query: Query) -> Measured | Untested:
         if any(query.case.measured(name, query.scope) for name in interventions):
@@ -128,7 +128,7 @@ def fallback(counted: Share, interventions: Sequence[str]) -> Share:
 
 
 def residual(share: Share, special: str) -> Share:
-    """Return what a share has beyond that of a more special cause, where that is named."""
+    """Return a share less that of a more specific cause, if that cause is named."""
 
     def measure(query: Query) -> Measured | Untested:
         found, named = share(query), query.named.get(special)
@@ -146,9 +146,10 @@ def residual(share: Share, special: str) -> Share:
 
 
 def floored_by_count(counted: Share, recovered: Share) -> Share:
-    """Return what an intervention recovers, if most of it is counted, and no less than that count.
+    """Return the share that an intervention recovers, and no less than the counted share.
 
-    Where less is counted, the intervention removes something else too, and the count stands.
+    If less than `MOST` of the recovered time is counted, the intervention removes something else
+    too, and the counted share is used alone.
     """
 
     def measure(query: Query) -> Measured | Untested:
@@ -170,18 +171,19 @@ def floored_by_count(counted: Share, recovered: Share) -> Share:
 
 
 def recovered(interventions: Sequence[str], minus: Sequence[str] = (), own: str = "") -> Share:
-    """Return the share that comes back when one thing is taken away.
+    """Return the share of the time that is recovered when one thing is removed.
 
-    Of the scaling loss it is the smaller one of two: of the time that n processes need more than
-    one, as a ratio, and of the time that is really saved at n. An intervention that only makes one
-    process slower removes growth and helps nobody; one that makes all of them faster alike is a
-    matter of the single process. What the intervention itself costs one process counts as recovered
-    only so far as a broader one really saves it.
+    For scaling loss it is the smaller of two numbers: the decrease of T(n) / T(1), and the time
+    saved at n. An intervention that only slows one process down decreases the ratio and helps
+    nobody; one that speeds up 1 and n processes alike concerns the single-process loss. The cost of
+    the intervention itself to one process counts as recovered only as far as a broader intervention
+    saves it.
 
     Args:
-        interventions: Those that remove this cause; the one that surely recovers most counts.
-        minus: Interventions of more special causes: only what comes back beyond them counts.
-        own: An external time that is this cause itself, so that it is not set off.
+        interventions: Interventions that remove this cause; the one with the highest lower bound
+            counts.
+        minus: Interventions on more specific causes; only time recovered beyond theirs counts.
+        own: The external time that is this cause itself, and is not subtracted.
     """
 
     def measure(query: Query) -> Measured | Untested:
@@ -224,10 +226,10 @@ def _recovered(
 def _compared(
     case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
 ) -> Interval | None:
-    """Return a share that a comparison with an intervention gives, with its interval."""
+    """Return the share, with its interval, from a comparison with an intervention."""
     tests = sum(one != REFERENCE and case.measured(one, scope) for one in case.names)
     count = case.n if scope == "scaling_loss" else 1
-    # By how much another start of either would differ; that has no sign of its own.
+    # How much another start of either would differ, which the blocks of one start cannot show.
     start = max(
         START_SD * mean(case.step(count, name) / case.step(1)),
         case.start_sd * mean(case.step(count) / case.step(1)),
@@ -236,7 +238,7 @@ def _compared(
         other, other
     ):  # one start of both
         start = 0.0
-    # Variance by that of one start; of single processes several members took turns.
+    # Variance as a multiple of one start's; members that took turns as one process average it.
     starts = (
         2.0 if scope == "scaling_loss" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
     )
@@ -255,14 +257,14 @@ def _surest(measured: Measured) -> tuple[float, float]:
 
 
 def _why_not(case: Case, interventions: Sequence[str]) -> str:
-    """Say why no intervention has a result."""
+    """Return why no intervention has a result."""
     reasons = [case.failed.get(name) or case.left_out.get(name) for name in interventions]
     found = "; ".join(dict.fromkeys(filter(None, reasons)))
     return found or "no experiment of this kind was made"
 
 
 def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
-    """Return what an intervention removes of either loss, external times included."""
+    """Return the share of a loss that an intervention removes, external times included."""
     one = case.step(1)
     if scope == "single_process_loss":
         return _compared(case, scope, name, 1 - case.step(1, name) / one)
@@ -278,21 +280,21 @@ def saved_share(case: Case, name: str) -> Interval | None:
 
 @functools.lru_cache(DERIVED)
 def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
-    """Return what an intervention recovers, as part of T(1), by block.
+    """Return the time that an intervention recovers, as part of T(1), by block.
 
-    External times but `own` are set off.
+    Changes of external times except `own` are subtracted.
     """
     one = case.step(1)
     if scope == "single_process_loss":
         return 1 - case.step(1, name) / one - _external(case, scope, name, own)
     loss = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
-    if name == QUOTA_BURSTS:  # bursts are slow for a reason of their own, and alike at both counts
+    if name == QUOTA_BURSTS:  # bursts cost extra time at both counts: only the ratio compares
         return loss
     return min(loss - _external(case, scope, name, own), _really(case, name, own), key=mean)
 
 
 def _really(case: Case, name: str, own: str) -> Floats:
-    """Return what an intervention saves of T(n), as part of T(1), without what it costs itself."""
+    """Return the time that an intervention saves at n, as part of T(1), without its own cost."""
     one = case.step(1)
 
     def back(name: str) -> Floats:
@@ -307,10 +309,10 @@ def _really(case: Case, name: str, own: str) -> Floats:
 
 
 def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
-    """Return the change of external times but `own` from the reference, as part of T(1)."""
+    """Return how much external times except `own` decrease from the reference, as part of T(1)."""
     n = case.n if scope == "scaling_loss" else 1
     total: Floats | float = 0.0
-    # Where waiting for the loader is no part of a step, what happens meanwhile is none either.
+    # If the wait for the loader is not part of a step, neither are external times during it.
     kept = case.step(n, name) / case.column("step_s", n, name)
     size = abs(mean(case.under(scope)))
     for column in EXTERNAL:
@@ -322,7 +324,7 @@ def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
 
 @functools.lru_cache(DERIVED)
 def _prior(case: Case, scope: Scope) -> Prior:
-    """Return what the comparisons of all interventions say about the variance of one."""
+    """Return the prior of a comparison's variance, from the comparisons of all interventions."""
     return fit_prior(
         [
             case.shares(saved(case, scope, name), case.under(scope))

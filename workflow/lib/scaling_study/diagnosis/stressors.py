@@ -1,7 +1,7 @@
 """Sensitivity of a training member to stressors, and of each part of a machine to n processes.
 
 Both are compared with a control, a loop in registers. Like any stressor it takes a CPU, but no
-other part of the machine, so what a kernel does beyond it is due to the part that bounds the
+other part of the machine, so the effect of a kernel beyond it is due to the part that bounds the
 kernel.
 """
 
@@ -25,11 +25,11 @@ from scaling_study.stats.ratios import Pairs, fit_prior, mean, ratio_of_means
 
 CONTROL = "register"
 TOOK_ENOUGH = 0.5
-"""Stressors that achieved less than this part of their rate alone did not load what they should.
-A stream beside a training member that uses the same bandwidth is slower too, hence not all."""
+"""Stressors that achieved less than this part of their rate alone did not load their part of the
+machine. The limit is low because a stream, too, slows down beside a member that uses bandwidth."""
 NO_CLOCK = "this machine shows neither the members' cycles nor the clock of the CPUs they ran on"
 CLOCKS = ("clock_mhz", "frequency_mhz")
-"""Columns that hold the clock, the one that is counted over the whole window first."""
+"""Columns of the clock; the one that is counted over the whole window comes first."""
 USER = ("frequency", "smt", "last_level_cache", "memory_bandwidth")
 """Causes that share the added user time. Others may take some of it too: a process that returns to
 a CPU finds its caches cold."""
@@ -42,7 +42,7 @@ class Reaction:
     Attributes:
         shown: Its steps at every dose, as the report shows them.
         effect: Added time at the highest dose, beyond that of the control, as part of the step
-            without stressors; of the control itself all that it adds.
+            without stressors; for the control itself, all its added time.
     """
 
     shown: Sensitivity
@@ -69,7 +69,7 @@ def reactions(case: Case) -> dict[str, Reaction]:
         added = effect = None if most is None else most.plus(-1.0)
         if name != CONTROL:
             more = step_s(name, doses[-1]) - step_s(CONTROL, doses[-1])
-            # Two windows stand against each other, where the others' pairs share one.
+            # A direct difference: the two ratios share the window without stressors.
             effect = ratio_of_means(windows.pair(more, zero), prior=prior)
         shown = Sensitivity(
             kernel=name,
@@ -94,9 +94,9 @@ class Inflation:
     """The slowdown of a kernel's member with n of them.
 
     Attributes:
-        n: How many ran.
+        n: Number of members that ran.
         inflation: Rate alone over rate of a member among n.
-        effect: How much more than the control's; of the control itself what is beyond 1.
+        effect: The inflation less the control's; for the control itself, less 1.
     """
 
     n: int
@@ -106,9 +106,9 @@ class Inflation:
 
 @functools.lru_cache(DERIVED)
 def inflations(case: Case) -> dict[str, Inflation]:
-    """Return the microbenchmarks at the process count that is explained, or the next below.
+    """Return the slowdown of each kernel at the case's process count, or the next one below.
 
-    The placement is the one nearest to the launch's.
+    The placement is the launch's if it was measured, otherwise `cores`.
     """
     known = case.microbenchmarks.rows if case.microbenchmarks else []
     rows = [row for row in known if row.valid and row.rates]
@@ -140,7 +140,7 @@ def inflations(case: Case) -> dict[str, Inflation]:
 
 
 def _means(values: Mapping[str, "pd.Series[float]"]) -> dict[str, Interval]:
-    """Return means by kernel over blocks; few blocks each, so their variance is pooled."""
+    """Return means over blocks, by kernel. Each has few blocks, so their variances are pooled."""
     known = {kernel: np.asarray(one.dropna(), dtype=np.float64) for kernel, one in values.items()}
     pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
     prior = fit_prior([*pairs.values()])
@@ -159,9 +159,10 @@ def clock_column(case: Case) -> str | None:
 def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
     """Return the added user time, as far as the member reacts to a load on one part of the machine.
 
-    Without hardware counters user time has no account of its parts. Known are how much of it was
-    added, and how much a load on this part alone adds. The smaller one is the share. A clock that
-    moves with n hides a part of both, so without the clock a small share proves nothing.
+    Without hardware counters, user time cannot be divided into parts. Two numbers are known: how
+    much user time was added, and how much a load on this part alone adds. The smaller one is the
+    share. A clock that changes with n hides a part of both, so a small share proves nothing if the
+    clock is unknown.
 
     Args:
         kernel: The load.

@@ -1,6 +1,6 @@
 """The verdict on each cause of a case: named, ruled out, inconclusive or not tested.
 
-The rules are the same for all causes: entries of `causes` give a share and the checks that must
+The rules are the same for all causes: each entry of `causes` has a share, and checks that must
 agree with it.
 """
 
@@ -19,11 +19,11 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST
 
 SURELY = 0.5
-"""An interval whose lower end is above this part of the share leaves no doubt of its size."""
+"""A share is known well if the lower end of its interval is at least this part of it."""
 
 Status = Literal["named", "inconclusive", "ruled_out", "not_tested"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-"""The most telling one first."""
+"""In order of preference, if there are several ways to show a cause."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
 
 
 def _follow(query: Query, way: Way) -> Outcome:
-    """Follow one way to show a cause."""
+    """Return the outcome of one way to show a cause."""
     needed = tuple(check(query) for check in way.needs)
     missing = next((one for one in needed if not one.agrees), None)
     if missing is not None:
@@ -95,10 +95,10 @@ def _follow(query: Query, way: Way) -> Outcome:
 
 
 def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
-    """Say what a share and the checks that must agree with it amount to.
+    """Return the status that follows from a share and the checks that must agree with it.
 
-    Only a share that is surely small rules a cause out. A check that disagrees with a share of
-    which little is known leaves the question open.
+    Only a share that is surely small rules a cause out. If a check disagrees with any other share,
+    the question stays open.
     """
     share = measured.estimate
     lower = share.low if measured.exact else share.corrected_low
@@ -111,12 +111,12 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
 
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the most telling outcome: one way that shows the cause is enough."""
+    """Return the preferred outcome: one way that shows the cause is enough."""
     return min(outcomes, key=lambda one: (STATUSES.index(one.status), -one.share))
 
 
 def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
-    """Return a cause with what speaks for and against it, or why it was not tested."""
+    """Return a cause with the evidence for and against it, or the reason why it was not tested."""
     measured = outcome.measured
     if measured is None:
         return records.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
@@ -139,7 +139,7 @@ def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
 def _confidence(
     status: Status, measured: Measured, evidence: Sequence[Evidence]
 ) -> Literal["high", "medium", "low"]:
-    """Say how sure a verdict is, by how many kinds of evidence agree and how known the share is."""
+    """Return how sure a verdict is, by the kinds of agreeing evidence and the share's interval."""
     if status != "named":
         return "high" if status == "ruled_out" else "low"
     share = measured.estimate

@@ -1,1 +1,1 @@
-"""Operators and stacks of members that are not measured."""
+"""Profiles of members' operators and stacks, taken outside of all measurements."""

@@ -19,11 +19,11 @@ class Group(Struct, frozen=True):
     """Operators that are bound by the same thing."""
 
     name: str
-    """A few words."""
+    """A short title."""
     reason: str
-    """What they are bound by, and what their growth points to."""
+    """What bounds them, and what their growth points to."""
     patterns: tuple[str, ...] = ()
-    """Names, where ``*`` stands for any text."""
+    """Names of operators, where ``*`` stands for any text."""
 
 
 @functools.cache
@@ -33,21 +33,21 @@ def read_groups() -> tuple[Group, ...]:
 
 
 def names() -> list[str]:
-    """All names of groups, in the order of reports."""
+    """Return the names of all groups, in the order of reports."""
     return [group.name for group in read_groups()]
 
 
 def reason(name: str) -> str:
-    """Why operators are in this group."""
+    """Return what bounds the operators of this group."""
     return read_groups()[names().index(name)].reason
 
 
 @functools.cache
 def group_of(operator: str) -> str:
-    """Name of the group whose pattern matches an operator with the most letters.
+    """Return the name of the group whose pattern matches an operator with the most letters.
 
     Args:
-        operator: as torch names it, or as a text table has cut it.
+        operator: its name in torch, or as cut by a text table.
     """
     fitting = [
         (letters, group.name)
@@ -60,12 +60,12 @@ def group_of(operator: str) -> str:
 
 
 def matched_letters(operator: str, pattern: str) -> int | None:
-    """Count the letters of a pattern that a name has; None where it does not fit.
+    """Return how many letters of a pattern a name has; None if the name does not match.
 
     Python's fnmatch gives brackets a meaning, and names of operators contain them.
 
     Args:
-        operator: a name; of a cut one, only what stands before the pattern's first ``*`` counts.
+        operator: a name; if it is cut, only the pattern's text before its first ``*`` counts.
         pattern: letters, where ``*`` stands for any text.
     """
     start, *parts = pattern.split("*")

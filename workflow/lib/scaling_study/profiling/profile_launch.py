@@ -49,7 +49,7 @@ OWN = {
     "operators": (channel.PROFILE_OPERATORS, ("operators.json", "operators.txt", "trace.json.gz")),
     "calls": (channel.PROFILE_CALLS, ("calls.prof",)),
 }
-"""Profiles that a member takes of itself: order and files."""
+"""Profiles that a member takes of itself: the order that starts each, and its files."""
 
 SHORTEST_TURN_S = 1
 """py-spy samples for whole seconds."""
@@ -294,7 +294,7 @@ class _Profiling:
     def _turn(
         self, n: int, at: int, file: str, spy: Sequence[str], seconds: int
     ) -> tuple[Turn, list[float]]:
-        """Sample one member for a while; return its step times (s), too.
+        """Sample one member for a while; also return its step times (s).
 
         Args:
             n: members that train.
@@ -343,7 +343,7 @@ class _Profiling:
 
 
 def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _FailedError:
-    """Return why py-spy gave nothing: a machine that forbids tracing is no failure of the study."""
+    """Return why py-spy sampled nothing; if the machine forbids tracing, it is no failure."""
     said = (done.stderr or done.stdout).strip().splitlines()
     reason = f"py-spy: {said[-1] if said else f'status {done.returncode}'}"
     if any("ermission" in line for line in said):

@@ -1,4 +1,4 @@
-"""Reading the profiles of a study: what was profiled, and the operators in it per step and call."""
+"""Profiles of a study: what was profiled, and its operators per step and per call."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from scaling_study.records.profile import Operators, Profiled
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
 ROLES = ("default", "baseline")
-"""Come first, in this order; the recommended launch comes last."""
+"""These come first, in this order; the recommended launch comes last."""
 
 WHERE = ("machine", "launch", "label", "role")
 NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]
@@ -31,7 +31,7 @@ class ProfileError(UnusableError):
 
 
 def profile_folders(study_folder: Path) -> list[Path]:
-    """Folders of a study that hold a profile, in the order of their names."""
+    """Return the folders of a study that hold a profile, in the order of their names."""
     return sorted(path.parent for path in study_folder.glob("profile/*/profile.json"))
 
 
@@ -39,10 +39,10 @@ def read_manifests(folders: Iterable[Path]) -> list[Profiled]:
     """Read what was profiled: each profile.json, with its ``folder``.
 
     Args:
-        folders: of one target each.
+        folders: one for each target.
 
     Returns:
-        The default first, the recommended launch last.
+        The default launch first, the recommended one last.
 
     Raises:
         ProfileError: a file is missing, broken, or of another version.
@@ -105,15 +105,15 @@ def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame
 def operator_rows(
     content: Operators, *, overhead: float | None, **where: str | int
 ) -> pd.DataFrame:
-    """Make the rows of one profiled point.
+    """Return the rows of tables/operators for one profiled point.
 
     Args:
         content: operators.json.
-        overhead: step time while profiled over that of unprofiled windows.
+        overhead: step time while profiled, over that of unprofiled windows; None if unknown.
         where: machine, launch, label and role, and the number n of members that trained.
 
     Returns:
-        Rows as ``OPERATORS`` has them, one for each operator and phase.
+        Columns of ``OPERATORS``, one row for each operator and phase.
 
     Raises:
         ValueError: the profile covers no step.
@@ -123,7 +123,7 @@ def operator_rows(
         raise ValueError(f"a profile of {where['label']} with {where['n']} covers no step")
     found = pd.DataFrame(map(astuple, content.rows), columns=[*NAMES, *SUMS])
     found[SUMS] = found[SUMS].astype(float)
-    # min_count: a sum of nothing known is unknown.
+    # min_count: a sum without a known term is unknown.
     sums = found.groupby(NAMES, sort=False)[SUMS].sum(min_count=1).reset_index()
     calls = sums["calls"].where(sums["calls"] > 0)
     return OPERATORS.frame(
@@ -145,14 +145,14 @@ def operator_rows(
 def choose_pairs(
     manifests: Sequence[Profiled], found: Mapping[str, Mapping[int, T]]
 ) -> list[tuple[Kind, T, T]]:
-    """Choose which profiles of one machine are compared.
+    """Choose the pairs of profiles of one machine to compare.
 
     Args:
-        manifests: of one machine, of ``read_manifests``.
-        found: a profile of each launch and process count that has one.
+        manifests: those of one machine, from ``read_manifests``.
+        found: profiles by launch and process count.
 
     Returns:
-        For each launch the lowest against the highest process count; then the default against the
+        For each launch, the lowest and the highest process count; then the default and the
         recommended launch, at the highest count that both have.
     """
     pairs: list[tuple[Kind, T, T]] = [

@@ -1,8 +1,8 @@
-"""Frames of a sampled stack: read, cleaned and judged.
+"""Frames of a sampled stack: read, cleaned and classified.
 
-A frame comes as py-spy writes it, ``name (file:line)``. Cleaned, frames of two runs meet although
-addresses, line numbers, template arguments and versions of libraries differ. The rules by which
-they are judged are data in ``stack_rules``.
+py-spy writes a frame as ``name (file:line)``. Cleaned frames of two runs are equal even if
+addresses, line numbers, template arguments and versions of libraries differ. The rules that
+classify them are data in ``stack_rules``.
 """
 
 import functools
@@ -15,15 +15,15 @@ from scaling_study.profiling import stack_rules
 from scaling_study.profiling.stack_rules import Rule
 
 MEMO = 1 << 18
-"""Distinct frames kept cleaned; a profile repeats a few thousand."""
+"""Frames that are cached; a profile has a few thousand distinct ones."""
 
 _FRAME = re.compile(r"(?P<name>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\?\?|<unknown>|unknown")
-# The wheel's libgomp-24e2ab19.so.1.0.0 is libgomp.so: builds of different days compare.
+# The wheel's libgomp-24e2ab19.so.1.0.0 becomes libgomp.so, so that different builds compare equal.
 _LIBRARY = re.compile(r"(?P<stem>lib[\w+.]+?)(?:-[0-9a-f]{6,})?\.so[.\d]*")
 _EXTENSION = re.compile(r"(?P<stem>\w+)\.(?:cpython|abi)[\w-]*\.so")
 _PYTHON_FILE = re.compile(r".*\.py|<.*>")
-# In front of a package, this one or the standard library; of other paths the last folder is kept.
+# The path before a package, this one or the standard library. Other paths keep the last folder.
 _INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+|workflow/lib)/")
 _LAST_FOLDER = re.compile(r"^/.*/(?=[^/]+/[^/]+$)")
 # ATen's loops are callbacks of templates. The function that wrote the loop names the kernel.
@@ -50,9 +50,9 @@ class Frame:
     """One cleaned frame.
 
     Attributes:
-        name: of the function, without arguments and template arguments; ``""`` where the sampler
-            knew only an address.
-        file: of the Python file or the library, or ``""``.
+        name: the function's name, without arguments and template arguments; ``""`` where the
+            sampler knew only an address.
+        file: the Python file or the library, or ``""``.
         python: whether it is a Python function.
     """
 
@@ -82,13 +82,13 @@ def read_frame(text: str) -> Frame:
 
 
 def shorten_path(path: str) -> str:
-    """A Python file as one would import it: the same for every environment and machine."""
+    """Return a Python file's path as an import would name it: the same in every environment."""
     short = _INSTALLED.sub("", path)
     return short if short != path else _LAST_FOLDER.sub("", path)
 
 
 def shorten_qualified(name: str) -> str:
-    """A qualified name with at most one of the functions that it is local to."""
+    """Return a qualified name with at most one of its enclosing functions."""
     *outer, last = name.split(".<locals>.")
     return f"{outer[-1].rpartition('.')[2]}.{last}" if outer else name
 
@@ -96,7 +96,7 @@ def shorten_qualified(name: str) -> str:
 def clean_name(name: str) -> str:
     """Shorten a C++ name to its path: no arguments, template arguments, return type or clone.
 
-    ``void at::native::(anonymous namespace)::cpu_kernel<float>(at::Iter&)`` is
+    ``void at::native::(anonymous namespace)::cpu_kernel<float>(at::Iter&)`` becomes
     ``at::native::cpu_kernel``.
     """
     if _LOOP.match(name):
@@ -128,7 +128,7 @@ def _meaning(rules: tuple[Rule, ...], frame: Frame) -> str:
 def wait_of(frames: Sequence[Frame]) -> str:
     """Return what a stack waits for, or ``""`` while it runs.
 
-    The C library's own static functions have no names: whoever called them decides.
+    The C library's own static functions have no names: the frame that called them decides.
     """
     for frame in reversed(frames):
         if frame.name or frame.file != "libc.so":
@@ -143,14 +143,14 @@ def phase_of(frames: Sequence[Frame]) -> str:
 
 
 def is_asleep(frames: Sequence[Frame]) -> bool:
-    """Whether a stack is that of a member outside of its window."""
+    """Return whether a stack is that of a member outside of its window."""
     return any(_meaning(stack_rules.ASLEEP, frame) for frame in frames)
 
 
 def fold(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Return the texts of a stack's frames without noise, and each once where it repeats.
+    """Return the texts of a stack's frames, without noise and without consecutive repeats.
 
-    The innermost frame stays in any case.
+    The innermost frame always stays.
     """
     kept = [frame.text for frame in frames[:-1] if not _meaning(stack_rules.NOISE, frame)]
     kept += [frame.text for frame in frames[-1:]]

@@ -15,8 +15,8 @@ class Rule:
     """A pattern of frames that mean the same.
 
     Attributes:
-        meaning: what a match is called.
-        name: pattern of the whole name; of a Python function without its class.
+        meaning: what a match means, in words.
+        name: pattern of the whole name; for a Python function, of the name without its class.
         file: pattern of the whole file, as cleaned.
     """
 
@@ -25,7 +25,7 @@ class Rule:
     file: str = r".*"
 
     def matches(self, frame: Frame) -> bool:
-        """Whether the rule is about this frame."""
+        """Return whether the rule matches a frame."""
         name = frame.name.rpartition(".")[2] if frame.python else frame.name
         return bool(re.fullmatch(self.name, name) and re.fullmatch(self.file, frame.file))
 
@@ -36,13 +36,13 @@ _NO_PYTHON = r"(?!.*\.py$).*"
 
 WAITS = (
     # A runtime's innermost frame is its barrier or its pool: the work itself is a frame of another
-    # library. A stack does not show whether it spins or sleeps there. The second rule is for a
-    # runtime that is linked statically.
+    # library. A stack does not show whether the thread spins or sleeps there. The second rule is
+    # for a runtime that is linked statically.
     Rule("for OpenMP threads", file=_OPENMP),
     Rule("for OpenMP threads", r"__kmp_\w+|gomp_\w+"),
-    # It gives the CPU away and asks again.
+    # The thread yields its CPU and tries again.
     Rule("for a turn", r"(?:__)?sched_yield"),
-    # It sleeps in the kernel until another thread wakes it (futex(2)).
+    # The thread sleeps in the kernel until another one wakes it (futex(2)).
     Rule(
         "for a lock or a thread",
         r"_*(?:pthread_(?:cond_(?:timed|clock)?wait|mutex_lock|join|clockjoin_ex|rwlock_\w*lock)"
@@ -50,7 +50,8 @@ WAITS = (
         r"|sem_\w*wait|do_futex_wait\w*|pthread_\w+_(?:wait|lock)\w*|syscall)(?:\.\w+)*",
         r"(?:libc|libpthread)\.so|.*\.[ch]|",
     ),
-    # The same, where only Python frames are known; then a lock of Python's, or its global one.
+    # The same, where only Python frames are known. The next rule is for locks of Python itself, the
+    # global one included.
     Rule(
         "for a lock or a thread",
         r"wait|acquire|join|_wait_for_tstate_lock|get",
@@ -74,7 +75,7 @@ WAITS = (
         r"(?:.*/)?(?:multiprocessing/(?:connection|popen_fork)|selectors|socket)\.py",
     ),
 )
-"""Innermost frames of a thread that waits. The first rule that matches names what for."""
+"""Innermost frames of a thread that waits. The first rule that matches names what it waits for."""
 
 PHASES = (
     Rule("load", file=r"(?:.*/)?torch/utils/data/.+\.py"),
@@ -88,7 +89,7 @@ PHASES = (
 """Phases of a step: the innermost frame that any rule matches decides."""
 
 ASLEEP = (Rule("asleep", r"park|_read_back", _HARNESS),)
-"""A member outside of its window, which trains nothing."""
+"""Frames of a member outside of its window, which does not train."""
 
 NOISE = (
     Rule("harness", file=_HARNESS),
@@ -99,7 +100,8 @@ NOISE = (
         r"_wrapped_call_impl|_call_impl|decorate_context",
         r"(?:.*/)?torch/(?:nn/modules/module|utils/_contextlib)\.py",
     ),
-    # Static functions of the C library have no name; then how every process or thread begins.
+    # Static functions of the C library have no name. The next rule is for the frames with which
+    # every process or thread begins.
     Rule("start", r"", r"libc\.so|ld-linux.*"),
     Rule(
         "start",
@@ -107,7 +109,7 @@ NOISE = (
         r"|start_thread|_?_?(?:thread|process)_?start|thread_run|pythread_wrapper|execute_native_thread_routine",
         _NO_PYTHON,
     ),
-    # CPython calls a function, whose Python frame is there.
+    # CPython's own frames in a call of a function, whose Python frame is there.
     Rule(
         "interpreter",
         r"_?Py(?:Object|Eval|Function|CFunction|Vectorcall|Run|Import|Method)_\w+|_PyEval\w*"

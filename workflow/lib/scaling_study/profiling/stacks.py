@@ -1,8 +1,8 @@
 """Sampled stacks of a member: from py-spy's raw text to time per step.
 
 ``py-spy record --format raw --threads --idle --native --subprocesses`` writes one line for each
-distinct stack: processes, thread and frames, outermost first, with ``;`` between, a space and the
-number of samples. Every thread is sampled once in a tick, so the trainer's samples count the ticks.
+distinct stack: processes, thread and frames, outermost first, separated by ``;``, then a space and
+the number of samples. Every thread is sampled once per tick, so the trainer's samples count ticks.
 """
 
 import re
@@ -31,7 +31,7 @@ _NUMBERED = re.compile(r"[-_ #]?\d+(?= \(|$)")  # Thread-3 (_serve), pool_0
 
 
 class StackError(ValueError):
-    """A file that holds no stacks that can be read; the message has the line."""
+    """A file without readable stacks; the message names the line, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Sample:
 
     Attributes:
         processes: ids, outermost first; more than one for a child of the profiled process; none
-            where the sampler did not say.
-        tid: the thread's id, or None where the sampler did not say.
+            where the sampler did not write them.
+        tid: the thread's id, or None where the sampler did not write it.
         thread: the thread's name, or ``""``.
         frames: outermost first.
         count: samples.
@@ -61,11 +61,11 @@ class Folded:
     Attributes:
         stacks: seconds per step of each distinct stack, in the order of their text.
         step_s: step time of the same point without the sampler, in seconds.
-        sampled_step_s: step time while sampled: the trainer's stacks add up to it, apart from
-            samples outside of any window.
+        sampled_step_s: step time while sampled: the sum of the trainer's stacks, without samples
+            outside of any window.
         samples: samples of the trainer inside of windows.
-        sample_s: what one sample stands for, in seconds per step.
-        label: of what was profiled, such as ``default, n = 4``.
+        sample_s: seconds per step that one sample stands for.
+        label: name of what was profiled, such as ``default, n = 4``.
         native: whether there are frames of libraries.
     """
 
@@ -82,7 +82,7 @@ def parse(text: str) -> Iterator[Sample]:
     """Parse py-spy's raw format.
 
     Raises:
-        StackError: a line is no stack.
+        StackError: a line is not a stack.
     """
     pending = ""
     first = 0
@@ -120,10 +120,10 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
     Times are seconds per step: means over the steps of all turns.
 
     Args:
-        folder: of the point.
+        folder: folder of the point.
         turns: at least one.
         step_s: step time of the point without the sampler, in seconds.
-        label: of what was profiled.
+        label: name of what was profiled.
 
     Raises:
         OSError: a file cannot be read.
@@ -160,7 +160,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
 
 
 def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Stack], float]:
-    """Count the samples of each stack of a turn; return the seconds between two as well.
+    """Return the samples of each stack of a turn, and the time between two samples (s).
 
     Raises:
         StackError: there are no samples, or none of the trainer's.
@@ -186,10 +186,10 @@ def _fold(samples: Sequence[Sample], turn: Turn) -> tuple[Counter[Stack], float]
 
 
 def _find_trainer(samples: Sequence[Sample], tid: int | None) -> int | None:
-    """The training thread's id as the sampler wrote it.
+    """Return the training thread's id as the sampler wrote it.
 
-    Before Python 3.11 the sampler may know pthread's ids only: then the trainer is the thread with
-    the most samples in the script or in a phase of a step, in the outermost process.
+    Before Python 3.11 the sampler may know only pthread's ids. Then the trainer is the thread of
+    the outermost process with the most samples in the script or in a phase of a step.
 
     Raises:
         StackError: no thread trains.

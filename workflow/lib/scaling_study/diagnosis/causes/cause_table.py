@@ -1,7 +1,7 @@
 """The causes that are looked for, in the order in which they are judged.
 
-Special before general, and what is counted before what is compared: a later cause gets only what
-the earlier ones, where they are named, leave.
+Specific causes come before general ones, and counted shares before compared ones: a cause's shares
+and checks can depend on the causes that are named before it.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ ORDER = (
     *("numa_balancing", "remote_memory", "frequency", "smt", "migrations", "last_level_cache"),
     *("memory_bandwidth", "shell"),
 )
-"""Of the causes below: the first has order 10, the next one 20."""
+"""The causes of `OWN` in order: the first one has order 10, the next one 20."""
 OWN = {**cpu.CAUSES, **machine.CAUSES, **memory.CAUSES, **loader.CAUSES, **program.CAUSES}
 
 

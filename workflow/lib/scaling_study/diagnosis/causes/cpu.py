@@ -132,13 +132,13 @@ def _take_turns(query: Query) -> Evidence:
 
 
 def work_bound(query: Query) -> Measured | Untested:
-    """Return what more work than CPUs costs even under a perfect scheduler.
+    """Return the cost of more work than the CPUs can do, even under a perfect scheduler.
 
-    Members of one thread each wait in the run queue for one another, and that is counted. Where one
-    member alone keeps several CPUs busy, n of them get less each, which shows as waiting for helper
-    threads in whatever way these wait. Then the bound of a work-conserving scheduler is taken:
-    n times the CPU time of a step, over the CPUs. The CPU time is that of the cohort that needs
-    least (one thread, or threads that sleep while they wait), so that spinning is not work.
+    Members of one thread each wait for one another in the run queue, and that is counted. If one
+    member alone keeps several CPUs busy, each of n members gets fewer, and its training thread
+    waits for helper threads, spinning or asleep. The cost is then the bound of a work-conserving
+    scheduler: n times the CPU time of a step, over the CPUs. The CPU time is that of the cohort
+    that needs least (one thread, or threads that sleep while they wait): spinning is not work.
     """
     case = query.case
     if case.threads == 1:
@@ -165,10 +165,10 @@ def _cpu_s(case: Case, name: str) -> Floats:
 
 
 def fewer_processes(query: Query) -> Measured | Untested:
-    """Return what comes back with no more members than there are CPUs for their threads.
+    """Return the time that is recovered with only as many members as CPUs for their threads.
 
-    Taking turns costs more than the waiting that is counted: a process that returns to a CPU finds
-    its caches filled by others. That is user time, and shows in this comparison only.
+    Taking turns costs more than the counted wait: a process that returns to a CPU finds its caches
+    filled by others. That is user time, and only this comparison shows it.
     """
     case = query.case
     fit = len(case.machine.cpus) // max(1, case.demand)
@@ -281,7 +281,7 @@ CAUSES = {
         SCHEDSTAT,
         "Start fewer loader workers and background threads, or fewer processes, so that all "
         "threads that work fit on the CPUs.",
-        # Without the loader, whose own threads have causes of their own.
+        # Counted without the loader: its threads have causes of their own.
         counted=Counted(
             ("wait_threads_s_per_step",),
             "waiting for a CPU that helper threads had",
@@ -299,7 +299,8 @@ CAUSES = {
         requires=(
             present("migrations_per_step", "Migrations per step", 0.05),
             falls("migrations_per_step", "Migrations"),
-            # Loader workers on a member's one core make it wait for that: its own time is shorter.
+            # Loader workers on a pinned member's core make it wait, which counts as external: the
+            # step must really get shorter.
             saves_time("pinned"),
         ),
     ),

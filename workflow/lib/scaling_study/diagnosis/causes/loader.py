@@ -1,9 +1,9 @@
 """The data loader: training waits for it, or its work interferes with training.
 
-The waiting is divided by what the makers of batches do. torch's loaders time each batch, and how
-much of that time they compute or are ready to. For the rest they wait for a disk or another source.
-If the makers are not busy all the time, something between them and the training thread takes the
-remainder, which stays apart.
+The waiting is divided by what the makers of batches do: loader workers, or the training thread. For
+torch's loaders, the time to make batches is known, and the part of it in which makers compute or
+wait for a CPU. In the rest of it, they wait for a disk or another source. If the makers are not
+always busy, something between them and the training thread takes the remainder, which stays apart.
 """
 
 from typing import Literal
@@ -27,7 +27,7 @@ from scaling_study.diagnosis.sampled import UNSEEN
 from scaling_study.diagnosis.shares import Counted, fallback, recovered, residual
 
 SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
-"""Interventions on more special causes than a loader that keeps training waiting."""
+"""Interventions on more specific causes than a loader that keeps training waiting."""
 LOADS = takes("load_s_per_step", "the loader")
 STARTING = Counted(
     ("loader_starts_s_per_step",),
@@ -45,9 +45,9 @@ PARTS: dict[Part, str] = {
 
 
 def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
-    """Return how long a batch takes one maker (s), and what of the waiting is due to each part.
+    """Return the time (s) that makers of batches take per step, and each part's share of the wait.
 
-    The parts add up to 1. None where that was not timed.
+    The shares add up to 1. None where the making was not timed.
     """
     case, n = query.case, query.n
     made_s = case.mean("loader_made_s_per_step", n)
@@ -69,9 +69,10 @@ def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
 
 
 def _waiting(query: Query) -> Measured | Untested:
-    """Return what training waits for its loader.
+    """Return the time that training waits for its loader.
 
-    Where the loader went on beside batches from memory, what it takes from training is known.
+    Batches from memory remove the loader's interference, too. With the loader running beside them,
+    which is preferred, only the wait is removed.
     """
     tried = [name for name in (BESIDE, CACHED) if query.case.measured(name, query.scope)]
     if not tried and query.scope == "single_process_loss":
@@ -80,9 +81,9 @@ def _waiting(query: Query) -> Measured | Untested:
 
 
 def _portion(part: Part, share: Share = _waiting) -> Share:
-    """Return the part of a share that is due to one thing that makers of batches do.
+    """Return the part of a share that is due to one activity of the makers of batches.
 
-    All of it is the rest where nothing is known of them.
+    If their batches were not timed, all of it is `rest`.
     """
 
     def measure(query: Query) -> Measured | Untested:
@@ -106,7 +107,7 @@ def _portion(part: Part, share: Share = _waiting) -> Share:
 
 
 def _goes_on(query: Query) -> Evidence:
-    """Check that the loader was seen to go on while training was on batches from memory."""
+    """Check that the loader was observed to run while training used batches from memory."""
     if not query.case.measured(BESIDE, query.scope):
         text = "The loader has nothing that could go on beside batches from memory."
         return Evidence(None, "fact", text)
@@ -149,8 +150,8 @@ CAUSES = {
             "pipeline_elsewhere": "Prepare the data in another process "
             "(run_pipeline_in_subprocess).",
         },
-        # In the loader itself the thread waits for a batch, in a futex too. A thread that is woken
-        # waits for a CPU next, though some are idle.
+        # Time in the loader is subtracted: the thread waits for a batch there, in a futex too. A
+        # woken thread waits for a CPU next, even if some are idle.
         counted=Counted(
             ("blocked_futex_s_per_step", "wait_pileup_s_per_step"),
             "waiting for another thread (futex) outside of the loader, and being woken",
@@ -195,8 +196,8 @@ CAUSES = {
             "pipeline_elsewhere": "Prepare the data in a process of its own "
             "(run_pipeline_in_subprocess).",
         },
-        # While training waits for a CPU that a worker has, others may be idle: no pile-up of its
-        # own is set off.
+        # Others may be idle while training waits for a CPU that a worker has. This pile-up is part
+        # of the interference, so it is not subtracted.
         share=residual(
             recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
         ),
@@ -229,7 +230,7 @@ CAUSES = {
             "loader_apart": "Give the loader's workers CPUs of their own.",
             "more_workers": "Let more processes prepare the data; or do less work for each sample.",
         },
-        # Where too_few_workers is named, it has the part that more workers bring back.
+        # If too_few_workers is named, it has the part that more workers recover.
         share=residual(_portion("prepares"), "too_few_workers"),
         requires=(LOADS,),
     ),

@@ -10,7 +10,7 @@ from scaling_study.stats.ratios import mean
 
 
 def clock(query: Query) -> Measured | Untested:
-    """Return the user time of one process, times what the clock lost with n."""
+    """Return the user time that a lower clock adds with n processes."""
     case = query.case
     column = clock_column(case)
     if column is None:
@@ -36,7 +36,7 @@ def _siblings(query: Query) -> Evidence:
 
 
 def _clock_known(query: Query) -> Evidence:
-    """Check that a lower clock, on which a loop in registers slows down too, can be told apart."""
+    """Check that the clock is known: a loop in registers slows down on a lower clock, too."""
     if clock_column(query.case) is None:
         return Evidence(None, "fact", f"{NO_CLOCK[:1].upper()}{NO_CLOCK[1:]}.")
     text = "The clock of the members' CPUs is known, and what it costs is set off."

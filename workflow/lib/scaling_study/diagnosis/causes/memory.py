@@ -10,16 +10,16 @@ from scaling_study.stats.ratios import mean
 
 FAULTS = "minor_faults_per_step"
 CHEAPEST_FAULT_S, DEAREST_FAULT_S = 0.05e-6, 30e-6
-"""A minor fault costs 0.1 us natively; with the clearing of a page, in a nested virtual machine and
-with many processes it costs several. Time that comes back at another price has another reason."""
+"""A minor fault costs 0.1 us natively, and several us with the clearing of a page, in a nested
+virtual machine and with many processes. Time recovered at another price has another reason."""
 FEWEST_FAULTS = 10.0
-"""Fewer faults a step than this cannot be a tenth of any step of a millisecond."""
+"""Fewer faults per step, at up to 10 us each, take less than a tenth of a step of a millisecond."""
 MAJOR_FAULTS = 0.1
-"""A read from a disk takes 0.1 to 10 ms: one in ten steps is what can matter."""
+"""A read from a disk takes 0.1 to 10 ms, so one in ten steps can matter."""
 
 
 def _priced(query: Query) -> Evidence:
-    """Check that the time saved per page fault that is avoided is that of a page fault."""
+    """Check that the time saved per avoided page fault is plausible for one."""
     case, n, name = query.case, query.n, query.intervention
     faults = case.mean(FAULTS, n) - case.mean(FAULTS, n, name)
     if not faults > 0:

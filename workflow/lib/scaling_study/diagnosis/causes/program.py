@@ -34,7 +34,7 @@ def _locked(query: Query) -> Evidence:
 
 
 def _interpreter_alone(query: Query) -> Evidence:
-    """Check that a futex can only be the interpreter's lock."""
+    """Check that a thread in a futex can only wait for the interpreter's lock."""
     case = query.case
     if case.demand > case.threads:
         text = "The ranks of a group wait for what they exchange in a futex, too."
@@ -59,7 +59,7 @@ def _other_threads(query: Query) -> Evidence:
 
 
 def _unnamed(query: Query) -> Evidence:
-    """Check that the named causes take less than what is recovered without the variables."""
+    """Check that named causes take less than half of what the cleared variables recover."""
     if not query.case.measured(CLEARED, query.scope):
         return Evidence(True, "fact", "")
     back = recovered_share(query.case, query.scope, CLEARED)
