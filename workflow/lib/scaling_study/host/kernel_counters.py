@@ -1,6 +1,6 @@
-"""The kernel's counters of members, read at a window's edges.
+"""The kernel's counters of members, read at the start and the end of a window.
 
-The coordinator reads; a member never does.
+The coordinator reads them; a member never does.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Thread:
     """Counters of one thread since it began.
 
     ``cpus`` is the list of CPUs that it may run on now, ``last_cpu`` the one on which it ran last.
-    ``runqueue_s`` is the time for which it was ready to run and did not: the kernel's run_delay
-    (Documentation/scheduler/sched-stats.rst), which goes on while a quota holds the thread back.
+    ``runqueue_s`` is the time that it was ready to run but did not: the kernel's run_delay
+    (Documentation/scheduler/sched-stats.rst), which also counts while a quota holds it back.
     ``user_s`` and ``system_s`` have the resolution of ticks, ``run_s`` that of the scheduler.
     """
 
@@ -52,7 +52,7 @@ class Thread:
 class Process:
     """Counters of one process since it began; its threads by thread id.
 
-    ``read`` holds the counters that have files of their own.
+    ``read`` holds the values of the counters that have a reader of their own, by field.
     """
 
     cpu_s: float
@@ -69,8 +69,8 @@ class Process:
 def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a file of /proc.
 
-    A window's edges read thousands of them on a large machine, in a third of the time that a file
-    object takes.
+    A file object would take three times as long, and a snapshot of a large machine reads thousands
+    of these files.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -111,8 +111,8 @@ def read_thread(folder: str | os.PathLike[str]) -> Thread:
 
 
 def _process_clock_s(pid: int) -> float:
-    # The CPU clock of another process (clock_getcpuclockid(3)): in ns, where /proc has ticks of
-    # 10 ms. The encoding is the kernel's ABI: ~pid in the upper bits, CPUCLOCK_SCHED (2) below.
+    # The CPU clock of another process (clock_getcpuclockid(3)). It counts ns, /proc ticks of 10 ms.
+    # The encoding is the kernel's ABI: ~pid in the upper bits, CPUCLOCK_SCHED (2) below.
     try:
         return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
     except OSError as error:  # EINVAL
@@ -125,7 +125,7 @@ def _stat(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def user_and_system_s(stat: Sequence[str]) -> tuple[float, float]:
-    """Return CPU times from the fields of a stat file, those after the command's name."""
+    """Return user and system CPU time from the fields of a stat file after the command's name."""
     return int(stat[_UTIME]) / TICKS_PER_S, int(stat[_STIME]) / TICKS_PER_S
 
 
@@ -161,7 +161,7 @@ def read_process(pid: int) -> Process:
 
 
 def process_of(tid: int) -> int:
-    """Return the process that a thread is of.
+    """Return the id of the process that a thread belongs to.
 
     Raises:
         FileNotFoundError: there is no such thread any more.
@@ -170,11 +170,11 @@ def process_of(tid: int) -> int:
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
-    """Return ``pid`` and all processes below it, parents first; without those that are gone.
+    """Return ``pid`` and its living descendants, parents first.
 
     Args:
         pid: the uppermost process.
-        without: processes to leave out, with all that is below them.
+        without: processes to leave out, with all their descendants.
     """
     found = [pid]
     for parent in found:
@@ -188,7 +188,7 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
 
 
 def read_tree(pid: int) -> dict[int, Process]:
-    """Read the counters of a member and of its child processes, by process id.
+    """Read the counters of a member and of all its descendants, by process id.
 
     Raises:
         FileNotFoundError, ProcessLookupError: the member itself is gone.
@@ -201,21 +201,21 @@ def read_tree(pid: int) -> dict[int, Process]:
 
 
 def threads_of(trees: Iterable[Mapping[int, Process]]) -> dict[int, Thread]:
-    """Return all threads of some members and of what they have started, by thread id."""
+    """Return all threads of members and of the processes that they started, by thread id."""
     processes = (process for tree in trees for process in tree.values())
     return {tid: thread for process in processes for tid, thread in process.threads.items()}
 
 
 def allowed_cpus(threads: Iterable[Thread]) -> frozenset[int]:
-    """Return the CPUs that some of these threads may run on."""
+    """Return the CPUs that at least one of these threads may run on."""
     lists = {thread.cpus for thread in threads}
     return frozenset(cpu for text in lists for cpu in parse_cpu_list(text))
 
 
 def run_s_by_cpu(before: Mapping[int, Thread], after: Mapping[int, Thread]) -> dict[int, float]:
-    """Return how long (s) threads ran between two readings, by the CPU of each's end.
+    """Return how long (s) threads ran between two readings, by the CPU that each ran on last.
 
-    A thread counts where it ran last: threads that train stay where they are for most of a window.
+    That CPU gets a thread's whole time: training threads stay on one CPU for most of a window.
     """
     used = defaultdict[int, float](float)
     for tid, thread in after.items():
@@ -228,11 +228,11 @@ def _share(part: float, other: float, otherwise: float = 1.0) -> float:
 
 
 Pairs = Sequence[tuple[Process | None, Process]] | Sequence[tuple[Thread | None, Thread]]
-"""Two readings of processes or threads; the first one is None where it had not begun yet."""
+"""Two readings of each process or thread; the first one is None if it had not begun yet."""
 
 
 def _change(pairs: Pairs, name: str) -> float:
-    """Return by how much a counter grew between two readings, in all of them together."""
+    """Return the growth of a counter between the two readings, summed over all pairs."""
     return float(
         sum(getattr(now, name) - (getattr(then, name) if then else 0) for then, now in pairs)
     )
@@ -241,9 +241,9 @@ def _change(pairs: Pairs, name: str) -> float:
 def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: int) -> Usage:
     """Return what a process tree used between two readings.
 
-    CPU time has the resolution of the scheduler's clock; how it divides into user and system, of
-    the process and of the training thread, has that of /proc/PID/stat, 10 ms. CPU time of a child
-    that ended in between is known from its parent once that has waited for it; its other counters
+    CPU time has the resolution of the scheduler's clock. Its division into user and system time has
+    that of /proc/PID/stat, 10 ms, both for all processes and for the training thread. The CPU time
+    of a child that ended in between is known once its parent has waited for it; its other counters
     are lost.
     """
     processes = [(before.get(pid), process) for pid, process in after.items()]
@@ -281,7 +281,7 @@ def usage(before: dict[int, Process], after: dict[int, Process], trainer_tid: in
 
 
 def read_usage(before: dict[int, Process], after: dict[int, Process]) -> dict[str, float]:
-    """Return what counters of other files have counted between two readings, by field."""
+    """Return the growth between two readings of counters with a reader of their own, by field."""
     return {
         one.field: sum(
             now.read[one.field] - (before[pid].read[one.field] if pid in before else 0)
@@ -297,11 +297,11 @@ def known_cpu_s(tree: Mapping[int, Process]) -> float:
 
 
 def tree_cpu_s(pid: int, without: Collection[int] = ()) -> float:
-    """Return the CPU time that a process and everything below it have used since they began.
+    """Return the CPU time that a process and its descendants have used since they began.
 
     Args:
         pid: the uppermost process.
-        without: processes to leave out, with all that is below them.
+        without: processes to leave out, with all their descendants.
     """
     total_s = 0.0
     for one in descendants(pid, frozenset(without)):

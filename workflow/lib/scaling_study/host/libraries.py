@@ -1,4 +1,4 @@
-"""Shared libraries that launches need: where they are."""
+"""Finds the shared libraries that launches need."""
 
 import platform
 import re
@@ -19,28 +19,28 @@ USUAL_FOLDERS = (
 
 
 def find_library(name: str, folders: Iterable[Path]) -> str | None:
-    """The library of a name that this interpreter's processes could load.
+    """Return a library that this interpreter's processes could load; None if there is none.
 
     Args:
         name: a key of ``LIBRARIES``, which the axes declare.
         folders: where to look, in order (see :func:`library_folders`).
 
     Returns:
-        The path of the file itself, symbolic links followed, so that its name tells the version.
-        A better variant in a later folder wins over a worse one in an earlier folder.
+        The path of the file itself, with symbolic links followed, so that its name shows the
+        version. A better variant in a later folder wins over a worse one in an earlier folder.
     """
     places = list(folders)
     for pattern in LIBRARIES[name].patterns:
         for folder in places:
             for path in sorted(folder.glob(pattern), reverse=True):  # newest first
-                # For this interpreter's machine: not of 32 bits, and no linker script.
+                # Built for this interpreter's machine: skips 32-bit files and linker scripts.
                 if path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable)):
                     return str(path.resolve())
     return None
 
 
 def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
-    """The folders of libraries: an interpreter's own, the loader's, the usual ones.
+    """Return the folders of libraries: an interpreter's own, the loader's, the usual ones.
 
     Args:
         prefix: the environment of the interpreter (PyPI's mkl and mimalloc are in it).
@@ -52,13 +52,16 @@ def library_folders(prefix: Path = Path(sys.prefix)) -> tuple[Path, ...]:
 
 
 def parse_loader_cache(text: str) -> tuple[Path, ...]:
-    """The folders in the output of ``ldconfig -p``, each once, in its order."""
+    """Return the folders in the output of ``ldconfig -p``, each once, in the order there."""
     paths = re.findall(r"=> (/\S.*)$", text, flags=re.MULTILINE)
     return tuple(dict.fromkeys(Path(path).parent for path in paths))
 
 
 def _loader_cache() -> str:
-    """Output of ``ldconfig -p``; it lives in /sbin, which is not on an ordinary user's PATH."""
+    """Return the output of ``ldconfig -p``; empty without ldconfig.
+
+    It lives in /sbin, which is not on an ordinary user's PATH.
+    """
     ldconfig = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")
     if ldconfig is None:
         return ""
@@ -66,7 +69,7 @@ def _loader_cache() -> str:
 
 
 def _elf_kind(path: Path) -> tuple[bytes, bytes]:
-    """Magic, class and byte order; and e_machine (elf(5))."""
+    """Return a file's ELF magic with class and byte order, and its e_machine (elf(5))."""
     with path.open("rb") as file:
         header = file.read(20)
     return header[:6], header[18:20]

@@ -1,8 +1,8 @@
-"""Reads what this process may use of the machine: CPUs, nodes, CPU time and memory.
+"""Reads this process's limits: the CPUs, NUMA nodes, CPU time and memory that it may use.
 
-A container's quota does not show in the affinity mask: it is read from the cgroups, v1, v2 or both
-beside each other (the kernel's admin-guide/cgroup-v1 and cgroup-v2). As in system.py, every
-function takes the root of the file system.
+A container's quota does not show in the affinity mask. It is read from the cgroups: v1, v2 or both
+side by side (the kernel's admin-guide/cgroup-v1 and cgroup-v2). As in system.py, functions take the
+root of the file system.
 """
 
 import re
@@ -22,7 +22,8 @@ from scaling_study.host.system import (
 )
 
 UNLIMITED_BYTES = 2**62
-"""cgroup v1 writes "no limit" as the largest multiple of the page size below 2**63."""
+"""A limit of this size or more is none: cgroup v1 writes "no limit" as the largest multiple of the
+page size below 2**63."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,9 +36,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """The place of this process in a cgroup controller's hierarchy.
+    """The place of a process in a cgroup controller's hierarchy.
 
-    ``folders`` go from the process's own cgroup up to the mount: a limit anywhere on the way holds.
+    ``folders`` are its own cgroup and all above it, up to the mount. The limits of all apply.
     """
 
     version: int
@@ -56,7 +57,7 @@ def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
 
 
 def tell_confined(root: Path = ROOT) -> str:
-    """Say that an affinity mask confines a study to less than its cgroup may use; empty if not."""
+    """Return a message if an affinity mask leaves fewer CPUs than the cgroup; otherwise empty."""
     allowed = read_allowed_cpus(root)
     most = set(parse_cpu_list(_effective_cpuset(root) or "")) or set(read_online_cpus(root))
     if most <= set(allowed):
@@ -68,13 +69,13 @@ def tell_confined(root: Path = ROOT) -> str:
 
 
 def read_memory_policy(root: Path = ROOT) -> str:
-    """Return this process's memory policy, which its code's line of numa_maps (proc(5)) shows."""
+    """Return this process's memory policy, as numa_maps (proc(5)) shows it for its code."""
     first, *_ = [*(read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
     return first.split()[1]
 
 
 def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
-    """The online nodes that this process may take memory from: its cpuset's mems.
+    """Return the online nodes that this process may take memory from: its cpuset's mems.
 
     A kernel without cpusets (CONFIG_CPUSETS) lists none and allows all.
     """
@@ -84,12 +85,12 @@ def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
 
 
 def read_quota(root: Path = ROOT) -> Quota | None:
-    """The tightest CPU quota on the way up the hierarchy; None without one."""
+    """Return the tightest CPU quota on the way up the hierarchy; None without one."""
     return min(filter(None, map(_quota, _folders("cpu", root))), default=None)
 
 
 def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
-    """The tightest memory limit on the way up the hierarchy; None without one."""
+    """Return the tightest memory limit on the way up the hierarchy; None without one."""
     found = [
         read_limit(folder, name)
         for folder in _folders("memory", root)
@@ -99,25 +100,25 @@ def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
 
 
 def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
-    """The cgroup hierarchy that governs a controller.
+    """Return the place of this process in the cgroup hierarchy of a controller.
 
-    A controller that is mounted as v1 is v1 even where an (empty) v2 hierarchy is mounted beside
-    it. In a container /proc/self/cgroup may name a path of the host: then the mount itself is the
-    process's cgroup.
+    A controller that is mounted as v1 is read as v1, even if an (empty) v2 hierarchy is mounted
+    beside it. In a container, /proc/self/cgroup may name a path of the host; then the mount itself
+    is the process's cgroup.
 
     Args:
         controller: such as ``cpu``, ``memory`` or ``cpuset``.
         root: the root of the file system.
 
     Returns:
-        None where no hierarchy has the controller.
+        None if no mounted hierarchy has the controller.
     """
     groups = read_text(root / "proc/self/cgroup") or ""
     return hierarchy(controller, groups, read_text(root / "proc/self/mountinfo") or "", root)
 
 
 def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -> Hierarchy | None:
-    """Return the same as :func:`read_hierarchy`, for any process.
+    """Return the place of any process in a cgroup hierarchy, as :func:`read_hierarchy` does.
 
     Args:
         controller: such as ``cpu``.
@@ -156,7 +157,7 @@ def _quota(folder: Path) -> Quota | None:
 
 
 def read_limit(folder: Path, name: str) -> int | None:
-    """Return a limit of a cgroup from its file, such as ``memory.max``; None where it has none."""
+    """Return a cgroup's limit from its file, such as ``memory.max``; None if it has none."""
     limit = read_text(folder / name) or "max"
     return None if limit == "max" or int(limit) >= UNLIMITED_BYTES else int(limit)
 
@@ -169,7 +170,7 @@ def _effective_cpuset(root: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A cgroup file system; v2 has all controllers and names none."""
+    """A mounted cgroup hierarchy. ``controllers`` is empty for v2, which has all of them."""
 
     controllers: frozenset[str]
     root: str

@@ -1,18 +1,19 @@
 """The kernel's counters of the machine, and of the members' cgroups.
 
-The coordinator reads at a window's edges. Parsers are pure and take text; every function that reads
-takes the root of the file system, so that tests can feed captured files.
+The coordinator reads them at the start and the end of a window. Parsers are pure and take text;
+functions that read take the root of the file system or the mount of proc(5), so that tests can feed
+captured files.
 
 Throttled time
-    A quota (CFS bandwidth control) holds back every thread of a cgroup until the next period. The
-    kernel counts, in each cgroup, for how long that lasted on each CPU on which the group had
-    something to run, and adds the CPUs up (Documentation/scheduler/sched-bwc.rst, "Statistics":
-    throttled_time in ns; Documentation/admin-guide/cgroup-v2.rst: throttled_usec). A group's own
-    cpu.stat counts its own quota only, and a quota may stand at any group above. Since Linux 6.6
-    cpu.stat.local counts, for the group itself, throttling by any quota above it (commit
-    677ea015f231); with older kernels the counts of all groups on the way up are added. That is
-    exact as long as only one of them has a quota; with several, time in which two held the same CPU
-    counts twice, and what an upper group's other programs lost is in it, too.
+    A quota (CFS bandwidth control) holds back every thread of a cgroup until the next period. For
+    each cgroup, the kernel counts how long this lasted on each CPU where the group had something to
+    run, and sums over CPUs (Documentation/scheduler/sched-bwc.rst, "Statistics": throttled_time in
+    ns; Documentation/admin-guide/cgroup-v2.rst: throttled_usec). A group's cpu.stat counts its own
+    quota only, but any group above may have one. Since Linux 6.6, cpu.stat.local counts, for the
+    group itself, throttling by any quota above it (commit 677ea015f231). With older kernels, the
+    counts of all groups on the way up are added. The sum is exact if only one of them has a quota
+    and nothing else runs in that group. If several have one, time in which two held the same CPU
+    counts twice. The time that other programs of an upper group lost is included.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,8 @@ from scaling_study.host.system import ROOT, read_text
 
 _PROC = Path("/proc")
 
-# Kinds of time in a cpu line of /proc/stat that some program on this machine used: user, nice,
-# system, irq, softirq. Steal is another machine's; guest time is already in user.
+# Fields of a cpu line of /proc/stat for time that programs on this machine used: user, nice,
+# system, irq, softirq. Other virtual machines used steal time; user already includes guest time.
 _BUSY = (0, 1, 2, 5, 6)
 _STEAL = 7
 
@@ -73,7 +74,7 @@ def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
 
 
 def machine_usage(before: Machine, after: Machine) -> Machine:
-    """Return what happened on the machine between two readings."""
+    """Return the growth of the machine's counters between two readings."""
     busy_s, steal_s = after.busy_cpu_s - before.busy_cpu_s, after.steal_s - before.steal_s
     pressures = zip(astuple(before)[2:], astuple(after)[2:], strict=True)
     stalled_s = [None if None in (then, now) else now - then for then, now in pressures]
@@ -97,10 +98,10 @@ def parse_throttled(text: str) -> float | None:
 
 
 def read_throttled(pids: Iterable[int], root: Path = ROOT) -> dict[Path, float]:
-    """Read how long quotas have held back the cgroups of some processes since these began.
+    """Read how long quotas have held back the cgroups of processes since the groups began.
 
     Args:
-        pids: processes, most often all in one cgroup; one that is gone is left out.
+        pids: the processes, most often all in one cgroup; one that is gone is left out.
         root: the root of the file system.
 
     Returns:
@@ -121,7 +122,7 @@ def throttled_s(before: Mapping[Path, float], after: Mapping[Path, float]) -> fl
 
 @lru_cache(maxsize=64)  # cgroups change seldom, and members are most often in the same one
 def _throttling_files(groups: str, mounts: str, root: Path) -> Sequence[Path]:
-    """The files that count the throttling of the processes in these cgroups."""
+    """Return the files that count the throttling of the processes in these cgroups."""
     found = hierarchy("cpu", groups, mounts, root)
     if found is None:
         return ()

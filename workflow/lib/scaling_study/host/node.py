@@ -1,12 +1,12 @@
-"""Whether this node is the machine that a study means to measure: the whole of it, and no other.
+"""Checks that this node is the machine that a study means to measure: all of it, and no other.
 
-A job of SLURM may use its whole node. Outside SLURM a mask that is smaller than the machine is the
-user's choice (a cpuset, taskset): the study is then one of that part. Inside, it is what a missing
-option of the allocation leaves, and nobody has chosen it.
+A SLURM job must be allowed to use its whole node. Outside SLURM, a mask smaller than the machine is
+the user's choice (a cpuset, taskset), and the study measures that part. Inside SLURM, it results
+from a missing option of the allocation, and nobody has chosen it.
 
-Several nodes of one kind may share a name, since their records are pooled only where they are the
-same machine to the last fact that matters to speed (``probe.speed_facts``). What the first node of
-the kind was is in machine.json; another one is refused before it measures.
+Several nodes of one kind may share a name, because their records are pooled only if they agree in
+every fact that matters to speed (``probe.speed_facts``). machine.json describes the first node of
+the name; a node that differs from it is refused before it measures.
 """
 
 import os
@@ -22,14 +22,14 @@ from scaling_study.host import limits, probe, system
 from scaling_study.records.codec import read_file
 from scaling_study.records.machine import Machine
 
-# The controller answers in milliseconds; one that does not leaves the machine's own count.
+# The controller answers in milliseconds. Without an answer, the machine's own count is used.
 SCONTROL_LONGEST_S = 20.0
 
 IN_PROFILE = "in profiles/slurm/config.yaml, under set-resources and this rule's name"
 
 
 def require_whole_node() -> None:
-    """Do nothing outside SLURM, and in a job that may use all CPUs of its node.
+    """Refuse a SLURM job that may not use all CPUs of its node; outside SLURM, do nothing.
 
     Raises:
         UnusableError: the job may use fewer; the text names the setting to change.
@@ -43,7 +43,7 @@ def require_whole_node() -> None:
 def missing_cpus(
     env: Mapping[str, str], allowed_cpus: tuple[int, ...], node_cpus: int
 ) -> str | None:
-    """Say that this job has too few CPUs and what to set; None if it has all.
+    """Return a message that this job has too few CPUs, and what to set; None if it has all.
 
     Args:
         env: what SLURM has set for the job step (srun(1), output environment variables).
@@ -71,10 +71,10 @@ def missing_cpus(
 
 
 def read_node_cpus(env: Mapping[str, str]) -> int:
-    """The number of this node's CPUs for jobs, without those that the site keeps for itself.
+    """Return the number of this node's CPUs for jobs, without those that the site reserves.
 
     Args:
-        env: holds the node's name.
+        env: what SLURM has set for the job step, such as the node's name.
     """
     online = len(system.read_online_cpus())
     scontrol = shutil.which("scontrol")
@@ -91,17 +91,17 @@ def read_node_cpus(env: Mapping[str, str]) -> int:
 
 
 def parse_effective_cpus(node: str) -> int | None:
-    """CPUs for jobs, from ``scontrol show node``; None before SLURM 22.05, which does not say."""
+    """Return the number of CPUs for jobs, from ``scontrol show node``; None before SLURM 22.05."""
     match = re.search(r"\bCPUEfctv=(\d+)", node)
     return int(match[1]) if match else None
 
 
 def require_cores(machine: Machine, cores: int | None) -> None:
-    """Do nothing if a machine has as many CPUs as the config says, or the config does not say.
+    """Refuse a machine with another number of CPUs than the config's ``cores``, if that is set.
 
     Args:
-        machine: this one.
-        cores: of the config.
+        machine: this machine.
+        cores: the config's value; None if it has none.
 
     Raises:
         UnusableError: it has another number.
@@ -115,13 +115,13 @@ def require_cores(machine: Machine, cores: int | None) -> None:
 
 
 def require_probed(path: Path | None) -> None:
-    """Do nothing if this machine is the one that was probed under its name.
+    """Refuse this machine if it is not the one that was probed under its name.
 
     Args:
         path: machines/<name>/machine.json; None in a study of this machine alone.
 
     Raises:
-        UnusableError: it is another.
+        UnusableError: it is another machine.
     """
     if path is None:
         return

@@ -1,8 +1,9 @@
-"""Whether the pages of files are in memory, putting them there, and dropping them.
+"""Loads files into the page cache, drops them from it, and finds how much of them is in memory.
 
-Needs no root: posix_fadvise(2) drops clean pages of a file that may be read, where no process has
-it mapped; mincore(2) tells which pages there are. On a virtual machine the host may keep them in a
-cache of its own, which nothing here can see.
+This needs no root: posix_fadvise(2) drops the clean pages of a readable file that no process has
+mapped, and mincore(2) reports which pages are resident. Since Linux 5.2 it reports all of them for
+a file that the caller neither owns nor may write. The host of a virtual machine may keep pages in a
+cache of its own, which is invisible here.
 """
 
 import ctypes
@@ -17,21 +18,21 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctype
 
 
 def load(files: Iterable[Path]) -> None:
-    """Read files to their end."""
+    """Read files to their end, which puts them into the page cache."""
     for descriptor, _ in _opened(files):
         while os.read(descriptor, _READ_BYTES):
             pass
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Ask the kernel to forget what it holds of files, once that is on the disk."""
+    """Write files' dirty pages to the disk, then ask the kernel to drop all their pages."""
     for descriptor, _ in _opened(files):
         os.fdatasync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def resident_share(files: Iterable[Path]) -> float | None:
-    """Return the part of files' pages that is in memory; None where the kernel tells of no page."""
+    """Return the share of files' pages that is in memory; None if the kernel tells of none."""
     pages = present = 0
     for descriptor, size in _opened(files):
         if not size or not _ours(descriptor):
@@ -63,7 +64,7 @@ def _ours(descriptor: int) -> bool:
 
 
 def _opened(files: Iterable[Path]) -> Iterator[tuple[int, int]]:
-    """Open files one after the other, without those that cannot be read; each with its size."""
+    """Open one readable file after the other; yield the descriptor and the size of each."""
     for path in files:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,15 +1,15 @@
-"""Hardware counters of the members, where the machine has any and lets this user count.
+"""Hardware counters of the members, if the machine has any and lets this user count.
 
 perf_event_open(2) is called directly; no perf binary is needed. A counter is opened for a member's
 first thread when the member starts, with ``inherit``: threads and child processes that begin later
 are counted with it, and those that end are not lost. Only user mode is counted, which the usual
-setting (kernel.perf_event_paranoid = 2) allows to everybody. Opened so, a member costs one file
-descriptor per event however many threads it has; the coordinator reads them at a window's edges,
+setting (kernel.perf_event_paranoid = 2) allows to everybody. A member costs one file descriptor per
+event, however many threads it has. The coordinator reads them at the start and the end of a window,
 when no member runs.
 
-What was not counted is None: an event that the processor or the hypervisor does not have, and a
-member whose counted threads do not account for its CPU time. The kernel tells for how long an
-inherited counter was enabled, summed over threads, and that is the counted threads' CPU time.
+A count is None if the processor or the hypervisor does not have the event, or if a member's counted
+threads do not account for its CPU time. The kernel reports how long an inherited counter was
+enabled, summed over threads; that is the counted threads' CPU time.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ _CLOSE_ON_EXEC = 8
 _READING = struct.Struct("=QQQ")
 _ANY_CPU = _NO_GROUP = -1
 
-# The counted threads must account for this part of a member's CPU time. Counting begins a moment
-# after the member, and the two clocks differ by what a switch between threads takes.
+# The counted threads must account for this share of a member's CPU time. Counting begins a moment
+# after the member, and the two clocks differ by the time of switches between threads.
 COVERAGE = 0.95
 
 # Descriptors that stay free for the members' gates, pipes and files.
@@ -62,14 +62,14 @@ EVENTS = (
     Event("cache_misses", _HARDWARE, 3),
     Event("stalled_cycles", _HARDWARE, 8),
 )
-"""The most important first: they are dropped from the end where descriptors are few. Four fit into
-the counters of any processor of the last fifteen years at once; if not, the kernel takes turns and
-says how long each was counted. Stalled cycles (of the back end) few processors have."""
+"""The most important come first: if descriptors are few, the last ones are dropped. Any processor
+of the last fifteen years counts four at once; otherwise the kernel takes turns and reports how long
+it counted each. Few processors count stalled cycles (of the back end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One event of one member: count, and ns for which it should have been and was counted."""
+    """One event of one member: its count, and how long it was enabled and was counted."""
 
     count: int
     enabled_ns: int
@@ -79,15 +79,15 @@ class Reading:
 def count(
     before: Mapping[str, Reading], after: Mapping[str, Reading], cpu_s: float
 ) -> dict[str, int | None]:
-    """Return what was counted between two readings.
+    """Return the counts of a member's events between two readings.
 
     Args:
-        before: a member's readings by event.
-        after: its later ones.
+        before: the first reading of each event.
+        after: the second one.
         cpu_s: CPU time of the member and its child processes in between.
 
     Returns:
-        By event of ``EVENTS``; scaled up where the kernel took turns, None where it is not known.
+        The count of each of ``EVENTS``: scaled up if the kernel took turns, None if not known.
     """
     return {one.name: _change(before.get(one.name), after.get(one.name), cpu_s) for one in EVENTS}
 
@@ -109,9 +109,9 @@ class PerfEvents:
         """Find out which events can be counted.
 
         Args:
-            members: how many the cohort has.
+            members: number of members of the cohort.
             events: what to count.
-            beside: members of other cohorts, yet to start, which need descriptors too.
+            beside: number of members of other cohorts that are yet to start and need descriptors.
         """
         self._open: dict[int, dict[str, int]] = {}
         known = [event for event in events if _countable(event)]
@@ -120,7 +120,7 @@ class PerfEvents:
             log.info("%d of %d hardware counters are read: %s", len(self.events), len(known), FEW)
 
     def add(self, slot: int, pid: int) -> None:
-        """Begin to count a member that has just been started; None is counted if it is gone."""
+        """Begin to count a member that has just been started; count nothing if it is gone."""
         self.drop(slot)
         opened = self._open[slot] = {}
         for event in self.events:
@@ -140,13 +140,13 @@ class PerfEvents:
         }
 
     def close(self) -> None:
-        """Stop counting."""
+        """Stop counting all members."""
         for slot in list(self._open):
             self.drop(slot)
 
 
 def _affordable(members: int, beside: int) -> int:
-    """The number of events for which there are descriptors."""
+    """Return the number of events for which each member can have a descriptor."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return len(EVENTS)
@@ -156,12 +156,12 @@ def _affordable(members: int, beside: int) -> int:
 
 
 def has_hardware_counters() -> bool:
-    """Whether this process may count its own instructions."""
+    """Return whether this process may count its own instructions."""
     return _countable(EVENTS[0])
 
 
 def _countable(event: Event) -> bool:
-    """Whether this process may count an event; no file tells, so it is tried."""
+    """Return whether this process may count an event; only an attempt shows it."""
     with contextlib.suppress(OSError):
         os.close(_open(event, 0))
         return True
@@ -169,7 +169,7 @@ def _countable(event: Event) -> bool:
 
 
 def _open(event: Event, pid: int) -> int:
-    """Open a counter for a thread, 0 for this one, and for whatever it starts from now on.
+    """Open a counter for a thread (0: this one) and for all that it starts from now on.
 
     Raises:
         OSError: the kernel does not allow it, or has no such event or thread.

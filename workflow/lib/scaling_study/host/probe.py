@@ -1,4 +1,4 @@
-"""A probe of this machine (`records.machine`), its hash, and the differences of two machines."""
+"""A probe of this machine (`records.machine`), its hash, and how two machines differ."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def read_machine(root: Path = system.ROOT) -> Machine:
             the commit are always this interpreter's.
 
     Raises:
-        UnusableError: a file of the kernel's has another format than the kernel documents.
+        UnusableError: a file of /proc or /sys has another format than the kernel documents.
     """
     try:
         return _read_machine(root)
@@ -99,14 +99,14 @@ def _read_machine(root: Path) -> Machine:
 
 
 def read_commit(project: Path) -> str | None:
-    """The commit of a checkout, with ``-dirty`` if tracked files differ from it.
+    """Return the commit of a checkout, with ``-dirty`` if tracked files differ from it.
 
     Args:
         project: the checkout's root.
 
     Returns:
-        None without git, outside a checkout's root (an environment may lie in a foreign one), or
-        before the first commit.
+        None without git, before the first commit, or if ``project`` is not the root of a checkout:
+        it may lie inside another project's.
     """
     git = shutil.which("git")
     if git is None or not (project / ".git").exists():
@@ -124,11 +124,11 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def speed_facts(machine: Machine) -> dict[str, object]:
-    """The facts that matter to speed: machines with equal facts may pool their records.
+    """Return the facts that matter to speed; machines with equal facts may pool their records.
 
-    Memory is in whole GiB, since the kernel's own share of it moves by some pages from boot to
-    boot. The hostname is not among the facts: a container's is drawn anew at each start, and equal
-    nodes of a cluster are the same machine here.
+    Memory is in whole GiB, because the kernel's own share of it varies by some pages from boot to
+    boot. The hostname is not among the facts: a container gets a new one at each start, and equal
+    nodes of a cluster count as one machine.
 
     Returns:
         Facts by name, ready to print.
@@ -136,7 +136,7 @@ def speed_facts(machine: Machine) -> dict[str, object]:
     topology = machine.topology
     layout = [
         [asdict(cpu) for cpu in topology.cpus],
-        # A node's size moves while a virtual machine runs (memory is plugged as it is needed).
+        # A node's size may change while a virtual machine runs (memory is plugged when needed).
         [[node.node, node.memory_bytes > 0, *node.distances.items()] for node in topology.nodes],
     ]
     copied = ("cpu_model", "isa", "l2_bytes", "l3_bytes", "allowed_cpus", "allowed_nodes")
@@ -156,7 +156,7 @@ def digest(machine: Machine) -> str:
 
 
 def differences(here: Machine, there: Machine) -> tuple[Fact, ...]:
-    """The facts in which two machines differ; none exactly if their hashes are equal."""
+    """Return the facts in which two machines differ; empty exactly if their hashes are equal."""
     ours, theirs = speed_facts(here), speed_facts(there)
     return tuple(
         Fact(fact, ours[fact], theirs[fact]) for fact in ours if ours[fact] != theirs[fact]

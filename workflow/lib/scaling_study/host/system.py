@@ -1,7 +1,7 @@
-"""Reads what this machine is from /proc and /sys (limits.py: what a process may use of it).
+"""Reads the hardware and settings of this machine from /proc and /sys; limits.py reads its limits.
 
-Every function takes the root of the file system, so that tests read captured machines. A file that
-the kernel does not have reads as None; a text that is not in the kernel's format raises.
+Functions take the root of the file system, so that tests can read captured machines. A file that
+the kernel does not have reads as None; text that is not in the kernel's format raises ValueError.
 """
 
 import os
@@ -23,7 +23,7 @@ NODE_FOLDER = "sys/devices/system/node"
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text without surrounding white space; None if it is not there or not readable."""
+    """Return a file's text without surrounding white space; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -37,7 +37,7 @@ def find_number(pattern: str, text: str | None) -> int | None:
 
 
 def read_status(field: str, root: Path = ROOT, otherwise: str | None = None) -> str:
-    """A field of this process's /proc/self/status.
+    """Return a field of this process's /proc/self/status.
 
     Raises:
         ValueError: The kernel does not write it, and ``otherwise`` is None.
@@ -51,23 +51,23 @@ def read_status(field: str, root: Path = ROOT, otherwise: str | None = None) -> 
 
 
 def read_mask(root: Path = ROOT) -> tuple[int, ...]:
-    """This process's affinity mask; from the system call if /proc has no list of it (gVisor)."""
+    """Return this process's affinity mask, by system call if /proc does not list it (gVisor)."""
     listed = parse_cpu_list(read_status("Cpus_allowed_list", root, ""))
     return listed or tuple(sorted(os.sched_getaffinity(0)))
 
 
 def read_online_cpus(root: Path = ROOT) -> tuple[int, ...]:
-    """All online CPUs; without /sys (some sandboxes) those that the process may use."""
+    """Return all online CPUs; without /sys (some sandboxes), those that the process may use."""
     return parse_cpu_list(read_text(root / CPU_FOLDER / "online") or "") or read_mask(root)
 
 
 def read_online_nodes(root: Path = ROOT) -> tuple[int, ...]:
-    """All online NUMA nodes; node 0 alone where the kernel knows no NUMA."""
+    """Return all online NUMA nodes; node 0 alone if the kernel has no NUMA."""
     return parse_cpu_list(read_text(root / NODE_FOLDER / "online") or "0")
 
 
 def read_topology(root: Path = ROOT) -> Topology:
-    """All online CPUs and nodes."""
+    """Return all online CPUs and nodes."""
     cpus = read_online_cpus(root)
     return build(
         {cpu: _cpu_text(root / CPU_FOLDER / f"cpu{cpu}") for cpu in cpus},
@@ -104,7 +104,7 @@ def _caches(cpu_folder: Path) -> list[Path]:
 
 
 def read_cache_bytes(level: int, root: Path = ROOT) -> int | None:
-    """The size of one data or unified cache of a level, of the lowest online CPU."""
+    """Return the size of the lowest online CPU's data or unified cache of a level, if known."""
     first = min(read_online_cpus(root))
     for index in _caches(root / CPU_FOLDER / f"cpu{first}"):
         if read_text(index / "level") == str(level) and read_text(index / "type") != "Instruction":
@@ -114,7 +114,7 @@ def read_cache_bytes(level: int, root: Path = ROOT) -> int | None:
 
 
 def read_cpu_info(root: Path = ROOT) -> dict[str, str]:
-    """The fields of the first CPU of /proc/cpuinfo."""
+    """Return the fields of /proc/cpuinfo, each with its first value: that of the first CPU."""
     fields: dict[str, str] = {}
     for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
@@ -123,10 +123,10 @@ def read_cpu_info(root: Path = ROOT) -> dict[str, str]:
 
 
 def read_virtual(flags: Collection[str], root: Path = ROOT) -> str | None:
-    """The kind of virtual machine as far as it says; None on hardware.
+    """Return the kind of virtual machine, as far as it is known; None on hardware.
 
     Args:
-        flags: of the CPU.
+        flags: the CPU's, from /proc/cpuinfo.
         root: the root of the file system.
     """
     xen = read_text(root / "sys/hypervisor/type")
@@ -138,13 +138,13 @@ def read_virtual(flags: Collection[str], root: Path = ROOT) -> str | None:
 
 
 def read_thp(root: Path = ROOT) -> str | None:
-    """Transparent huge pages: ``always``, ``madvise`` or ``never``; None without them."""
+    """Return the mode of transparent huge pages, such as ``madvise``; None without them."""
     text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     match = re.search(r"\[(\w+)\]", text)
     return match[1] if match else None
 
 
 def read_governor(root: Path = ROOT) -> str | None:
-    """The frequency governors of all CPUs, each once, such as ``performance``; None without any."""
+    """Return the CPUs' different frequency governors, such as ``performance``; None without any."""
     files = (root / CPU_FOLDER).glob("cpu[0-9]*/cpufreq/scaling_governor")
     return ", ".join(sorted(filter(None, set(map(read_text, files))))) or None

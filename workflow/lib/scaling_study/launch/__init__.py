@@ -1,1 +1,1 @@
-"""The parts of a launch: axes, launchers and counters, each found by its file's name."""
+"""The parts of a launch: axes, launchers and counters, each found by its name."""

@@ -1,9 +1,9 @@
 """One axis of a launch: its words, its effect on a process, and the check that it took effect.
 
-The axes of this package stand in its modules by theme, each by its name in ``AXES``; a further one
-is a module with an ``AXIS`` in a folder ``scaling_study_axes`` on PYTHONPATH, whose name is the
-axis's. A member imports the module of an axis that changes the process itself, so these need the
-standard library only; torch is imported where it is used.
+A module of this package holds the axes of one theme by name, in ``AXES``, or a single axis,
+``AXIS``. A further axis is a module with an ``AXIS`` in a folder ``scaling_study_axes`` on
+PYTHONPATH; the module's name is the axis's. A member imports the module of an axis that changes the
+process itself, so such modules need only the standard library and import torch where they use it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Others:
 
     Attributes:
         allowed: Text that describes them in messages.
-        read: Takes the value of the config and whether files must exist; returns None for what
-            it does not understand, and raises ConfigError for what is nearly right.
+        read: Reads a value of the config, given whether files must exist. Returns None if it does
+            not understand the value, and raises ConfigError if the value is nearly right.
     """
 
     allowed: str
@@ -81,7 +81,7 @@ class Effects:
     python: str | None = None
 
     def __or__(self, other: Effects) -> Effects:
-        """Join two; of two that set the same variable, the other one wins."""
+        """Return both together; if both set the same variable, ``other`` wins."""
         return Effects(
             {**self.env, **other.env},
             (*self.preload, *other.preload),
@@ -100,12 +100,11 @@ class Slot:
     Attributes:
         slot: The member's number.
         cpus: Its CPUs, ascending; None when it is not bound.
-        oversubscribed: It shares a CPU with an earlier slot; unbound, that it and the earlier ones
-            ask for more CPUs than there are.
+        oversubscribed: Whether it shares a CPU with an earlier slot; if not bound, whether it and
+            the earlier ones ask for more CPUs than there are.
         policy: Its memory policy, as numa_maps writes it (proc(5)): ``default``, ``bind:0-1``,
             ``interleave:0,2``.
-        loader_cpus: The part of its CPUs that its loader's workers have for themselves; None for
-            none.
+        loader_cpus: The part of its CPUs that is for its loader's workers alone; None without.
     """
 
     slot: int
@@ -117,33 +116,32 @@ class Slot:
 
 @dataclass(frozen=True)
 class Axis(Generic[V_contra]):
-    """One thing that is fixed when a process starts.
+    """A setting that is fixed when a process starts.
 
     Attributes:
-        meaning: One line for a person.
-        words: Each word that is allowed, with its meaning; the first one is what a process gets
-            where nothing is set.
+        meaning: Its description, in one line.
+        words: The allowed words, each with its meaning. The first one is the default.
         others: Further values that are allowed.
         variables: Environment variables that belong to this axis, so no workload may set them.
         libraries: Shared libraries that its values need, by name.
-        refuse: Raises UnavailableError where other axes exclude a value other than the default.
+        refuse: Raises UnavailableError if other axes exclude a value other than the default.
         prepare: Returns the effects of a value other than the default before a process starts;
             raises UnavailableError if the machine cannot do it.
         place: Gives slots their CPUs or memory policies; raises UnavailableError likewise.
-        apply: Makes a value other than the default true in the process itself, as soon as torch
-            is imported. Its source is copied into a file beside the launch script, so it uses
+        apply: Applies a value other than the default in the process itself, as soon as torch is
+            imported. Its source is copied into a file next to the launch script. So it uses
             nothing of its module, and of this package only what it imports from `after_torch`,
             which is copied too.
-        lines: Lines of Python that do the same in the script itself, after it has imported torch.
-        observe: Returns, in the process itself, the value that holds, or why none does.
+        lines: Returns lines of Python that do the same in the script, after it imports torch.
+        observe: Returns, in the process itself, the value in effect, or why there is none.
         numbers: Effect of a value other than the default on the numbers that training computes
             with: ``same``, ``rounding`` (sums in another order), or ``coarser``, which may change
             how the loss falls.
         requested: Describes the request to a member, from the value and the slot's record.
         effective: Describes what a member got, from the value and its readback; by default the
             observed value.
-        holds: Whether a value took effect, from the value, the readback and the slot's record. By
-            default, the default always holds, and another value if it is observed.
+        holds: Returns whether a value took effect, from the value, the readback and the slot's
+            record. If None, the axis's default always holds, and another value if it is observed.
     """
 
     meaning: str
@@ -174,5 +172,5 @@ class Axis(Generic[V_contra]):
 
     @property
     def allowed(self) -> str:
-        """All that is allowed, for a person."""
+        """All allowed values, as text for messages."""
         return ", ".join([*self.words, *([self.others.allowed] if self.others else [])])

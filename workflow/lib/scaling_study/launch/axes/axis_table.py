@@ -46,8 +46,8 @@ OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own 
     **loaders.AXES,
     "ranks": ranks.AXIS,
 }
-"""In the order of labels and names of launches: a change would rename all launches. Effects of a
-later axis replace those of an earlier one, of the shell and a launcher above all."""
+"""The order is that of labels and names of launches: a change would rename all launches. Effects of
+a later axis replace those of an earlier one, above all of the shell and the launcher."""
 
 AXES = entries.found("axes", "AXIS", Axis, OWN)
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
@@ -83,14 +83,14 @@ def whole(axes: Axes) -> dict[str, Value]:
 
 
 def prepare(axes: Axes, where: Where) -> Effects:
-    """Return what a launch does to its members before they start.
+    """Return the effects of a launch on its members before they start.
 
     Args:
         axes: the launch's values; an axis that is not named has its default.
         where: the machine.
 
     Raises:
-        UnavailableError: this machine cannot do it, or two values exclude each other.
+        UnavailableError: this machine cannot do a value, or two values exclude each other.
     """
     asked = whole(axes)
     set_axes = {name: axis for name, axis in AXES.items() if asked[name] != axis.default}
@@ -132,10 +132,10 @@ def recorded(slot: Slot) -> window.Slot:
 
 
 def switches(axes: Axes) -> tuple[str, ...]:
-    """Return the switches of a launch: the values that each member sets, or reads, in itself."""
+    """Return the switches of a launch: values that each member applies or observes in itself."""
     found = []
     for name, value in axes.items():
-        axis = AXES.get(name)  # none for an axis of a study's own
+        axis = AXES.get(name)  # None for a parameter of the workload
         inside = axis and (axis.apply or axis.observe)
         if axis and inside and value != axis.default:
             found.append(f"{inside.__module__}:{name}={json.dumps(value)}")
@@ -147,12 +147,12 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
 
     Args:
         axes: the launch's values.
-        slots: one for each member at least.
+        slots: at least one for each member.
         readbacks: one for each member.
 
     Returns:
-        A row for each axis, except for switches at their default, which no member reads back. It
-        shows the first member in which the value does not hold, else the first member.
+        A row for each axis, except for switches at their default, which no member reads back. A row
+        shows the first member in which the value does not hold; if it holds in all, the first one.
     """
     asked = {slot.slot: slot for slot in slots}
     whole_axes = whole(axes)

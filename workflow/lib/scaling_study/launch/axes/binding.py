@@ -1,4 +1,4 @@
-"""Axes of what a slot's threads and memory are bound to."""
+"""Axes that bind a slot's OpenMP threads and its memory."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ if TYPE_CHECKING:
 
 # ---- openmp_affinity
 
-# libgomp takes OMP_PROC_BIND and OMP_PLACES. libiomp5 and libomp get KMP_AFFINITY alone: with
-# OMP_PROC_BIND the bundled libgomp, which stays mapped, binds the first thread when it is loaded,
-# and they then take that one CPU for all there is. Measured with two threads on two CPUs: both on
-# CPU 0.
+# libgomp reads OMP_PROC_BIND and OMP_PLACES. libiomp5 and libomp get KMP_AFFINITY alone: with
+# OMP_PROC_BIND, the bundled libgomp, which stays mapped, binds the first thread when it is loaded,
+# and they then see that CPU alone. Measured with two threads on two CPUs: both ran on CPU 0.
 #
-# The thread that trains has one CPU from then on. Whatever threads the script starts itself inherit
-# that CPU; processes that multiprocessing starts, such as loader workers, get the whole slot.
+# The training thread then has one CPU. Threads that the script starts itself inherit that CPU;
+# processes that multiprocessing starts, such as loader workers, get the whole slot.
 
 DEFAULT = "default"
 KMP = {"close": "compact", "spread": "scatter"}
 
 
 def apply_openmp_affinity(_value: str) -> None:
-    """Let child processes have all CPUs that OpenMP has places on, and bind no threads there.
+    """Give child processes all CPUs of OpenMP's places, and bind no threads in them.
 
-    They would have the training thread's CPU, or their runtime would choose the same one anew.
+    Otherwise they would inherit the training thread's CPU, or their runtime would choose it again.
     """
     import ctypes
     import functools
@@ -84,7 +83,7 @@ def _refuse_openmp_affinity(axes: Axes) -> None:
             "set placement to cores, compact, spread or per_l3",
         )
     # A fork server loads the runtime before members have CPUs. Ranks share the CPUs of a slot, and
-    # their runtimes would choose the same ones; a loader's CPUs are not told from the others.
+    # their runtimes would choose the same ones. A runtime would bind threads to a loader's CPUs.
     alone = {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}
     for name, needed in alone.items():
         if axes[name] != needed:
@@ -128,7 +127,7 @@ def _holds_openmp_affinity(value: str, readback: Readback, _slot: window.Slot) -
 
 # ---- membind
 
-# py-libnuma, which sets memory policies, is a wrapper around it.
+# py-libnuma, which sets memory policies, wraps this library.
 LIBRARIES = {"numa": Library(patterns=("libnuma.so.1",), install="apt install libnuma1")}
 UNKNOWN = {
     NO_NODE: "the NUMA node of these CPUs is offline",
@@ -171,7 +170,7 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
 
 
 def _local_nodes(slot: Slot, topology: Topology) -> set[int]:
-    """Return the nodes of a slot's CPUs; of several, those that have memory."""
+    """Return the nodes of a slot's CPUs: those with memory, or all if none has any."""
     if slot.cpus is None:
         raise UnavailableError(
             "membind local needs to know a member's CPUs, and placement none does not bind it",
@@ -199,7 +198,7 @@ def _prepare_membind(_value: str, where: Where) -> Effects:
 
 
 def _place_membind(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
-    if axes["membind"] == "none":  # the kernel's, or the shell's
+    if axes["membind"] == "none":  # the kernel's policy stays, or the shell's
         return tuple(given)
     return tuple(
         replace(one, policy=memory_policy(str(axes["membind"]), one, topology)) for one in given

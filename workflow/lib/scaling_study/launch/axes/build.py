@@ -31,12 +31,12 @@ def _read(value: object, files: bool) -> str | None:
 
 
 def read_interpreter(value: str, allowed: str, *, files: bool) -> str:
-    """Read the path of an interpreter from a config, which may be its environment's folder.
+    """Read the path of an interpreter, or of its environment's folder, from a config.
 
     Args:
-        value: As the config has it.
-        allowed: Text for messages that says which values are allowed.
-        files: Whether it must exist.
+        value: The config's value.
+        allowed: The allowed values, as text for messages.
+        files: Whether the interpreter must exist.
 
     Raises:
         ConfigError: There is none, or it is not executable.
@@ -54,7 +54,7 @@ def read_interpreter(value: str, allowed: str, *, files: bool) -> str:
 def as_interpreter(path: str) -> str:
     """Return the absolute path of an interpreter.
 
-    Links are not followed: the interpreter of a virtual environment is one to its base's.
+    Links are not followed: a virtual environment's interpreter is a link to its base's.
 
     Args:
         path: The interpreter, or the folder of a virtual or conda environment.
@@ -87,7 +87,7 @@ def _prepare(value: str, where: Where) -> Effects:
 
 def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
     python = readback.python
-    if value == "default":  # the workload's own is started by its path
+    if value == "default":  # the workload's interpreter is started by its path
         return True
     if value.endswith(".txt"):
         return Path(python).parts[-3:] == (Path(value).stem, "bin", "python")

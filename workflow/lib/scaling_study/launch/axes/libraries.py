@@ -1,4 +1,4 @@
-"""Axes of the libraries that a process multiplies matrices with and takes memory from."""
+"""Axes of the libraries that multiply matrices and allocate memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # ---- blas
 
 BLAS = {
-    # The OpenMP builds first: they share torch's pool of OpenMP threads, the pthread builds add a
-    # pool of their own beside it. The price: the OpenMP runtime they are linked to becomes torch's.
+    # The OpenMP builds come first: they share torch's pool of OpenMP threads, and the pthread
+    # builds add a second pool. But the OpenMP runtime that they are linked to becomes torch's.
     "openblas": Library(
         patterns=(
             *("openblas-openmp/libopenblas.so.[0-9]*", "libopenblaso.so.[0-9]*"),
@@ -54,17 +54,17 @@ INSTALL_COMPILER = "apt install gcc libc6-dev (a one-line library has to be comp
 
 
 def intel_path_library(folder: Path, machine: str) -> str:
-    """Return the library that has MKL take its Intel kernels, compiled once for each machine.
+    """Return the library that makes MKL take its Intel kernels, compiled once for each machine.
 
-    Jobs that compile it at the same time each do so apart; a member never sees half a file, nor one
-    that changes while it is mapped.
+    Jobs that compile it at the same time do so in separate folders. A member never sees half a
+    file, nor one that changes while it is mapped.
 
     Args:
-        folder: where all machines have theirs.
+        folder: the folder of the libraries of all machines.
         machine: the machine's hash.
 
     Raises:
-        UnavailableError: there is no C compiler, or it cannot make it.
+        UnavailableError: there is no C compiler, or it failed.
     """
     source = Path(__file__).with_name("intel_path.c")
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
@@ -91,8 +91,8 @@ def _prepare_blas(value: str, where: Where) -> Effects:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
         return preloading.preloaded(intel_path_library(where.builds, where.machine.hash))
-    # mkl_rt chooses its threading layer at run time; GNU is the OpenMP runtime that torch has
-    # already brought, where the default would add Intel's beside it.
+    # mkl_rt chooses its threading layer at run time. GNU is the OpenMP runtime that torch has
+    # already loaded; the default would add Intel's.
     layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}
     return Effects(layer) | preloading.preload(value, where.machine, BLAS)
 
@@ -118,17 +118,17 @@ VARIABLES = (
     *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE"),
     "MKL_ENABLE_INSTRUCTIONS",
 )
-"""ATen and oneDNN obey everywhere. OpenBLAS and BLIS take the kernel of a CPU that has the set; MKL
-obeys on Intel's CPUs only."""
+"""Variables that limit the instruction set of each library. ATen and oneDNN obey on every CPU.
+OpenBLAS and BLIS take the kernel of a CPU that has the set; MKL obeys on Intel's CPUs only."""
 
 
 class Isa(NamedTuple):
     """An instruction set.
 
     Attributes:
-        flags: of a CPU that has it.
+        flags: the flags of a CPU that has it.
         aten: its name, as ATen reports it.
-        values: of ``VARIABLES``.
+        values: the values of ``VARIABLES``, in their order.
     """
 
     flags: tuple[str, ...]
@@ -176,7 +176,7 @@ ALLOCATORS = {
 
 # glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
 LARGE_MMAP_BYTES = 32 * 1024**2
-# Never give memory back to the kernel between steps: any figure above a step's garbage does.
+# Any value above the memory that a step frees keeps malloc from returning it to the kernel.
 LARGE_TRIM_BYTES = 4 * 1024**3
 LARGE_THRESHOLDS = {
     "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
@@ -184,14 +184,14 @@ LARGE_THRESHOLDS = {
 }
 
 # The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
-# back to the kernel after so many milliseconds: never.
+# back to the kernel after this many milliseconds, which is longer than any run.
 JEMALLOC_DECAY_MS = 9_000_000_000
 JEMALLOC = {
     "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
     f"dirty_decay_ms:{JEMALLOC_DECAY_MS},muzzy_decay_ms:{JEMALLOC_DECAY_MS}"
 }
 
-# The file of glibc, with its version in the name before glibc 2.34.
+# The name of glibc's file; it holds the version before glibc 2.34.
 _GLIBC = re.compile(r"libc[.-]")
 
 
@@ -220,7 +220,7 @@ def _holds_allocator(value: str, readback: Readback, _slot: window.Slot) -> bool
             return False
         return preloading.is_preloaded(owner, readback) and preloading.is_named(value, owner)
     found = _thresholds(readback.env)
-    # A launcher may set a threshold of its own, which glibc alone leaves as it is.
+    # A launcher may set a threshold of its own, which the value glibc leaves as it is.
     wanted = (
         found == LARGE_THRESHOLDS
         if value == "glibc-large-thresholds"

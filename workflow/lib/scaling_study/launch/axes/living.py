@@ -1,4 +1,4 @@
-"""Live objects of a kind in this process, from which axes read which value holds."""
+"""Finds live objects in this process, from which axes read the values in effect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V", int, str)
 
 
 def living(kind: type[T]) -> list[T]:
-    """Return all objects of a class and its subclasses, also those that no collection looks at."""
+    """Return all objects of a class and its subclasses, also those that gc.freeze has set aside."""
     frozen = gc.get_freeze_count() > 0
     if frozen:
         gc.unfreeze()
@@ -22,7 +22,7 @@ def living(kind: type[T]) -> list[T]:
 
 
 def the_one(values: set[V], without: str) -> V | str:
-    """Return the one value; several as one text; ``without`` if there is none."""
+    """Return the only value, several values as one text, or ``without`` if there is none."""
     if len(values) == 1:
         return next(iter(values))
     return ", ".join(map(str, sorted(values))) or without

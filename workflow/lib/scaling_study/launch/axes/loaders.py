@@ -1,6 +1,7 @@
-"""Axes of torch's DataLoaders: their workers, what these prepare ahead, and CPUs of their own.
+"""Axes of torch's DataLoaders: their workers, the batches prepared ahead, and the workers' CPUs.
 
-A member imports this module, and the file of a launch's switches has copies of what applies values.
+A member imports this module. The file of a launch's switches gets copies of its ``apply_…``
+functions.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ NO_LOADER, NO_WORKERS = "no torch DataLoader lives", "no torch DataLoader with w
 
 
 def _settings(name: str, *, least_workers: int) -> set[int]:
-    """Return a setting of all loaders that live, 0 for none, also of those of their iterators.
+    """Return the values of a setting among all live loaders and their iterators; 0 if unset.
 
-    A loop may hold the iterator alone.
+    A loop may hold only the iterator.
 
     Args:
-        name: of an attribute; an iterator has it with an underscore in front.
-        least_workers: loaders that have fewer do not count.
+        name: name of the attribute; an iterator's begins with an underscore.
+        least_workers: loaders with fewer workers are left out.
     """
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -45,7 +46,7 @@ def _settings(name: str, *, least_workers: int) -> set[int]:
 
 
 def apply_prefetch(value: int) -> None:
-    """Set it for every torch DataLoader that has workers."""
+    """Set the prefetch factor of every torch DataLoader that has workers."""
     from scaling_study.member.after_torch import change_arguments
 
     def change(given: dict[str, object]) -> None:
@@ -56,7 +57,7 @@ def apply_prefetch(value: int) -> None:
 
 
 def observe_prefetch() -> int | str:
-    """Return the number of all loaders that live and have workers."""
+    """Return the prefetch factor of all live loaders that have workers."""
     return the_one(_settings("prefetch_factor", least_workers=1), NO_WORKERS)
 
 
@@ -64,7 +65,7 @@ def observe_prefetch() -> int | str:
 
 
 def apply_persistent_workers(value: str) -> None:
-    """Set it for every torch DataLoader that has workers."""
+    """Set whether workers outlive an epoch, for every torch DataLoader that has workers."""
     from scaling_study.member.after_torch import change_arguments
 
     def change(given: dict[str, object]) -> None:
@@ -75,7 +76,7 @@ def apply_persistent_workers(value: str) -> None:
 
 
 def observe_persistent_workers() -> str:
-    """Return whether those of all loaders that live do."""
+    """Return whether the workers of all live loaders outlive an epoch."""
     found = _settings("persistent_workers", least_workers=1)
     return the_one({"keep" if one else "restart" for one in found}, NO_WORKERS)
 
@@ -84,9 +85,9 @@ def observe_persistent_workers() -> str:
 
 
 def apply_loader_workers(value: int) -> None:
-    """Set their number for every torch DataLoader.
+    """Set the number of workers of every torch DataLoader.
 
-    A loader that would give batches several times is left as it is.
+    A loader whose workers would each yield all batches is left as it is.
     """
     from scaling_study.member.after_torch import change_arguments, shares_out
 
@@ -102,7 +103,7 @@ def apply_loader_workers(value: int) -> None:
 
 
 def observe_loader_workers() -> int | str:
-    """Return the number of all loaders that live."""
+    """Return the number of workers of all live loaders."""
     return the_one(_settings("num_workers", least_workers=0), NO_LOADER)
 
 
@@ -113,9 +114,10 @@ REST = "rest"
 
 
 def apply_loader_cpus(_value: int | str) -> None:
-    """Let loader workers have the CPUs of this process that come after those which train.
+    """Divide this process's CPUs: the first ones train, the others are for loader workers.
 
-    In the order of cores, as slots are divided: those that train are as many as torch has threads.
+    The order is that of cores, as slots are divided. As many CPUs train as the threads of all ranks
+    need. If none are left, loader workers share them.
     """
     import functools
     import os
@@ -154,7 +156,7 @@ def apply_loader_cpus(_value: int | str) -> None:
 
 
 def observe_loader_cpus() -> str:
-    """Return the CPUs of all loader workers that live."""
+    """Return the CPUs of all live loader workers."""
     import multiprocessing
     import os
 
@@ -181,8 +183,8 @@ def _refuse_loader_cpus(axes: Axes) -> None:
 
 
 AXES: dict[str, Axis[Never]] = {
-    # The number of workers comes after these two: its wrapper is the outer one, so they see what it
-    # set.
+    # loader_workers comes after these two: its wrapper is the outer one, so they see the number
+    # that it set.
     "prefetch": Axis(
         "batches that each loader worker prepares ahead",
         {"script": "as the script says"},

@@ -54,7 +54,7 @@ def slots(
 def _places(
     placement: str | Sequence[str], topology: Topology, width: int
 ) -> Iterator[tuple[int, ...] | None]:
-    """Return the CPUs of slot 0, 1, 2 … without end."""
+    """Return an endless iterator over the CPUs of slots 0, 1, 2 …; None for unbound ones."""
     if not isinstance(placement, str):
         return _listed(placement, topology)
     if placement == "none":
@@ -114,7 +114,10 @@ def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
 
 
 def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...]]:
-    """Return the config's CPU lists, in turn. Raises here, not when the first slot is taken."""
+    """Return an endless iterator over the config's CPU lists.
+
+    This is no generator, so it raises at the call and not when the first slot is taken.
+    """
     usable = set(topology.cpu_ids)
     entries = [parse_cpu_list(text) for text in lists]
     missing = set().union(*entries) - usable
@@ -147,7 +150,7 @@ def _tiers(topology: Topology) -> list[list[Cpu]]:
 
 
 def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
-    """Deal CPUs out over the groups of the first level, within each over those of the next."""
+    """Deal CPUs out over the groups of the first level, and within each over those of the next."""
     if not levels:
         return list(cpus)
     groups: dict[int, list[Cpu]] = {}
@@ -158,15 +161,15 @@ def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
 
 
 def width(axes: Axes) -> int:
-    """Return how many CPUs a member of a launch asks for to train on; its ranks share them."""
+    """Return how many CPUs a member of a launch needs to train; its ranks share them."""
     threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
     return threads * ranks.processes(axes)
 
 
 def threads(axes: Axes) -> int | None:
-    """Return how many threads compute in a member; None where torch starts one for each core.
+    """Return how many threads compute in a member; None if torch starts one for each core.
 
-    Several ranks have one thread each by default, as torchrun starts them.
+    By default, each of several ranks has one thread, as under torchrun.
     """
     known = isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1
     return width(axes) if known else None
@@ -207,7 +210,7 @@ def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
 
 
 def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
-    """Return whether members train on two threads of one core, when a loader could use one."""
+    """Return whether two members train on one core, although a loader could use a part of it."""
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
     cores = [
         {core_of[cpu] for cpu in set(slot.cpus or ()).difference(slot.loader_cpus or ())}
@@ -217,7 +220,7 @@ def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
 
 
 def _by_threads(topology: Topology) -> Topology:
-    """Return the topology as if each thread were a core: a slot takes siblings together."""
+    """Return the topology as if each CPU were a core, so that a slot gets siblings together."""
     alone = [replace(cpu, core=rank) for rank, cpu in enumerate(topology.compact)]
     return replace(topology, cpus=tuple(sorted(alone, key=lambda cpu: cpu.cpu)))
 
@@ -248,7 +251,7 @@ def _requested(_value: Value, slot: window.Slot) -> str:
 
 def _holds(_value: Value, got: Readback, slot: window.Slot) -> bool:
     cpus = _trains_on(slot)
-    # OpenMP may bind its threads to some of them.
+    # OpenMP may bind its threads to some of the slot's CPUs.
     within = got.thread_cpus is not None and set(got.cpus) <= set(parse_cpu_list(cpus or ""))
     return within or cpus in {None, format_cpu_list(got.cpus)}
 

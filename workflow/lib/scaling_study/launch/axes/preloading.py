@@ -37,7 +37,7 @@ def preloaded(path: str) -> Effects:
     Raises:
         UnavailableError: its path cannot be written into LD_PRELOAD.
     """
-    # ld.so(8) takes both for separators, and has no way to quote them.
+    # Both are separators to ld.so(8), which has no way to quote them.
     if " " in path or ":" in path:
         raise UnavailableError(
             f"{path} cannot be preloaded: its path has a space or a colon",
@@ -56,18 +56,18 @@ def preload(value: str, machine: Machine, libraries: Mapping[str, Library]) -> E
 
 
 def is_path(value: Value) -> bool:
-    """Whether a value is a path, and no word."""
+    """Return whether a value is a path and not a word."""
     return isinstance(value, str) and os.sep in value
 
 
 def is_preloaded(path: str | None, readback: Readback) -> bool:
-    """Whether a library is among those that a member's environment preloads."""
+    """Return whether a library is among those that a member's environment preloads."""
     preloads = readback.env.get("LD_PRELOAD", "").split(":")
     return any(_same_file(one, path) for one in preloads if one)
 
 
 def is_named(value: str, path: str | None) -> bool:
-    """Whether a value stands for a library: its file, or a word in its name."""
+    """Return whether a value names a library: by its path, or by a word in its file's name."""
     return _same_file(value, path) if is_path(value) else value in Path(path or "").name
 
 

@@ -15,7 +15,7 @@ NONE = "none"
 
 
 def asked(axes: Axes) -> int | None:
-    """Return how many ranks a member of a launch has; None where it knows of none."""
+    """Return how many ranks a member of a launch has; None if it is a plain process."""
     value = axes.get("ranks", NONE)
     return value if isinstance(value, int) else None
 
@@ -26,7 +26,7 @@ def processes(axes: Axes) -> int:
 
 
 def refuse(axes: Axes) -> None:
-    """Refuse launchers that start a member as one process of theirs."""
+    """Refuse launchers that start one process for each member."""
     if asked(axes) is not None and axes["launcher"] != "exec":
         raise UnavailableError(
             f"ranks {axes['ranks']} and launcher {axes['launcher']} exclude each other: it starts"
@@ -36,7 +36,7 @@ def refuse(axes: Axes) -> None:
 
 
 def observe() -> int | str:
-    """Return the world size of the process group that the script has joined."""
+    """Return the world size of the process group that the script has joined, or why it has none."""
     from torch import distributed
 
     if not distributed.is_available() or not distributed.is_initialized():

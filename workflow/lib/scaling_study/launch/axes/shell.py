@@ -26,10 +26,10 @@ NONE = "none"
 CPUS, POLICY = "cpus", "mempolicy"
 """Names of the two entries that are no environment variables."""
 SAYS = "what the shell says"
-"""In place of the default of an axis whose variables the shell sets."""
+"""Shown in place of the default of an axis whose variables the shell sets."""
 
 # Prefixes of variables that change how fast a script trains: the libraries below torch, malloc and
-# Python read them. None of them holds a key. Members report all of them.
+# Python read them. None of them holds a secret. Members report all of them.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "ATEN_", "ONEDNN_", "DNNL_"),
     *("MALLOC_", "TCMALLOC_", "MIMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTHONMALLOC"),
@@ -41,18 +41,18 @@ SHOWN_CHARACTERS = 60
 
 
 def split(value: Value) -> dict[str, str]:
-    """Return what a value sets, by name."""
+    """Return the settings of a value, by name."""
     texts: Iterable[str] = () if isinstance(value, str | int | float) else value
     return {name: text for name, _, text in (one.partition("=") for one in texts)}
 
 
 def variables(value: Value) -> dict[str, str]:
-    """Return the environment variables among it."""
+    """Return the environment variables among a value's settings."""
     return {name: text for name, text in split(value).items() if name not in {CPUS, POLICY}}
 
 
 def tell(value: Value) -> str:
-    """Write a value for a person."""
+    """Return a value as readable text."""
     texts = (printable(f"{name}={text}") for name, text in split(value).items())
     cut = (f"{one[:SHOWN_CHARACTERS]}…" if len(one) > SHOWN_CHARACTERS else one for one in texts)
     return ", ".join(cut) or NONE
@@ -83,7 +83,7 @@ def _effective(value: Value, got: Readback) -> str:
 
 
 def _holds(value: Value, got: Readback, _slot: window.Slot) -> bool:
-    """Whether each variable is there: the script, or another axis, may have given it a value."""
+    """Return whether each variable is set; the script or another axis may have changed it."""
     return all(name in got.env for name in variables(value) if name.startswith(PREFIXES))
 
 

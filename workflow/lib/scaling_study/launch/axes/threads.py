@@ -1,10 +1,11 @@
-"""Axes of threads: how many an operator may use, how they wait, and the OpenMP runtime they are of.
+"""Axes of threads: how many an operator may use, how they wait, and their OpenMP runtime.
 
 torch's wheel brings GCC's libgomp, and both ATen and the MKL inside torch call GOMP_parallel.
 Intel's libiomp5 and LLVM's libomp have that entry point too, so preloading one of them replaces
 libgomp, although that stays mapped. With torch 2.13.0, libiomp5 2026.2 and libomp 14 on two CPUs,
 the second thread spun for 10 ms of CPU time after a parallel region under libgomp, and for 200 ms
-under the others (KMP_BLOCKTIME); with `wait_policy: passive` for less than 0.1 ms under each.
+under the others (KMP_BLOCKTIME). With `wait_policy: passive`, it spun for less than 0.1 ms under
+each.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ NUMBERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_N
 
 
 def _prepare_intra_op(value: int, where: Where) -> Effects:
-    # torch takes no more threads than mkl_get_max_threads() says (init_num_threads in
-    # aten/src/ATen/ParallelOpenMP.cpp), and MKL says at most the machine's physical cores. Where
-    # they are enough it keeps its freedom to take fewer for a small multiply.
+    # torch takes no more threads than mkl_get_max_threads() returns (init_num_threads in
+    # aten/src/ATen/ParallelOpenMP.cpp). While MKL_DYNAMIC is on, that is at most the number of
+    # physical cores. If they are enough, it stays on: MKL may take fewer for a small multiply.
     cores = {cpu.core for cpu in where.machine.topology.cpus}
     more = {"MKL_DYNAMIC": "FALSE"} if value > len(cores) else {}
     return Effects(dict.fromkeys(NUMBERS, str(value)) | more)
@@ -44,7 +45,7 @@ def _prepare_intra_op(value: int, where: Where) -> Effects:
 
 
 def apply_inter_op(value: int) -> None:
-    """Set them: torch takes their number from no environment variable."""
+    """Set the number of threads, which torch takes from no environment variable."""
     import torch
 
     torch.set_num_interop_threads(value)
@@ -52,12 +53,12 @@ def apply_inter_op(value: int) -> None:
 
 # ---- wait_policy
 
-# libgomp spins GOMP_SPINCOUNT times, libiomp5 and libomp KMP_BLOCKTIME milliseconds before a thread
-# sleeps; OMP_WAIT_POLICY is what all derive their defaults from.
+# Before a thread sleeps, libgomp spins GOMP_SPINCOUNT times, and libiomp5 and libomp spin for
+# KMP_BLOCKTIME milliseconds. All derive their defaults from OMP_WAIT_POLICY.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
-# A member is watched for 20 ms after parallel work. Threads that sleep at once use far less than
-# this of it; a default libgomp spins for several ms.
+# CPU time in the 20 ms after parallel work. Threads that sleep at once use far less than this; a
+# default libgomp spins for several ms.
 SPIN_LIMIT_S = 0.002
 
 
@@ -86,12 +87,12 @@ LIBRARIES = {
 
 
 def is_kmp(value: str) -> bool:
-    """Whether a value, or a library's path, is Intel's runtime or LLVM's, which share settings."""
+    """Return whether a value or a path names Intel's or LLVM's runtime, which share settings."""
     return RUNTIMES.get(value, Path(value).name).startswith(tuple(RUNTIMES.values()))
 
 
 def spins_long(environment: Mapping[str, str]) -> bool:
-    """Whether a process's idle threads may spin for 200 ms, longer than a window's edge lasts."""
+    """Return whether a process's idle threads may spin for 200 ms: longer than a snapshot takes."""
     sleeps = environment.get("KMP_BLOCKTIME") == "0"
     return not sleeps and any(map(is_kmp, environment.get("LD_PRELOAD", "").split(":")))
 

@@ -1,6 +1,7 @@
 """Axes that change how a script computes: optimizers, precision, compilation, garbage collection.
 
-A member imports this module, and the file of a launch's switches has copies of what applies values.
+A member imports this module. The file of a launch's switches gets copies of its ``apply_…``
+functions.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ KERNELS = {
 }
 """The classes of torch.optim that have an implementation on CPUs (torch 2.13)."""
 UNKNOWN = "YourOptimizer"
-"""In a script's line: the class of the script's optimizer."""
+"""Stands for the class of the script's optimizer in a line for the script."""
 
 
 def apply_optimizer_kernel(value: str) -> None:
     """Choose the implementation of each optimizer at its first step.
 
-    State tells nothing of that: SGD without momentum never has any.
+    A mark shows that there was a step: SGD without momentum never has any state.
     """
     from torch.optim import optimizer
 
@@ -68,11 +69,14 @@ def observe_optimizer_kernel() -> str:
 
 
 def classes(value: str, names: Iterable[str]) -> list[str]:
-    """Return the classes of a script's optimizers that have this implementation, to be written.
+    """Return the classes of a script's optimizers that have this implementation, as code.
 
     Args:
-        value: of this axis.
-        names: of all classes that the script used; ``UNKNOWN`` stands for none that is known.
+        value: the implementation, a value of this axis.
+        names: names of all classes that the script used.
+
+    Returns:
+        ``UNKNOWN`` alone if none of the classes is known to have it.
     """
     known = [name for name in dict.fromkeys(names) if name in KERNELS.get(value, ())]
     return [f"torch.optim.{name}" for name in known] or [UNKNOWN]
@@ -81,18 +85,18 @@ def classes(value: str, names: Iterable[str]) -> list[str]:
 # ---- matmul_precision
 
 FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
-"""One of them is needed: without, oneDNN would only imitate the type (x86, then ARM)."""
+"""CPU flags (x86, then ARM). Without any of them, oneDNN would only emulate the type."""
 
 
 def apply_matmul_precision(value: str) -> None:
-    """Have oneDNN multiply in this type."""
+    """Make oneDNN multiply matrices in this type."""
     import torch
 
     torch.backends.mkldnn.matmul.fp32_precision = value
 
 
 def observe_matmul_precision() -> str:
-    """Return the type that oneDNN multiplies in."""
+    """Return the type in which oneDNN multiplies matrices."""
     import torch
 
     return str(torch.backends.mkldnn.matmul.fp32_precision)
@@ -110,9 +114,9 @@ def _need_bf16(_value: str, where: Where) -> Effects:
 
 
 def apply_autocast(_value: str) -> None:
-    """Let the outermost modules that are called run under torch.autocast.
+    """Run the outermost modules that are called under torch.autocast.
 
-    What they return is cast back to 32 bits, since losses outside of them may not take less.
+    Their results are cast back to 32 bits, because losses outside of them may not accept fewer.
     """
     import functools
     import threading
@@ -143,7 +147,7 @@ def apply_autocast(_value: str) -> None:
 
 
 def observe_autocast() -> str:
-    """Return the type of the outermost modules that were called."""
+    """Return the autocast type of the outermost modules that were called."""
     import torch
 
     calls = getattr(torch.nn.Module.__call__, "calls", None)
@@ -156,12 +160,13 @@ def observe_autocast() -> str:
 
 
 def apply_memory_format(_value: str) -> None:
-    """Convert the weights of all convolutions each time an optimizer is about to be made.
+    """Convert the weights of all convolutions before optimizers and DDP models are made.
 
     Channels-last weights suffice: torch then brings a convolution's input into their order, and
-    what follows keeps it. They are converted before optimizers and DistributedDataParallel are
-    made, which take over the order that they find: in torch 2.13.0 a fused AdamW steps to wrong
-    weights, without a word, where a weight and its gradient or state differ in it.
+    later operators keep it. Optimizers and DistributedDataParallel take over the order that they
+    find, so weights are converted before. In torch 2.13.0, a fused AdamW silently steps to wrong
+    weights if the order of a weight differs from that of its gradient or state. The state that an
+    optimizer loads gets the order of its weight.
     """
     import functools
     import gc
@@ -180,7 +185,7 @@ def apply_memory_format(_value: str) -> None:
         @functools.wraps(make)
         def made(self: object, *args: object, **kwargs: object) -> None:
             for one in gc.get_objects():
-                # A computed weight is none of its parameters.
+                # A weight that is computed anew each time is not among the parameters.
                 weight = one._parameters.get("weight") if issubclass(type(one), _ConvNd) else None  # noqa: SLF001
                 if weight is not None and not is_lazy(weight) and weight.dim() in formats:
                     weight.data = weight.data.contiguous(memory_format=formats[weight.dim()])
@@ -204,7 +209,7 @@ def apply_memory_format(_value: str) -> None:
 
 
 def observe_memory_format() -> str:
-    """Return the order of the weights of all convolutions that live."""
+    """Return the order in memory of the weights of all live convolutions."""
     import torch
     from torch.nn.modules.conv import _ConvNd
     from torch.nn.parameter import is_lazy
@@ -227,7 +232,7 @@ COMPILERS = ("g++", "clang++")
 def apply_compile(_value: str) -> None:
     """Compile the outermost modules that are called before the first optimizer step.
 
-    The first step runs as it is: torch.compile must not meet the wrapper that finds the modules.
+    The first step runs uncompiled: torch.compile must not see the wrapper that finds the modules.
     """
     import functools
     import threading
@@ -255,7 +260,7 @@ def apply_compile(_value: str) -> None:
     def compile_all(_one: object, _args: object, _kwargs: object) -> None:
         torch.nn.Module.__call__ = call
         for module in found.values():
-            # As torch.compile(module): the compiler skips calls of torch's own modules otherwise.
+            # As torch.compile(module) does: the compiler would skip calls of torch's own modules.
             inline = wrap_inline(module._call_impl)  # noqa: SLF001 (as Module.compile)
             module._compiled_call_impl = torch.compile(inline)  # noqa: SLF001
         found.clear()
@@ -265,7 +270,7 @@ def apply_compile(_value: str) -> None:
 
 
 def observe_compile() -> str:
-    """Return whether modules were compiled, from the modules that live."""
+    """Return whether any live module was compiled."""
     import torch
 
     compiled = any(
@@ -287,14 +292,14 @@ def _need_compiler(_value: str, _where: Where) -> Effects:
 
 
 def apply_denormals(_value: str) -> None:
-    """Flush them to zero, in this thread and those that it starts."""
+    """Flush denormal numbers to zero, in this thread and those that it starts."""
     import torch
 
     torch.set_flush_denormal(True)
 
 
 def observe_denormals() -> str:
-    """Return what an operator of torch, in this thread, does with a denormal number."""
+    """Return whether torch's operators, in this thread, keep or flush a denormal number."""
     import torch
 
     denormal = torch.full((64,), 1e-39, dtype=torch.float32, device="cpu")
@@ -305,7 +310,7 @@ def observe_denormals() -> str:
 
 
 def apply_gc(_value: str) -> None:
-    """Leave all objects that exist at the first step of an optimizer out of later collections."""
+    """Exclude all objects that exist at an optimizer's first step from later collections."""
     import gc
 
     from torch.optim import optimizer
@@ -320,7 +325,7 @@ def apply_gc(_value: str) -> None:
 
 
 def observe_gc() -> str:
-    """Return whether objects are left out."""
+    """Return whether any objects are excluded from collections."""
     import gc
 
     return "frozen" if gc.get_freeze_count() else "no optimizer took a step"

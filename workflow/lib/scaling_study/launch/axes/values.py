@@ -37,7 +37,7 @@ def read_id_list(value: object, allowed: str) -> str:
     """Read a list of ids such as ``0-3,8``, or one id.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is neither.
     """
     number = isinstance(value, int) and not isinstance(value, bool)
     if not number and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Python's garbage collector."""
+"""Time in Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _time(add: Callable[[int], None]) -> None:
-    now, began = perf_counter_ns, 0  # the last collection may come after this module
+    now, began = perf_counter_ns, 0  # local: the last collection may outlive this module
 
     def collects(phase: str, _: object) -> None:
         nonlocal began

@@ -1,4 +1,4 @@
-"""torch.compile's compiler, whenever it runs."""
+"""Time in torch.compile's compiler, whenever it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _time(add: Callable[[int], None]) -> None:
 
 
 def _register(add: Callable[[int], None]) -> None:
-    # The compiler's own module; what it calls has changed its arguments from release to release.
+    # The compiler's own callbacks; the arguments that they get have changed between releases.
     from torch._dynamo.callback import callback_handler  # noqa: PLC0415
 
     began = 0
@@ -34,7 +34,7 @@ def _register(add: Callable[[int], None]) -> None:
         callback_handler.register_start_callback(starts)
         callback_handler.register_end_callback(ends)
 
-    def clear_others() -> None:  # as torch._dynamo.reset() does
+    def clear_others() -> None:  # torch._dynamo.reset() clears all callbacks
         clear()
         register()
 

@@ -1,4 +1,4 @@
-"""Making batches, in the training thread or in worker processes."""
+"""Time of making batches, in the training thread or in worker processes."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Starting a loader's worker processes and ending them, in each epoch if they do not live on."""
+"""Time to start and end a loader's worker processes: in each epoch, if they do not outlive it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _time(add: Callable[[int], None]) -> None:
 
 
 def _timed(inner: Callable[P, T], add: Callable[[int], None]) -> Callable[P, T]:
-    now = perf_counter_ns  # an iterator may end after this module
+    now = perf_counter_ns  # local: an iterator may outlive this module
 
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:
         began = now()

@@ -2,12 +2,12 @@
 
 ``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``, with one JSON request a line
 on stdin (see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's
-own default one, with what the launch sets instead (``environment``). A nanny exports a default of
-Dask's only where the environment does not have the variable yet.
+defaults (``environment``), which the launch's own variables replace. A nanny exports a default of
+Dask's only if the environment does not have the variable yet.
 
 Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
-reach their ports. So they speak TLS, with a key that lives as long as the cluster: a peer without
-it is refused.
+reach their ports. So they use TLS with a key that lives as long as the cluster, and refuse a peer
+without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaling_study.launch.launchers.launcher import Launcher
 
 
 def environment() -> dict[str, str]:
-    """Return what this installation's Dask puts into its workers' environment by default."""
+    """Return the variables that this installation's Dask sets for its workers by default."""
     import dask  # noqa: PLC0415
     import distributed  # noqa: F401, PLC0415 (it adds its defaults to dask.config)
 
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 
 def serve_member(folder: str, request: Request) -> None:
-    """Be a member; runs in a thread of the worker, as Dask's tasks do."""
+    """Run a member in a thread of the worker, as Dask runs its tasks."""
     from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
 
     print_apart(folder, request["slot"])
@@ -39,7 +39,7 @@ def serve_member(folder: str, request: Request) -> None:
         for task in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(task.name), bind.parse_ids(request["cpus"]))
     try:
-        # A nanny expects the process that it has started.
+        # A nanny expects to keep the process that it has started.
         worker.main(*request["words"], replaceable=False)
     except BaseException:  # noqa: BLE001 (whatever it is, Python would end with it)
         import traceback  # noqa: PLC0415
@@ -56,8 +56,8 @@ def main(folder: str, members: int) -> None:
 
     dask.config.set(
         {
-            "temporary-directory": folder,  # else a folder of Dask's own stays in /tmp
-            # Its HTTP servers have no TLS here, and cannot be left out: they serve nothing.
+            "temporary-directory": folder,  # otherwise a folder of Dask's stays in /tmp
+            # Dask's HTTP servers have no TLS here, and cannot be left out, so they serve nothing.
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
         }

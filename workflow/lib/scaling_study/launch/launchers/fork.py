@@ -1,8 +1,8 @@
 """The ``fork`` launcher: a server imports torch once, and every member is forked from it.
 
 ``python -m scaling_study.launch.launchers.fork FOLDER MEMBERS``, with one JSON request a line
-on stdin (see ``host.Host``). The server runs no parallel region, so a forked member starts with no
-OpenMP threads of its parent's.
+on stdin (see ``host.Host``). The server runs no parallel region: a fork would lose the OpenMP
+threads that its runtime had started.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def main(folder: str) -> None:
     """Fork a member for every request, and answer with its process id."""
     import torch  # noqa: PLC0415 (the member's to import)
 
-    # What members share is torch, with the half of it that it imports for the first optimizer.
-    # The base class, as making one changes its class: a script's own must be as they were.
+    # Members share torch, with the half of it that it imports for the first optimizer. This one is
+    # of the base class: making an optimizer changes its class, and a script's must stay unchanged.
     torch.optim.Optimizer([torch.zeros(1, requires_grad=True)], {})
     # Ended members are reaped by the kernel; the coordinator watches them by itself.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

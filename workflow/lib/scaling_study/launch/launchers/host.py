@@ -1,4 +1,4 @@
-"""Members that come from a process of their own: a fork server, or a Dask cluster."""
+"""Starts members from another process: a fork server or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Request(TypedDict):
-    """A member that a host is asked to start: a line of JSON."""
+    """A request to a host to start a member, sent as a line of JSON."""
 
     slot: int
     cpus: str | None
@@ -30,12 +30,12 @@ class Request(TypedDict):
 
 
 def hosted(module: str) -> Callable[[Launch, int], Host]:
-    """Return a starter whose members come from a process that runs the launcher's module."""
+    """Return a function that makes a host, which runs a launcher's module."""
     return lambda launch, members: Host(launch, module, members)
 
 
 def print_apart(folder: str, slot: int) -> None:
-    """Have this process print to the files of a slot (``Launch.log`` and ``errors``)."""
+    """Redirect this process's output to the files of a slot (``Launch.log`` and ``errors``)."""
     for kind, descriptor in (("log", 1), ("errors", 2)):
         os.dup2(os.open(f"{folder}/{kind}-{slot}", APPENDED, 0o600), descriptor)
 
@@ -92,5 +92,5 @@ class Host:
         self._process.communicate()
 
     def exit_reason(self, pid: int) -> str:
-        """Say that a member ended; only its host knows how."""
+        """Return that a member ended; only its host knows how."""
         return f"process {pid} ended"

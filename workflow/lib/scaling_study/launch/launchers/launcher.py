@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Member:
-    """The specification of one member, beside what its whole launch shares."""
+    """The specification of one member, without what all members of its launch share."""
 
     slot: int
     cpus: str | None
@@ -41,11 +41,11 @@ class Launch:
         cwd: the folder in which the script runs.
         env: the members' whole environment.
         step: what ends a step, as ``iterations.encode`` writes it.
-        launcher: name of what starts them.
-        switches: values of axes that are made true inside each member (see ``changes``).
+        launcher: the name of the launcher.
+        switches: values of axes that are applied inside each member (see ``changes``).
         change: single changes that are made inside each member (see ``changes``).
         passed: names of variables from the user's shell, whose values no record holds.
-        ranks: processes of each member, which train together; None for one that knows of no ranks.
+        ranks: number of processes of each member that train together; None for a plain process.
         loader: a loader's class that the config names, as ``module:Class``; empty for none.
     """
 
@@ -70,7 +70,7 @@ class Launch:
 
     @property
     def group(self) -> list[str]:
-        """Options of ``bind.py`` for a member that is a group."""
+        """Options of ``bind.py`` for a member that is a group of ranks."""
         return [] if self.ranks is None else ["--ranks", str(self.ranks)]
 
     def log(self, slot: int) -> Path:
@@ -78,7 +78,7 @@ class Launch:
         return self.folder / f"log-{slot}"
 
     def errors(self, slot: int) -> Path:
-        """Return the file that gets its standard error, where a traceback stays the last thing."""
+        """Return the file that gets its standard error alone, so that a traceback stays last."""
         return self.folder / f"errors-{slot}"
 
 
@@ -87,7 +87,7 @@ class Starter(Protocol):
 
     @property
     def host(self) -> int | None:
-        """The process that all members come from; None where each is started by itself."""
+        """The id of the process that all members come from; None if each is started by itself."""
 
     def start(self, member: Member) -> int:
         """Start a member and return its process id.
@@ -104,7 +104,7 @@ class Starter(Protocol):
 
 
 class LaunchError(Exception):
-    """A member could not be started; the text says why."""
+    """A member could not be started; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class Launcher:
     """A way to start members.
 
     Attributes:
-        meaning: One line for a person.
-        starter: Makes what starts the members of a cohort, of so many members.
-        least_bytes: The least memory that a member keeps for itself. With torch, relocated
-            libraries and Python's objects are some 140 MiB.
-        rests: Members that may not train take no CPU time, nor does what started them.
-        binds_memory: A member's memory policy is set before it begins.
-        environment: Variables that it sets by itself; axes that set them, too, replace them.
-        note: Lines of the launch script on how members were started, where the script does it
-            otherwise.
+        meaning: Its description, in one line.
+        starter: Makes the starter of a cohort, from its launch and its number of members.
+        least_bytes: A lower bound of a member's private memory. With torch, relocated libraries
+            and Python's objects take some 140 MiB.
+        rests: Whether members that may not train, and their host, take no CPU time.
+        binds_memory: Whether a member's memory policy is set before it begins.
+        environment: Returns the variables that it sets itself; axes that set them replace them.
+        note: Lines of the launch script on how members were started, if the script starts
+            processes differently.
         remark: A sentence that the cause "page faults" adds for members of this launcher.
     """
 
@@ -137,12 +137,12 @@ class Launcher:
 def bind_command(
     cpus: str | None, mempolicy: str, env: Mapping[str, str], group: Sequence[str] = ()
 ) -> list[str]:
-    """Return the start of a command line that binds, sets ``env`` and becomes what follows.
+    """Return the start of a command line that binds, sets ``env`` and becomes the command after it.
 
     Args:
-        cpus: a list of CPUs; None is not bound.
+        cpus: a list of CPUs; None for no binding.
         mempolicy: a memory policy.
-        env: what is for the command alone, such as preloads.
+        env: variables for the command alone, such as preloads.
         group: options for a group of ranks (see ``Launch.group``).
     """
     command = [sys.executable, "-E", "-P", str(bind.__file__), "--mempolicy", mempolicy]
@@ -154,7 +154,7 @@ def bind_command(
 
 
 def split_preload(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split an environment: a preload is for the member alone, not for what binds it."""
+    """Split preloads off an environment: they are for the member alone, not for ``bind.py``."""
     preload = {name: value for name, value in env.items() if name == "LD_PRELOAD"}
     return {name: env[name] for name in env if name not in preload}, preload
 
