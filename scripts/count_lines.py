@@ -1,7 +1,7 @@
 """Count this project's lines of code by folder: no comments, docstrings or blank lines.
 
-Python, rules, Jinja, JavaScript, CSS, YAML and Markdown are counted each for itself, and so are
-tests, benchmarks, documents and configs.
+Python, rules, Jinja, JavaScript, CSS, YAML and Markdown are counted separately, and so are tests,
+benchmarks, documents and configs.
 Usage: python scripts/count_lines.py [FOLDER]
 """
 
@@ -55,7 +55,7 @@ def count(path: Path) -> int:
 
 
 def folder_of(path: Path) -> str:
-    """Return the folder as which a file counts."""
+    """Return the folder that a file counts under."""
     parts = path.relative_to(ROOT).parts[:-1]
     return "/".join(parts[:1] if parts[:1] and parts[0] in APART else parts) or "."
 

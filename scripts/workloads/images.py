@@ -1,10 +1,10 @@
 """Train a small convolutional network on JPEG files, through the loader that is asked for.
 
-The files are made once, in a folder of their own: smooth patterns with noise, a class each, seeded.
+The files are made once, in a folder of their own: a smooth pattern for each class, with noise.
 Decoding and scaling them takes about as long as a step of the network, so that the loader matters.
 The loaders are those of "Parallelism and Performance" (SPDL's documentation): torch's DataLoader
 and torchdata's StatefulDataLoader with worker processes, SPDL's pipeline with threads in this
-process (``mt``) or in a subprocess (``mtp``), and batches from memory (``cache``), which tell how
+process (``mt``) or in a subprocess (``mtp``), and batches from memory (``cache``), which show how
 fast training could be (there: headspace).
 """
 
@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 CLASSES = 10
 INPUT = 64
 QUALITY = 90
-SMOOTH = 8  # a pattern has so many values on a side, and is enlarged
+SMOOTH = 8  # values on each side of a pattern, before it is enlarged
 BUFFER = 4  # batches that SPDL's pipelines hold ready
 CACHED = 8
 THREADS = 4
@@ -105,30 +105,30 @@ class Images(Dataset[Batch]):
         self.paths = paths
 
     def __len__(self) -> int:
-        """Return their number."""
+        """Return the number of files."""
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Batch:
-        """Read one of them."""
+        """Read one file."""
         return decode(self.paths[index])
 
 
 class Batches:
-    """Paths of an epoch's batches, in another order in each epoch."""
+    """Paths of an epoch's batches, in a new order for each epoch."""
 
     def __init__(self, paths: list[Path], batch_size: int, seed: int) -> None:
         self.paths, self.batch_size = paths, batch_size
         self.rng = np.random.default_rng(seed)
 
     def __iter__(self) -> Iterator[list[Path]]:
-        """Return the batches of one epoch; what is left over of them is dropped."""
+        """Yield the batches of one epoch; an incomplete last one is dropped."""
         order = self.rng.permutation(len(self.paths))
         for first in range(0, len(order) - self.batch_size + 1, self.batch_size):
             yield [self.paths[at] for at in order[first : first + self.batch_size]]
 
 
 def epochs_of(args: argparse.Namespace, paths: list[Path]) -> Iterator[Iterable[Batch]]:
-    """Return what each epoch iterates over."""
+    """Yield an iterable over the batches of each epoch."""
     batches = Batches(paths, args.batch_size, args.seed)
     if args.loader in {"mt", "mtp"}:
         from spdl.pipeline import PipelineBuilder, run_pipeline_in_subprocess  # noqa: PLC0415
@@ -166,7 +166,7 @@ def epochs_of(args: argparse.Namespace, paths: list[Path]) -> Iterator[Iterable[
 
 
 def network() -> nn.Module:
-    """Return the network: three convolutions, each of half the resolution, and a layer."""
+    """Return the network: three convolutions, each halving the resolution, and a linear layer."""
     layers: list[nn.Module] = []
     for channels_in, channels_out in ((3, 16), (16, 32), (32, 64)):
         convolution = nn.Conv2d(channels_in, channels_out, 3, stride=2, padding=1)

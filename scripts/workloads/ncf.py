@@ -52,7 +52,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def synthetic_ratings(rows: int, seed: int) -> Tensor:
-    """Make positive ratings: popular items and those of a user's taste, never of the worse half.
+    """Make positive ratings, of items in the better half of a user's order by popularity and taste.
 
     Returns:
         Float tensor of shape (rows, 24): user, item, label (1), and 21 context columns.
@@ -97,7 +97,7 @@ class Ratings(Dataset[Tensor]):
 
 
 class BatchRatings(Ratings):
-    """The same, with the rows of a batch made together."""
+    """Positive ratings with negatives, where the rows of a batch are made together."""
 
     def __getitems__(self, indices: list[int]) -> Tensor:
         """Return a batch, as the loader's usual collation of single items makes it.
@@ -129,7 +129,7 @@ class BatchRatings(Ratings):
 
 
 def as_it_is(batch: Tensor) -> Tensor:
-    """Collate nothing: the batch is made already."""
+    """Return the batch, which needs no collation."""
     return batch
 
 

@@ -1,9 +1,9 @@
-"""Train a small perceptron on a Parquet table, read as it is asked for.
+"""Train a small perceptron on a Parquet table, read as the options choose.
 
-The table is made once, in a folder of its own: numbers in 24 or 200 columns, seeded, of which the
-model needs eight and a target. It is read with all columns or those that are needed, whole row
-groups in order or rows at random, by one thread or several, from a file or from a server on this
-machine that answers byte ranges after a while, as an object store does.
+The table is made once, in a folder of its own: seeded numbers in 24 or 200 columns, of which the
+model needs eight and a target. The options choose all columns or the needed ones, whole row groups
+in order or rows at random, one thread or several, and a file or a server on this machine that sends
+byte ranges after a delay, as an object store does.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def make_table(args: argparse.Namespace) -> Path:
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
-    """Answers requests for the file, or a range of its bytes, after a while."""
+    """Answers requests for the file, or a range of its bytes, after a delay."""
 
     protocol_version = "HTTP/1.1"
 
@@ -119,7 +119,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(file.read(last - first + 1))
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def serve(path: Path, latency: float, ports: Any) -> None:
@@ -132,7 +132,7 @@ def serve(path: Path, latency: float, ports: Any) -> None:
 
 @contextlib.contextmanager
 def source_of(args: argparse.Namespace, path: Path) -> Iterator[str]:
-    """Give the file's path, or its address at a server that runs meanwhile."""
+    """Yield the file's path, or its address at a server that runs meanwhile."""
     if args.source == "file":
         yield os.fspath(path)
         return
@@ -150,7 +150,7 @@ def source_of(args: argparse.Namespace, path: Path) -> Iterator[str]:
 
 
 class Rows(IterableDataset[Batch]):
-    """Batches of the table; several workers divide its row groups, or its rows, among them."""
+    """Batches of the table; several workers share out its row groups, or its rows."""
 
     def __init__(self, args: argparse.Namespace, source: str) -> None:
         self.args, self.source = args, source
@@ -159,7 +159,7 @@ class Rows(IterableDataset[Batch]):
         self.epoch = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        """Return the batches of one epoch."""
+        """Yield the batches of one epoch."""
         self.epoch += 1
         worker = get_worker_info()
         part, parts = (worker.id, worker.num_workers) if worker else (0, 1)
@@ -179,7 +179,7 @@ class Rows(IterableDataset[Batch]):
         return fsspec.open(self.source, block_size=1 << 18)
 
     def _groups(self, file: Any, part: int, parts: int) -> Iterator[pa.Table]:
-        """Return every so many row groups, in order."""
+        """Yield one in ``parts`` row groups, in order."""
         whole = pq.ParquetFile(file)
         for group in range(part, whole.num_row_groups, parts):
             yield whole.read_row_group(
@@ -187,7 +187,7 @@ class Rows(IterableDataset[Batch]):
             )
 
     def _rows(self, part: int, parts: int) -> Iterator[pa.Table]:
-        """Return a batch's rows at a time, drawn from the whole table."""
+        """Yield the rows of one batch at a time, drawn from the whole table."""
         if self.args.source == "file":
             table = ds.dataset(self.source)
         else:

@@ -4,7 +4,7 @@ The model, its data loader and its training are neuralforecast's own (Lightning 
 AdamW, dropout); only the series are made up here. A seed makes a different data set and a
 different model: a study gives each member its own.
 
-The defaults are a small model of the kind of which many are trained at once: a step takes some
+The defaults make a small model, of a kind that is often trained many at once: a step takes some
 milliseconds. For larger steps raise --ff-dim and --batch-size.
 """
 

@@ -1,1 +1,1 @@
-"""The code inside a measured process: it imports torch and the standard library, nothing else."""
+"""The code inside a measured process: it needs torch and the standard library, nothing else."""

@@ -1,7 +1,7 @@
-"""Calls back when the script has imported torch, and changes what its DataLoaders are made with.
+"""Calls back when the script has imported torch, and changes the arguments of its DataLoaders.
 
-The file of a launch's switches gets a copy: standard library only, and what is torch's. The part
-about loaders comes last, and is left out where no switch needs it (``runner.switch_script``).
+The file of a launch's switches gets a copy: standard library and torch only. The part about loaders
+comes last, and is left out if no switch needs it (``runner.switch_script``).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _AfterTorch(MetaPathFinder):
 
 
 def call_back(call: Callable[[], None], module: str = "torch") -> None:
-    """Call ``call`` as soon as torch, or a module of it, is there.
+    """Call ``call`` as soon as torch, or another module, is imported.
 
-    The script imports torch, not the harness: what it puts into ``os.environ`` before, such as
-    thread counts, has its effect.
+    The script imports torch, not the harness, so that variables which it sets before the import,
+    such as thread counts, take effect.
     """
     if module in sys.modules:
         call()
@@ -65,19 +65,19 @@ LOADERS = (
 
 
 def change_arguments(change: Callable[[dict[str, object]], None]) -> None:
-    """Have a function change the arguments of every DataLoader that is made, by their names.
+    """Have a function change the arguments, by name, of every DataLoader that is made.
 
-    What is put there last sees them first.
+    The function that was added last gets them first.
     """
     for module, name in LOADERS:
         call_back(functools.partial(_change_in, module, name, change), module)
 
 
 def shares_out(dataset: object, worker_init_fn: object) -> bool:
-    """Whether several workers give each of its batches once.
+    """Return whether several workers together give each batch of a data set once.
 
-    An iterable data set gives all of them in each worker, unless it shards itself: that is taken to
-    be so where something in its class's module asks for its worker.
+    An iterable data set gives all batches in each worker, unless it shards itself. It is taken to
+    shard itself if its class's module asks for the worker.
     """
     from torch.utils.data import IterableDataset  # noqa: PLC0415 (the script's to import first)
 
@@ -90,7 +90,7 @@ def shares_out(dataset: object, worker_init_fn: object) -> bool:
 def _asks_for_worker(module: str) -> bool:
     try:
         return "get_worker_info" in inspect.getsource(sys.modules[module])
-    except (KeyError, OSError, TypeError):  # typed in, or compiled
+    except (KeyError, OSError, TypeError):  # no source: typed in, or compiled
         return False
 
 

@@ -1,17 +1,17 @@
 """Imports that are made once, before models are forked from a process.
 
-They are learnt from a first model: the modules that it had imported at its end, in that order. Its
+The list comes from a first model: the modules that it had imported by its end, in that order. Its
 settings of libraries are kept too, because a library may read a variable while it is imported. Any
-other variable may hold a secret: it is not kept, and each model makes the imports after it by
+other variable may hold a secret. It is not kept, and each model makes the imports after it by
 itself. The script's own modules may change, so they are left to each model as well.
 
-A fork copies the thread that calls it and no other; open files and their positions are shared, and
-so is CUDA's state, which a child cannot use. A module that leaves such things behind is left to the
-models too, with whatever imports it. Threads are no hindrance if a fork handles them, as that of
-OpenBLAS does: it is tried.
+A fork copies only the thread that calls it. Open files and their positions are shared, and so is
+CUDA's state, which a child cannot use. A module that leaves such things behind is left to the
+models too, with whatever imports it. Threads that end before a fork, as OpenBLAS's do, are allowed;
+a trial fork shows which remain.
 
 The file is JSON: ``steps``, each ``["import", NAME]``, ``["set", NAME, VALUE]`` or ``["unset",
-NAME]``, and ``left``, reasons by module. Standard library only; Python finds it by its path.
+NAME]``, and ``left``, reasons by module. Standard library only; this file is loaded by its path.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 # jemalloc's threads only give memory back; a child starts its own (``renew``).
 JEMALLOC = "jemalloc"
 
-# After so many modules that cannot be imported ahead, no import behind the next one is tried.
+# After this many modules that cannot be imported ahead, the next one ends the list.
 MOST_LEFT = 3
 
 EVENTS = {"os.putenv": "set", "os.unsetenv": "unset"}
 
-# Beginnings of variables that set libraries, and hold no secret.
+# Prefixes of variables that configure libraries and hold no secret.
 SETTINGS = (
     "ATEN_", "BLIS_", "CUBLAS_", "CUDA_", "DNNL_", "GOMP_", "GOTO_", "HF_HOME", "HF_HUB_OFFLINE",
     "KMP_", "MALLOC_", "MKL_", "MPL", "NUMBA_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_",
@@ -51,10 +51,10 @@ SETTINGS = (
 
 
 def learning(path: str) -> Callable[[], None]:
-    """Note from now on what this process imports; return what writes it to a file.
+    """Note what this process imports from now on; return a function that writes it to a file.
 
     Args:
-        path: of the file.
+        path: the file.
     """
     folders = _installed_folders()
     known = set(sys.modules)
@@ -84,7 +84,7 @@ def learning(path: str) -> Callable[[], None]:
 
 
 def _is_imported(folders: tuple[str, ...]) -> bool:
-    """Whether an installed module sets a variable while it is imported, as it will do again."""
+    """Return whether an installed module sets the variable at its import, as it will again."""
     frame = sys._getframe(2)  # noqa: SLF001 (CPython's, as documented)
     files = []
     while frame is not None:
@@ -104,7 +104,7 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def _is_installed(name: str, module: object, folders: tuple[str, ...]) -> bool:
-    """Whether a module is of these folders or built in, and of this name."""
+    """Return whether a module is built in or from these folders, and has this name."""
     spec = getattr(module, "__spec__", None)
     if spec is None or spec.name != name or spec.origin is None:
         return False
@@ -124,17 +124,17 @@ def _write(path: str, steps: list[list[str]], left: dict[str, str]) -> None:
 
 
 def load(path: str, program: Sequence[str]) -> bool:
-    """Import what a file says.
+    """Import the modules that a file lists.
 
     Args:
-        path: of the file. A module that must be left to the models is noted in it.
-        program: its package, if it is a module, is the script's own.
+        path: the file. A module that must be left to the models is noted in it.
+        program: the program; if it is a module, its package is left to the models.
 
     Returns:
-        False if such a module has been imported: this process cannot be forked from.
+        False if a module that must be left has been imported: this process must not be forked.
 
     Raises:
-        SystemExit: this process has threads although nothing has been imported.
+        SystemExit: this process has threads before any import.
     """
     with open(path, encoding="utf-8") as file:
         found = json.load(file)
@@ -165,12 +165,12 @@ def load(path: str, program: Sequence[str]) -> bool:
 
 
 def _import(name: str, files: set[str], children: str) -> str | None:
-    """Import a module; return why no process may be forked after that, None if it may.
+    """Import a module; return why this process must not be forked afterwards, None if it may.
 
     Args:
-        name: the module's.
-        files: open before any import.
-        children: likewise.
+        name: the module's name.
+        files: the files that were open before any import.
+        children: the child processes before any import.
     """
     if name in sys.modules:
         return None
@@ -192,9 +192,9 @@ def _import(name: str, files: set[str], children: str) -> str | None:
 
 
 def _remaining_threads() -> list[str]:
-    """Fork once; return the names of the threads that are left beside this one.
+    """Fork once; return the names of the other threads that this process has afterwards.
 
-    OpenBLAS ends its threads before a fork, and starts others where they are needed.
+    OpenBLAS ends its threads before a fork, and starts new ones when they are needed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which are looked at here
@@ -210,14 +210,14 @@ def _remaining_threads() -> list[str]:
 
 
 def _children() -> str:
-    """Return the ids of this process's children; nothing where the kernel does not tell them."""
+    """Return the ids of this process's children; empty if the kernel does not list them."""
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         return file.read()
     return ""
 
 
 def _open_files() -> set[str]:
-    """Return what this process has open, without devices."""
+    """Return the files that this process has open, without character devices."""
     found = set()
     for one in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -230,9 +230,9 @@ def _open_files() -> set[str]:
 
 
 def renew() -> None:
-    """Give this process, which was forked, what a fresh one gets by itself.
+    """Give this forked process the random states and threads that a fresh one gets by itself.
 
-    Python's ``random`` sees to itself; torch's other generators are made where they are used.
+    Python's ``random`` reseeds itself; torch's other generators are made when they are used.
     """
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if numpy is not None:
@@ -240,7 +240,7 @@ def renew() -> None:
     if torch is not None:
         torch.default_generator.seed()
     control = getattr(ctypes.CDLL(None), "mallctl", None)
-    if control is not None:  # jemalloc: its threads are not in the child, and it knows
+    if control is not None:  # jemalloc: its threads did not survive the fork
         value, size = ctypes.c_bool(), ctypes.c_size_t(1)
         control(b"opt.background_thread", ctypes.byref(value), ctypes.byref(size), None, 0)
         if value:

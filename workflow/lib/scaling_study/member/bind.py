@@ -2,14 +2,14 @@
 
 ``python bind.py --cpus 0-3 --mempolicy bind:0 --env OMP_NUM_THREADS=1 -- python train.py``
 
-With ``--ranks 2`` it stays, and starts the command as torchrun does: as a group of so many
-cooperating processes on this machine, with all of torchrun's variables, on the loopback interface
-and on a fresh port. They share its CPUs and policy. One that fails ends its group.
+With ``--ranks 2`` it stays, and starts the command as torchrun does: as a group of two cooperating
+processes on this machine, with all of torchrun's variables, on the loopback interface and on a
+fresh port. They share its CPUs and policy. A process that fails ends its group.
 
 Affinity (sched_setaffinity(2)) and memory policy (set_mempolicy(2)) both survive ``execve``, so
 everything that the command allocates and every thread that it starts is placed from its first
 instruction on. The preloads are part of the new environment and never apply to this process.
-The module needs nothing but the standard library, and py-libnuma where a policy is asked for.
+The module needs nothing but the standard library, and py-libnuma if a policy is asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MPOL_DEFAULT = 0
 # Time for the other ranks to end by themselves after one has failed; then they are killed.
 GRACE_S = 2
 
-# What a user may bind; and so many ports below those that the kernel gives out are enough.
+# Ports that need no privilege. This many below those that the kernel assigns are enough.
 FIRST_PORT, LAST_PORT = 1024, 65_536
 PORTS = 16_384
 
@@ -79,39 +79,39 @@ def apply(cpus: str | None, mempolicy: str) -> None:
         mempolicy: ``"default"``, ``"bind:NODES"`` or ``"interleave:NODES"``.
 
     Raises:
-        OSError: the kernel refuses a CPU or a node.
-        ValueError: the policy's name is unknown.
+        OSError: the kernel refuses the CPUs or the policy.
+        ValueError: a CPU or a node cannot be used, or the policy's name is unknown.
     """
     if cpus is not None:
         wanted = set(parse_ids(cpus))
         os.sched_setaffinity(0, wanted)
-        # The kernel is content with one CPU of the list that can be used.
+        # The kernel accepts a list if one CPU of it can be used.
         if refused := wanted - os.sched_getaffinity(0):
             raise ValueError(f"CPUs {sorted(refused)} cannot be used")
     mode, _, nodes = mempolicy.partition(":")
     if mode == "default":
-        # What numactl has set for the caller is dropped; without NUMA there is nothing.
+        # This drops a policy that numactl has set for the caller. Without NUMA there is none.
         if (number := SET_MEMPOLICY.get(os.uname().machine)) is not None:
             ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
         return
-    # py-libnuma loads libnuma.so.1 when it is imported: only who asks for a policy needs it.
+    # py-libnuma loads libnuma.so.1 when it is imported, which only a policy needs.
     from numa import memory  # noqa: PLC0415
 
     setters = {"bind": memory.set_membind_nodes, "interleave": memory.set_interleave_nodes}
     if mode not in setters:
         raise ValueError(f"memory policy {mempolicy!r}: use default, bind:NODES, interleave:NODES")
     ids = parse_ids(nodes)
-    # libnuma answers an unknown node with a null pointer, and py-libnuma would hand it on.
+    # For an unknown node libnuma returns a null pointer, which py-libnuma would pass on.
     if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
         raise ValueError(f"nodes {sorted(unknown)} cannot be used")
     setters[mode](*ids)
 
 
 def free_port() -> int:
-    """Return a port of this machine that is free, and that the kernel gives to nobody by itself.
+    """Return a free port of this machine, if possible one that the kernel assigns to nobody.
 
-    Rank 0 takes it seconds later. Meanwhile other groups look for theirs, and every rank gets
-    several of the kernel's own choice (ip_local_port_range in ip(7)).
+    Rank 0 takes it seconds later. Meanwhile other groups look for theirs, and the kernel assigns
+    several ports of its own choice to every rank (ip_local_port_range in ip(7)).
     """
     import socket  # noqa: PLC0415 (takes longer to import than all the rest)
 
@@ -128,7 +128,7 @@ def free_port() -> int:
 
 
 def rank_variables(count: int, number: int) -> dict[str, str]:
-    """Return what torchrun sets for every rank of a group (its manual, "Environment Variables").
+    """Return torchrun's variables for every rank of a group (its manual, "Environment Variables").
 
     Args:
         count: how many ranks.
@@ -145,24 +145,24 @@ def rank_variables(count: int, number: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": f"{os.getpid()}-{number}",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
-        # There is no agent with a store: rank 0 has it.
+        # There is no agent to hold the store, so rank 0 does.
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
 
 
 def run_ranks(count: int, command: list[str], environment: dict[str, str], number: int) -> int:
-    """Run a group of ranks to its end; return the first status that is not 0: below, a signal.
+    """Run a group of ranks to its end; return the first status other than 0 (negative: a signal).
 
     Args:
         count: how many ranks.
-        command: what each of them is.
-        environment: of all; torchrun's own variables replace what it has of them.
+        command: the command line of each rank.
+        environment: variables of all ranks; torchrun's own replace them.
         number: how many groups were started before this one.
     """
-    # As torchrun: several ranks have a thread each where nobody has said another number.
+    # As with torchrun, several ranks have one thread each unless the environment sets a number.
     usual = {"OMP_NUM_THREADS": "1"} if count > 1 else {}
-    # Else gloo looks up the machine's name, which may lead elsewhere or nowhere.
+    # Otherwise gloo resolves the machine's name, which may fail or give another address.
     usual["GLOO_SOCKET_IFNAME"] = "lo"
     shared = {**usual, **environment, **rank_variables(count, number)}
     parent, ranks = os.getpid(), {}
@@ -198,7 +198,7 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
 
 
 def become(command: list[str], environment: dict[str, str]) -> None:
-    """Replace this process by a command; what cannot be run ends it."""
+    """Replace this process by a command; end it if the command cannot be run."""
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
     except OSError as error:
@@ -244,7 +244,7 @@ def main(argv: list[str]) -> None:
     while not status and (options.again or not groups):
         status = run_ranks(options.ranks, command, environment, groups)
         groups += 1
-    if status < 0:  # end as the rank has
+    if status < 0:  # end as the rank did
         end_by(-status)
     sys.exit(status)
 

@@ -1,10 +1,10 @@
-"""Changes inside a process, made as soon as torch is there, and which of them hold afterwards.
+"""Changes inside a process, made as soon as torch is imported, and checks that they hold.
 
 Values of axes belong to a launch. A switch is a text ``MODULE:AXIS=VALUE``, with the value as JSON.
 
-Single changes take something of a step away. They are experiments, not launches: ranks that
+Single changes remove or replace a part of a step. They are experiments, not launches: ranks that
 exchange one number drift apart, and other changes belong in the script itself. Each reports whether
-it took effect. Standard library only, what is torch's, and what an axis's own function imports.
+it took effect. Standard library and torch only, and what an axis's own function imports.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _axis(switch: str) -> tuple[str, Axis, object]:
 
 
 def switch(switches: Sequence[str]) -> None:
-    """Make values of axes true in this process, in which torch is imported."""
+    """Apply values of axes to this process, in which torch is imported."""
     for _, axis, value in map(_axis, switches):
         if axis.apply is not None:
             axis.apply(value)
@@ -69,10 +69,10 @@ def observed(switches: Sequence[str]) -> dict[str, object]:
 
 # ---- single changes
 
-# More steps than anybody trains.
+# More steps than any training has.
 NEVER = 1 << 40
 
-# Python's own is 5 ms: for so long may a thread that computes keep others from the interpreter.
+# The time that a computing thread may keep others from the interpreter. Python's default is 5 ms.
 SWITCH_S = 1e-5
 
 
@@ -83,7 +83,7 @@ def _flush_denormals(*_: object) -> None:
 
 
 def _flushes_denormals() -> bool:
-    """Whether an operator of torch, in this thread, makes zero of a denormal number."""
+    """Return whether torch's operators flush denormal numbers to zero in this thread."""
     import torch  # noqa: PLC0415 (as above)
 
     denormal = torch.full((64,), 1e-39, dtype=torch.float32, device="cpu")
@@ -91,7 +91,7 @@ def _flushes_denormals() -> bool:
 
 
 def _exchange_one_number(*_: object) -> None:
-    """Let ranks wait for each other as before, and exchange nothing but one number."""
+    """Have ranks wait for each other as before, but exchange one number of each bucket only."""
     from torch import distributed  # noqa: PLC0415 (as above)
     from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
 
@@ -115,7 +115,7 @@ def _exchange_one_number(*_: object) -> None:
 
 
 def _take_no_snapshots(*_: object) -> None:
-    """Have torchdata's StatefulDataLoader write down its state in no step."""
+    """Have torchdata's StatefulDataLoader save its state in no step."""
 
     def change(given: dict[str, object]) -> None:
         if any(kind.__module__ == loaders.STATEFUL for kind in type(given["self"]).__mro__):
@@ -126,7 +126,7 @@ def _take_no_snapshots(*_: object) -> None:
 
 
 def _switch_soon(*_: object) -> None:
-    """Have a thread that computes give the interpreter to others almost at once."""
+    """Have a computing thread hand the interpreter to others almost at once."""
     sys.setswitchinterval(SWITCH_S)
 
 
@@ -180,9 +180,9 @@ def _replace_pipelines() -> None:
 
 
 def _built(what: object, config: object, options: dict[str, object]) -> _Pipeline | None:
-    """Return a pipeline elsewhere, one process for all that are built of the same thing.
+    """Return a stand-in for a pipeline in another process; None if it cannot run there.
 
-    None where it cannot be.
+    All pipelines that are built from one object share a process.
     """
     from spdl import pipeline  # noqa: PLC0415 (as above)
 
@@ -202,7 +202,7 @@ def _built(what: object, config: object, options: dict[str, object]) -> _Pipelin
 
 
 class _Pipeline:
-    """Stands for a pipeline that was built here."""
+    """Takes the place of a pipeline that would run in this process."""
 
     def __init__(self, batches: Iterable[object]) -> None:
         self._batches = batches
@@ -216,7 +216,7 @@ class _Pipeline:
 
     @contextlib.contextmanager
     def auto_stop(self, **_: object) -> Iterator[_Pipeline]:
-        """Return itself in a context, as a pipeline does."""
+        """Yield itself in a context, as a pipeline does."""
         yield self
 
     def get_iterator(self, **_: object) -> Iterator[object]:
@@ -258,11 +258,11 @@ READ: Mapping[str, Callable[[], bool]] = {
     "quick_switches": _switches_soon,
     "no_gc": _collects_nothing,
 }
-"""Functions that look whether a change holds; all other changes count where they take effect."""
+"""Functions that check whether a change holds; other changes count when they take effect."""
 
 
 def effective() -> dict[str, bool]:
-    """Return, for every change, whether it holds in this process; asked for or not."""
+    """Return for every change, requested or not, whether it holds in this process."""
     return {name: READ[name]() if name in READ else effects[name] > 0 for name in CHANGES}
 
 

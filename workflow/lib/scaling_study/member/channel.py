@@ -23,32 +23,33 @@ from scaling_study.common import counter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Orders: rest; train; train under a profiler for ASKED steps; train on, but tell when the step that
-# runs now has ended; and what a resting member is asked: to report what it got, to write down what
-# was profiled, to let itself be traced.
+# Orders: rest; train; train under a profiler for ASKED steps; train on, but report when the step
+# that runs now has ended; and questions to a resting member: to report its settings, to write its
+# profile, to let itself be traced.
 CLOSED, RUN, PROFILE_OPERATORS, PROFILE_CALLS, CLOSING = range(5)
 READ_BACK, WRITE_PROFILE, ALLOW_TRACING = range(5, 8)
 PROFILES = frozenset({PROFILE_OPERATORS, PROFILE_CALLS})
 QUESTIONS = frozenset({READ_BACK, WRITE_PROFILE, ALLOW_TRACING})
 
-# Fields of a member's header; the rest of its block is its ring of steps. STEPS counts since the
-# last release, EARLIER those before it. SAVED is how many batches its loader may hold ready. A
-# group of ranks rests at the end of step REST_AT, and REOPENED is how often one of them went on.
-# SAMPLES are those that the script has marked since the last release. Of RESTARTS starts, all that
-# have ended, WHOLE is the sum of their steps, and SHORTEST and LONGEST the fewest and the most.
+# Fields of a member's header; the rest of its block holds its steps. STEPS counts since the last
+# release, EARLIER before it. SAVED is how many batches its loader may hold ready, plus two in use
+# or on their way. A group of ranks rests at the end of step REST_AT, and REOPENED is how often one
+# of them stopped waiting for rank 0. SAMPLES are those that the script has marked since the last
+# release. RESTARTS starts have ended; WHOLE is the sum of their steps, SHORTEST and LONGEST the
+# fewest and the most.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
 EARLIER, SAVED, REST_AT, REOPENED, SAMPLES, WHOLE, SHORTEST, LONGEST = range(8, 16)
 HEADER = 16
 
 # Fields of one step. All but the first and FRESH are durations in ns inside that step; FRESH is 1
-# when the script was started anew inside it, so that its length is no step time. From TIMED on
-# are what counters have timed, in whatever phase it was.
+# if the script was started anew inside it, so that its length is no step time. From TIMED on, the
+# fields hold the times of counters, in all phases.
 END_NS, LOAD_NS, BACKWARD_NS, OPTIMIZER_NS, FRESH, TIMED = range(6)
 TIMERS = tuple(counter.name for counter in counter.TIMED)
 STEP_FIELDS = TIMED + len(TIMERS)
 
 # Steps of one window that are kept. At the shortest window of one second, steps of 60 us fit; a
-# window that runs full still counts its steps, but is flagged. 1.25 MiB for each member.
+# window with more still counts its steps, but is flagged. This takes 1.25 MiB for each member.
 CAPACITY = 16_384
 
 BLOCK = HEADER + CAPACITY * STEP_FIELDS
@@ -69,7 +70,7 @@ class Step(NamedTuple):
     timed_ns: Sequence[int] = (0,) * len(TIMERS)
 
     def ns(self, timer: str) -> int:
-        """Return what a counter of time has timed in it."""
+        """Return the time that a counter has measured in this step."""
         return self.timed_ns[TIMERS.index(timer)]
 
 
@@ -98,7 +99,7 @@ def opened(path: Path, mode: int) -> Iterator[int]:
     Raises:
         OSError: it is opened for writing, and the coordinator is gone.
     """
-    # Opening a pipe blocks if it has no other end. Reading from it afterwards may block.
+    # Opening must not block if the pipe has no other end. Reading from it afterwards may block.
     descriptor = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(descriptor, True)
     try:
@@ -108,7 +109,7 @@ def opened(path: Path, mode: int) -> Iterator[int]:
 
 
 def open_words(folder: Path) -> memoryview:
-    """Map the whole shared page: a block need not start where the kernel's pages do.
+    """Map the whole shared page, because a block need not start where the kernel's pages do.
 
     A mapping keeps a descriptor, so each process makes one for all its blocks.
     """
@@ -117,7 +118,7 @@ def open_words(folder: Path) -> memoryview:
 
 
 def gate(folder: Path, slot: int, rank: int = 0) -> Path:
-    """Return the pipe at which a rank of a slot's rests; a member without ranks is rank 0."""
+    """Return the pipe at which a rank of a slot rests; a member without ranks is rank 0."""
     return folder / (f"gate-{slot}-{rank}" if rank else f"gate-{slot}")
 
 
@@ -126,9 +127,9 @@ def create(folder: Path, members: int, ranks: int = 1) -> None:
 
     Each rank of a member has a block and a gate.
 
-    The page lies in the folder's ``memory`` where there is room (containers often have 64 MiB):
-    on a disk's file system the kernel would write it back, and fault it in again, while members
-    are timed.
+    The page is in the folder's ``memory`` if that has room (containers often have 64 MiB). On a
+    disk's file system the kernel would write it back, and fault it in again, while members are
+    timed.
     """
     size_bytes = members * ranks * BLOCK * WORD_BYTES
     page = folder / PAGE
@@ -144,22 +145,22 @@ def create(folder: Path, members: int, ranks: int = 1) -> None:
 
 
 def _reserve(path: Path, size_bytes: int) -> None:
-    """Make a file whose blocks are all allocated: touching one that cannot be is a SIGBUS."""
+    """Make a file with all blocks allocated, as touching an unallocated one may raise SIGBUS."""
     path.touch(0o600)
     with path.open("r+b") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size_bytes)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error  # it knows no name
+            raise OSError(error.errno, error.strerror, str(path)) from error  # it named no file
 
 
 def write_rest(folder: Path, slot: int, *, passed: bool = False) -> None:
-    """Tell the coordinator that this slot rests (one atomic write, pipe(7)).
+    """Report to the coordinator that this slot rests (one atomic write, pipe(7)).
 
     Args:
-        folder: the cohort's.
-        slot: this member's.
-        passed: it trains on instead, and has ended the step in which its window closed.
+        folder: the cohort's folder.
+        slot: this member's slot.
+        passed: whether it trains on instead, after the step in which its window closed.
 
     Raises:
         OSError: the coordinator is gone.

@@ -1,14 +1,15 @@
-"""Notes of the files that a script writes, and of those that its loader reads.
+"""Notes on the files that a script writes, and on those that its loader reads.
 
-A study names files that several members write. The functions that open files are wrapped for that.
-An audit hook (sys.addaudithook) would miss most checkpoints: torch.save has C++ open its file,
-which raises no event. It would also take 0.2 µs at each of Python's events, four of which a member
-raises in each step of an ordinary loop (`id` and `sys._getframe`): 0.8 of 650 µs. A wrapper takes
-nothing of a step that opens no file, 0.4 µs of an `open` for reading and 4 µs of one for writing,
-which take 9 and 15 (CPU time, Python 3.11). What neither Python's `open` nor torch.save opens, such
-as a file of safetensors, is not seen.
+A study lists the files that several members write. To find them, the functions that open files for
+writing are wrapped. An audit hook (sys.addaudithook) would miss most checkpoints: torch.save has
+C++ open its file, which raises no event. It would also cost 0.2 µs at each of Python's events, four
+of which a member raises in each step of an ordinary loop (`id` and `sys._getframe`): 0.8 of 650 µs.
+A wrapper costs nothing in a step that opens no file. It adds 0.4 µs to an `open` for reading, which
+takes 9 µs, and 4 µs to one for writing, which takes 15 µs (CPU time, Python 3.11). Files that are
+neither opened by Python's `open` or torch.save nor renamed by Python, such as those of safetensors,
+are not seen.
 
-An audit hook does note the files that are read: it runs in an experiment that times nothing.
+An audit hook does note the files that are read, in an experiment that times nothing.
 Standard library only.
 """
 
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
     File = str | bytes | os.PathLike[str]
     Add = Callable[[File], None]
 
-# Paths are in files of these names and the slot's, a line for each.
+# Paths are written to files of these names and the slot's number, one on each line.
 WRITTEN, OPENED = "written-", "opened-"
 MOST_WRITTEN, MOST_OPENED = 10_000, 100_000
-# The kernel's files, and caches, which are made for many processes to fill.
+# The kernel's files, and caches, which many processes are meant to fill.
 NO_OUTPUT = re.compile(r"/(dev|proc|sys)/|.*/(\.cache|__pycache__|\.triton|torchinductor_[^/]*)/")
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")
-# Nobody's data.
+# Folders without a script's data.
 NO_DATA = ("/proc/", "/sys/", "/dev/", "/usr/", "/etc/", "/lib/", sys.prefix + "/")
 
 
 class _Noting:
-    """Notes what a function is about to write, and calls it.
+    """Notes the path that a function is about to write, and calls the function.
 
-    It is no function: a class that has `open` for an attribute would make a method of one.
+    This is no function, because a class with `open` as an attribute would turn one into a method.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class _Noting:
             if (path := self._path(*args, **kwargs)) is not None:
                 self._add(path)
         except (AttributeError, OSError, TypeError, ValueError):
-            pass  # no path, no room to note it, or Python ends and has let go of modules
+            pass  # no path, no room to note it, or Python ends and has dropped modules
         return self._inner(*args, **kwargs)
 
 
@@ -75,11 +76,11 @@ def _opened(
 
 
 def note_written(folder: Path, slot: int) -> None:
-    """Have each path that the script writes written down, once.
+    """Note each path that the script writes from now on, once.
 
     Args:
-        folder: the cohort's private folder; what lies in it is not the script's.
-        slot: this member's.
+        folder: the cohort's private folder; files in it are not noted.
+        slot: this member's slot.
     """
     places = (str(folder), *(os.environ[name] for name in CACHES if name in os.environ))
     apart = tuple(f"{os.path.abspath(place)}/" for place in places)  # noqa: PTH100 (as below)
@@ -92,7 +93,7 @@ def note_written(folder: Path, slot: int) -> None:
             return
         known.add(path)
         if "\n" not in path and not path.startswith(apart) and not NO_OUTPUT.match(path):
-            # It does not stay open: a script may close all descriptors, and get the number again.
+            # The log is not kept open: a script may close all descriptors, and reuse the number.
             with opens(folder / f"{WRITTEN}{slot}", "ab") as log:
                 log.write(os.fsencode(path) + b"\n")
 
@@ -117,10 +118,10 @@ def shared(folder: Path) -> dict[str, int]:
 
 
 def note_opened(member: Member, _: Sequence[str]) -> None:
-    """Have the paths of files that are opened for reading written down, once.
+    """Note the path of each file that is opened for reading from now on, once.
 
-    Worker processes inherit the hook. What is opened by libraries without Python's knowledge is not
-    seen.
+    Forked worker processes inherit the hook. Files that libraries open without Python's knowledge
+    are not seen.
     """
     effects["files_noted"] += 1
     path = member.folder / f"{OPENED}{member.slot}"
@@ -135,7 +136,7 @@ def note_opened(member: Member, _: Sequence[str]) -> None:
         if not reads or not isinstance(opened, (str, bytes, os.PathLike)):  # else a descriptor
             return
         known.add(opened)
-        with contextlib.suppress(OSError, ValueError):  # no descriptor is left, or no such text
+        with contextlib.suppress(OSError, ValueError):  # log closed or full, or no path
             line = str(Path(os.fsdecode(opened)).absolute())
             if "\n" not in line and not line.startswith(NO_DATA):
                 os.write(log, os.fsencode(line) + b"\n")

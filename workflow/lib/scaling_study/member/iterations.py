@@ -5,18 +5,18 @@ GAN: then a round of them is an iteration, and the one that steps least often en
 rounds show which one that is, before anything is measured. An optimizer that steps for the first
 time ends rounds from then on. Another one takes over if it steps after the present one has stepped
 several times in a row, so a script that trains with one optimizer after the other is counted right
-too. The config can say otherwise: every so many steps of any optimizer, or the steps of a class of
+too. The config can choose another end: every K steps of any optimizers, or the steps of a class of
 optimizers.
 
 A program that runs as its user starts it has no gate and no window: its iterations are counted. A
 module on PYTHONPATH (``hook/sitecustomize.py``) attaches a counter in each process of the program.
 In a process that the script of a member forks, the member's own hooks count. Each process keeps a
 page of integers, a file with its process id as the name, that another process reads: how many
-iterations there were, and when each of them ended. Where one process trains one model after the
-other (``model_server``), each start of the script has numbers of its own. A step costs a clock
-reading and a few integer stores.
+iterations there were, and when each of them ended. If one process trains one model after the other
+(``model_server``), each start of the script has numbers of its own. A step costs a clock reading
+and a few integer stores.
 
-Standard library only, and what is torch's.
+Standard library and torch only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Closure = Callable[[], object]
 
 MARK = "mark"
-"""In a config: what the script says by calling ``scaling_study.mark``."""
+"""In a config: the script's calls of ``scaling_study.mark`` end iterations."""
 
 VARIABLE = "SCALING_STUDY_COUNT"
 """Its value: what ends an iteration, ``read_back`` or nothing, and the folder of the pages."""
@@ -51,11 +51,11 @@ ELSEWHERE = "elsewhere-"
 
 HOOK = str(Path(__file__).with_name("hook"))
 
-# Fields of one start of the script. Times in ns of the monotonic clock, 0 for what has not been.
+# Fields of one start of the script. Times in ns of the monotonic clock, 0 before the event.
 FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
 FIELDS = 4
 WORD_BYTES = 8
-# Starts of a script in one process that are counted: at one a second, an hour.
+# Starts of a script that are counted in one process: an hour of them, at one a second.
 MOST_STARTS = 3600
 
 # After its first steps a process has all its threads and libraries.
@@ -65,7 +65,7 @@ READY = "ready-"
 """With a server's process id, the file that holds when it had imported what its models need (ns of
 the monotonic clock)."""
 
-# The ends of so many iterations are kept. Only the written parts of a page take memory.
+# The ends of this many iterations are kept. Only the written parts of a page take memory.
 KEPT = 2**18
 
 MADE_NS, PARENT, TRAINER_TID = range(3)
@@ -107,13 +107,13 @@ class Iterations:
         self._in_a_row = 0
 
     def enter(self, frame: FrameType) -> bool:
-        """Note that an optimizer's step begins; return whether it is part of no other one.
+        """Note that an optimizer's step begins; return whether it is part of no other step.
 
         An optimizer that calls another one's step, or its own class's, makes one step: torch
-        calls both hooks from one frame, and what runs below it belongs to that step.
+        calls both hooks from one frame, and all calls below it belong to that step.
 
         Args:
-            frame: from which torch calls its hooks.
+            frame: the frame from which torch calls its hooks.
         """
         if self._frame is not None and _runs(self._frame):
             return False
@@ -121,7 +121,7 @@ class Iterations:
         return True
 
     def leave(self, frame: FrameType) -> bool:
-        """Note that an optimizer's step ends; return whether it was part of no other one."""
+        """Note that an optimizer's step ends; return whether it was part of no other step."""
         if frame is not self._frame:
             return False
         self._frame = None
@@ -152,8 +152,8 @@ class Iterations:
         """Return, as JSON data, what has ended iterations so far.
 
         Returns:
-            ``how`` as asked, and ``optimizers`` since the script's start: of each its class's
-            ``name``, its ``steps`` and whether it ``ends`` rounds now.
+            ``how`` as configured, and the ``optimizers`` since the script's start, each with its
+            class's ``name``, its number of ``steps`` and whether it ``ends`` rounds now.
         """
         return {
             "how": self.how,
@@ -177,7 +177,7 @@ def encode(step: str | Mapping[str, object]) -> str:
 
 
 def _runs(frame: FrameType) -> bool:
-    """Whether a function is still running: one that has raised is not."""
+    """Return whether the function of a frame still runs; one that has raised does not."""
     caller: FrameType | None = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
     while caller is not None and caller is not frame:
         caller = caller.f_back
@@ -202,13 +202,13 @@ def replace_closure(
     return (args[0], wrap(closure), *args[2:]), kwargs
 
 
-# ---- counting them where nothing else is measured
+# ---- counting iterations where nothing else is measured
 
 
 class Counted(NamedTuple):
-    """One start of a script; times in ns of the monotonic clock, 0 for what has not been.
+    """One start of a script; times in ns of the monotonic clock, 0 before the event.
 
-    ``ended_ns`` is known only where the process goes on after the script's end.
+    ``ended_ns`` is known only if the process goes on after the script's end.
     """
 
     first_ns: int
@@ -218,10 +218,10 @@ class Counted(NamedTuple):
 
 
 class Page:
-    """The count of a process, which may still be going on.
+    """The counts of a process, which may still run.
 
     Args:
-        path: of the file; its name is the process id.
+        path: the file, whose name is the process id.
     """
 
     def __init__(self, path: Path) -> None:
@@ -232,7 +232,7 @@ class Page:
         self.trainer_tid = self._words[TRAINER_TID]
 
     def starts(self) -> list[Counted]:
-        """Return all starts of the script that have numbers."""
+        """Return the starts of the script that have counted something."""
         rows = []
         for at in range(STARTS, ENDS, FIELDS):
             row = Counted(*self._words[at : at + FIELDS])
@@ -247,14 +247,14 @@ class Page:
         return sum(one.iterations for one in self.starts())
 
     def ends_ns(self) -> list[int]:
-        """Return when iterations of all starts ended, as far as that is kept."""
+        """Return when iterations of all starts ended; the first ``KEPT`` of them."""
         return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
 
     def ordinary_ns(self, long: float) -> float | None:
-        """Return the mean time of ordinary iterations; None where there are none.
+        """Return the mean time (ns) of ordinary iterations; None if there are none.
 
         Args:
-            long: an iteration of so many times the median is none of them.
+            long: an iteration of this many times the median or more is not ordinary.
         """
         ends, times = self.ends_ns(), list[int]()
         for start in self.starts():
@@ -270,7 +270,7 @@ class Page:
 
 
 def read_pages(folder: Path) -> list[Page]:
-    """Return what all processes have counted that write to a folder, the earliest first."""
+    """Return the counts of all processes that write to a folder, the earliest first."""
     pages = [Page(path) for path in folder.iterdir() if path.name.isdecimal()]
     return sorted(pages, key=lambda page: page.made_ns)
 
@@ -278,13 +278,13 @@ def read_pages(folder: Path) -> list[Page]:
 def environment(
     folder: Path, step: str, before: Mapping[str, str], *, read_back: bool = False
 ) -> dict[str, str]:
-    """Return the variables that have a program's processes count their steps.
+    """Return the variables that make a program's processes count their iterations.
 
     Args:
-        folder: of the pages.
+        folder: the folder of the pages.
         step: what ends an iteration, as ``Iterations`` takes it.
         before: the program's environment, whose PYTHONPATH is kept.
-        read_back: each process writes down once what it got, as ``READBACK`` and its id.
+        read_back: whether each process writes its settings once, to ``READBACK`` and its id.
     """
     paths = [HOOK, *filter(None, [before.get("PYTHONPATH")])]
     return {
@@ -297,10 +297,10 @@ class Counter:
     """Counts the iterations of this process, and of those that are forked from it.
 
     Args:
-        folder: of the pages.
-        step: what ends an iteration.
-        read_back: after a few iterations it is called with the folder and what ended them, in each
-            process.
+        folder: the folder of the pages.
+        step: what ends an iteration, as ``Iterations`` takes it.
+        read_back: called in each process after a few iterations, with the folder and the report
+            of ``Iterations``.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class Counter:
 
     @property
     def leads(self) -> bool:
-        """Whether this process counts: of a group of ranks the first one does."""
+        """Whether this process counts; in a group of ranks, only the first one does."""
         return os.environ.get("RANK", "0") == "0"
 
     def attach(self) -> None:
@@ -336,14 +336,14 @@ class Counter:
         sys.modules["scaling_study"].mark = self._mark  # type: ignore[attr-defined]
 
     def _begin(self) -> None:
-        """Forget the page: this process has none yet, or is a new one."""
+        """Forget the page: this process is new, or was forked, and has none."""
         self._words: memoryview | None = None
         self._at, self._done = STARTS, 0
         self._iterations.begin()
 
     def _make_page(self) -> memoryview:
         path = os.path.join(self._folder, str(os.getpid()))  # noqa: PTH118 (no pathlib is needed)
-        # Readers find a whole page: an empty file cannot be mapped.
+        # The page is renamed when it is whole, because readers cannot map an empty file.
         part = f"{path}.part"
         file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         os.ftruncate(file, WORDS * WORD_BYTES)
@@ -393,4 +393,4 @@ class Counter:
         self._at += FIELDS
         self._iterations.begin()
         if self._at == ENDS:
-            os._exit(0)  # the page is full; who reads it has more than enough
+            os._exit(0)  # the page is full; its reader has more than enough

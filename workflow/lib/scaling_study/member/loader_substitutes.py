@@ -1,9 +1,9 @@
 """Substitutes for a loader in the training thread: batches from memory, other ways to load.
 
-A substitute is put around every loader of the script (see ``loaders``). The coordinator sets a
-number (``Ask``) that says what a switched loader gives, new batches, batches from memory or none,
-and in which way it makes them. Batches from memory are the loader's first ones.
-Standard library only, and what is torch's.
+A substitute wraps every loader of the script (see ``loaders``). The coordinator sets a number
+(``Ask``) that chooses whether a switched loader gives new batches, batches from memory or none, and
+how it makes new ones. Batches from memory are the loader's first ones.
+Standard library and torch only.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _own = threading.local()
 
 
 def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
-    """Put something around what every loader gives to this thread.
+    """Replace the iterators that loaders give to this thread.
 
     Args:
-        gives: takes what makes a loader's own iterator, the member and the loader, and returns the
-            iterator that the script gets.
+        gives: takes a function that makes a loader's own iterator, the member and the loader, and
+            returns the iterator that the script gets.
         member: this process's.
         further: kinds that the config names (see ``loaders``).
     """
     here = _here()
 
     def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        # A loader inside another one, or in a thread or process of its, is part of that one.
+        # A loader inside another one, or in one of its threads or processes, is part of it.
         if _here() != here or getattr(_own, "runs", False):
             return inner(loader, *args, **kwargs)
 
@@ -66,12 +66,12 @@ def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
 
 
 def _here() -> tuple[int, int]:
-    """This process and thread; one that was forked has its parent's thread, and is another."""
+    """Return this process and thread; a forked process keeps the number of its parent's thread."""
     return os.getpid(), threading.get_ident()
 
 
 def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
-    """Call a function of the loader itself; loaders inside it are left as they are."""
+    """Call a function of a loader itself; loaders inside it get no substitute meanwhile."""
     _own.runs = True
     try:
         return call(*args, **kwargs)
@@ -83,7 +83,7 @@ def _alone(call: Callable[..., T], *args: object, **kwargs: object) -> T:
 
 
 def _batches(make: Makes, loader: object) -> list[Batch]:
-    """Return a loader's first batches, taken once; those of pipelines serve the next ones too."""
+    """Return a loader's first batches, taken once; all pipelines of a class share theirs."""
     kind = type(loader)
     holder = loader if hasattr(kind, "__len__") else kind
     batches: list[Batch] | None = holder.__dict__.get("_study_batches")
@@ -103,10 +103,10 @@ def _epoch(loader: object) -> Iterable[object]:
 
 
 class Batch:
-    """A batch in memory: as it was, whatever the script does to it.
+    """A batch in memory that keeps its values, whatever the script does to it.
 
-    torch counts what is done to a tensor in place: once that has happened to any batch, copies are
-    given. Arrays of other kinds are always copied.
+    torch counts the changes of a tensor in place. Once any batch has been changed, the script gets
+    copies. Arrays of other kinds are always copied.
     """
 
     def __init__(self, value: object) -> None:
@@ -115,7 +115,7 @@ class Batch:
 
         parts = _pytree.tree_flatten(value)[0]
         self._value, self._kept = value, _copy(value)
-        # Inference tensors count nothing, and cannot be changed where they are trained on.
+        # Inference tensors have no such count, and training cannot change them.
         self._tensors = [
             one for one in parts if isinstance(one, torch.Tensor) and not one.is_inference()
         ]
@@ -127,7 +127,7 @@ class Batch:
         return [tensor._version for tensor in self._tensors]  # noqa: SLF001 (autograd's own count)
 
     def take(self) -> object:
-        """Return it."""
+        """Return the batch, or a copy of it."""
         if self._others or self._seen() != self._versions:
             cached_facts["copied"] = True
         return _copy(self._kept) if cached_facts.get("copied") else self._value
@@ -145,10 +145,10 @@ def _copy(value: object) -> object:
     return _pytree.tree_map(copied, value)
 
 
-# ---- a loader that does what it is asked for
+# ---- a loader that the coordinator switches
 
-# The script gets new batches, batches from memory, or those in the place of new ones. With NOTHING
-# it gets none, and batches are taken as fast as they come.
+# The script gets new batches, batches from memory or, with SWAPPED, batches from memory in place of
+# new ones. With NOTHING it gets none, and the loader's batches are taken as fast as they come.
 NEW, FROM_MEMORY, SWAPPED, NOTHING = range(4)
 
 _BITS = 16
@@ -160,8 +160,8 @@ class Ask(NamedTuple):
 
     Attributes:
         gives: one of NEW, FROM_MEMORY, SWAPPED and NOTHING.
-        workers: of the loader; None as it is.
-        ahead: batches that each of them prepares ahead; None as it is.
+        workers: number of the loader's workers; None for its own number.
+        ahead: batches that each worker prepares ahead; None for the loader's own number.
         whole: whether all rows of a batch are read at once.
     """
 
@@ -172,19 +172,19 @@ class Ask(NamedTuple):
 
     @property
     def code(self) -> int:
-        """A number that holds all of it; 0 for new batches of the loader as it is."""
+        """The request as a number; 0 for new batches of the loader as it is."""
         fields = (self.gives, _optional(self.workers), _optional(self.ahead), int(self.whole))
         return sum(one << _BITS * at for at, one in enumerate(fields))
 
     @classmethod
     def of(cls, code: int) -> Ask:
-        """Return what a number holds."""
+        """Return the request that a number encodes."""
         gives, workers, ahead, at_once = (code >> _BITS * at & _MASK for at in range(4))
         return cls(gives, _known(workers), _known(ahead), bool(at_once))
 
     @property
     def way(self) -> Ask:
-        """The same, but for what the script gets."""
+        """The way to load, without what the script gets: the same request for new batches."""
         return self._replace(gives=NEW)
 
 
@@ -200,17 +200,17 @@ AS_IT_IS = Ask()
 
 
 def switch(member: Member, further: Sequence[str]) -> None:
-    """Have every loader give in each step what the coordinator asks for."""
+    """Have every loader give, in each step, the batches that the coordinator asks for."""
     effects["loader_switched"] += 1  # a script without a loader has nothing to switch
     loaders.allow_whole()
     put(_switched, member, further)
 
 
 def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
-    """Give what is asked for.
+    """Yield the batches that the coordinator asks for.
 
-    A batch from memory has the place of a new one that was waited for and thrown away, or of none.
-    So the same process, with its memory where it lies, trains in all of these ways.
+    A batch from memory replaces a new one that was waited for and thrown away, or none. So the same
+    process, with the same memory layout, trains in all of these ways.
     """
     import torch  # noqa: PLC0415 (the script's to import first)
 
@@ -218,7 +218,7 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
     facts, sources = loaders.facts(loader), _Sources(make, loader, member.holds_ready)
     trains = torch.is_grad_enabled()
     if facts.by_row:
-        loaders.whole_possible(loader)  # which the readback tells
+        loaders.whole_possible(loader)  # for the readback
 
     @functools.cache
     def asked(code: int) -> tuple[int, Ask]:
@@ -249,15 +249,15 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
 
 
 class _Sources:
-    """The batches of a loader, as it is and in other ways, in the epoch that has begun.
+    """The batches of a loader in the current epoch, loaded as it is and in other ways.
 
-    Each way has an iterator of its own, made when it is first asked for. One that is not asked
-    rests: its workers have filled their queues.
+    Each way has an iterator of its own, made at its first use. The workers of an iterator that is
+    not in use rest once their queues are full.
 
     Args:
         make: makes the iterator of a loader.
         loader: the script's.
-        holds: is told how many batches each loader of another way may hold ready.
+        holds: called with the number of batches that a loader of another way may hold ready.
     """
 
     def __init__(self, make: Makes, loader: object, holds: Callable[[int], None]) -> None:
@@ -276,7 +276,7 @@ class _Sources:
         return next(iterator)
 
     def take(self, way: Ask) -> bool:
-        """Throw a batch away; return whether there was one, in this epoch or that way's next."""
+        """Throw a batch away; return whether there was one, in this epoch or the way's next one."""
         for _ in range(2):
             try:
                 self.next(way)
@@ -289,7 +289,7 @@ class _Sources:
     def _made(self, way: Ask) -> Iterator[object]:
         from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
 
-        # Another one than torch's is asked for no other way.
+        # Only torch's loaders load in other ways.
         if way == AS_IT_IS or not isinstance(self._loader, DataLoader):
             return self._make(self._loader)
         other = _changed(self._loader, way)
@@ -299,9 +299,9 @@ class _Sources:
 
 
 def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
-    """Return a loader of torch's that is like another one, with other workers.
+    """Return a copy of a torch loader with other workers.
 
-    One that keeps its workers is the same one in every epoch.
+    If its workers persist, every epoch gets the same copy.
     """
     workers = loader.num_workers if way.workers is None else way.workers
     kept: dict[Ask, DataLoader[object]] = loader.__dict__.setdefault("_study_others", {})
@@ -316,9 +316,9 @@ def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     if own["persistent_workers"]:
         kept[way] = other
     if not workers:
-        # A file that it opens to read a row must not be open when other workers are forked.
+        # A file that the data set opens to read a row must not be open when workers are forked.
         own["dataset"] = _copied(loader.dataset)
-    # torch refuses to have some of these set, of a loader that has been made.
+    # torch refuses to set some of these attributes on a loader that exists.
     other.__dict__.update(loader.__dict__ | own)
     return other
 
@@ -338,16 +338,16 @@ class _Token:
 
 
 def send_nothing(member: Member, further: Sequence[str]) -> None:
-    """Have workers make their batches and keep them: training is on the loader's first ones.
+    """Have workers make their batches and keep them: the script trains on the loader's first ones.
 
-    What batches take to get from one process to another is missing, and nothing else.
+    Only the transfer of batches from process to process is left out.
     """
     owner = os.getpid()
 
     def kept(fetcher: Fetcher, fetch: Fetch) -> Fetch:
         if os.getpid() == owner:
             return fetch
-        # Batches that the training process holds now were there when this worker was forked.
+        # This worker was forked with the batches that the training process held then.
         held = len(loaders.notes(fetcher).batches) == CACHED_BATCHES
         left = itertools.count(0 if held else CACHED_BATCHES, -1)
 
@@ -362,7 +362,7 @@ def send_nothing(member: Member, further: Sequence[str]) -> None:
 
 
 def _from_tokens(make: Makes, _: Member, loader: object) -> Iterator[object]:
-    """Give a batch from memory for each that a worker has made."""
+    """Yield the workers' first batches, then one from memory for each that they have made."""
     effects["no_copies"] += bool(loaders.facts(loader).workers)
     batches = loaders.notes(loader).batches
     again = itertools.cycle(range(CACHED_BATCHES))

@@ -1,14 +1,14 @@
 """Loaders: every kind whose iterators are timed, and can be replaced.
 
-A loader is reached where it makes an iterator, as soon as the script has imported its module. A
-loader inside another one (SPDL's loader over its pipeline) counts as part of that. Batches in other
-threads than the training one are not those of a step.
+The method of a class that makes an iterator is wrapped as soon as the script has imported its
+module. A loader inside another one (SPDL's loader over its pipeline) counts as part of the outer
+one. Batches that threads other than the training one take belong to no step.
 
-torch's loaders make a batch by a fetcher of the data set, in the training thread or in worker
-processes. It is reached where it is created. Workers that are forked inherit what is put around
-it; those that are spawned do not, and are not seen. A data set that has no ``__getitems__`` may
-take a list of indices in place of one, as those over tensors and arrays do: then all rows of a
-batch can be read at once. Standard library only, and what is torch's.
+torch's loaders make a batch with a fetcher of the data set, in the training thread or in worker
+processes. The fetcher is wrapped where it is created. Forked workers inherit the wrapper; spawned
+ones do not, and are not seen. A data set without ``__getitems__`` may take a list of indices in
+place of one, as those over tensors and arrays do: then all rows of a batch can be read at once.
+Standard library and torch only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATEFUL = LOADERS[1][0]
 effects: Counter[str] = Counter()
 """How often each change of loaders has taken effect in this process (see ``changes``)."""
 refusals: dict[str, str | None] = {}
-"""Why a change that was tried cannot be made here; None where it could be, at least once."""
+"""Why a change that was tried cannot be made here; None if it could be, at least once."""
 
 
 class Kind(NamedTuple):
@@ -57,8 +57,8 @@ class Kind(NamedTuple):
     method: str = "__iter__"
 
 
-# Lightning's and Accelerate's iterate over torch's own. A pipeline is what every iterator of SPDL's
-# in this process comes from.
+# Loaders of Lightning and Accelerate iterate over torch's own. Every iterator of SPDL in this
+# process comes from a pipeline.
 KINDS = (
     *(Kind(module, name) for module, name in LOADERS),
     Kind("spdl.pipeline._pipeline", "Pipeline", "get_iterator"),
@@ -68,7 +68,7 @@ KINDS = (
     Kind("spdl.dataloader._cache_dataloader", "CacheDataLoader"),
 )
 
-# The module of what the script itself defines.
+# The module of the script's own classes.
 SCRIPT = "__main__"
 
 # How many batches may be ready in queues whose size is not known.
@@ -82,12 +82,12 @@ def named(text: str) -> Kind:
 
 
 def wrap(around: Makes, further: Sequence[str]) -> None:
-    """Put something around every loader's method that makes an iterator.
+    """Wrap the method of every kind of loader that makes an iterator.
 
-    What is put there last is outermost, in modules that are yet to be imported, too.
+    The last wrapper is outermost, also in modules that are imported later.
 
     Args:
-        around: is called in the method's place, with the method, the loader and what else there is.
+        around: called in the method's place, with the method, the loader and further arguments.
         further: kinds that a config names.
     """
     for kind in (*KINDS, *map(named, further)):
@@ -113,7 +113,7 @@ def _put_around(around: Makes, owner: object, kind: Kind) -> None:
 
 
 def _replace_in_script(around: Makes, kind: Kind) -> None:
-    """Replace the method of a class of the script itself, whenever that is run and makes it."""
+    """Wrap the method of a class of the script itself, each time the script defines it."""
     build: Callable[..., type] = builtins.__build_class__
 
     def builds(*args: object, **kwargs: object) -> type:
@@ -126,19 +126,19 @@ def _replace_in_script(around: Makes, kind: Kind) -> None:
 
 
 class Facts(NamedTuple):
-    """Facts about a loader; a class that a config names has no workers unless it says how many.
+    """Facts about a loader; a class that a config names has no workers without ``num_workers``.
 
     Attributes:
         kind: its class, with the module.
-        kinds: the names of that and of what it is derived from.
-        workers: how many it has; None for threads or processes of its own.
-        threads: whether those are threads of this process.
+        kinds: the names of its class and of the base classes.
+        workers: number of its workers; None if SPDL's own threads or process make batches.
+        threads: whether it has such threads in this process.
         settable: whether the number of workers can be set.
-        shares_out: whether several of them give each batch once.
+        shares_out: whether several workers together give each batch once.
         by_row: whether it makes a batch row by row, as torch does from a data set without
             ``__getitems__``.
-        batches: of a pass; None where it does not say.
-        ready: how many batches may be ready while nobody takes any.
+        batches: number of batches in a pass; None if it has no length.
+        ready: how many batches may be ready while none is taken.
     """
 
     kind: str
@@ -153,7 +153,7 @@ class Facts(NamedTuple):
 
 
 def facts(loader: object) -> Facts:
-    """Return what is known of a loader."""
+    """Return the facts about a loader."""
     from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
 
     kind = type(loader)
@@ -179,14 +179,14 @@ def facts(loader: object) -> Facts:
 
 
 def length(loader: object) -> int | None:
-    """Return how many batches a pass has; None where the loader does not say."""
+    """Return how many batches a pass has; None if the loader has no length."""
     with contextlib.suppress(Exception):  # the script's own: no length, or whatever it raises
         return len(loader)  # type: ignore[arg-type]
     return None
 
 
 def _by_row(loader: DataLoader[object]) -> bool:
-    """Whether torch asks the data set for one row after the other, and puts them together."""
+    """Return whether torch asks the data set for single rows, and collates them itself."""
     from torch.utils.data import IterableDataset, default_collate  # noqa: PLC0415 (as above)
 
     return (
@@ -198,23 +198,23 @@ def _by_row(loader: DataLoader[object]) -> bool:
 
 
 def time_next(iterator: Iterator[object], around: Callable[[Takes], Takes]) -> Iterator[object]:
-    """Return an iterator whose every ``__next__`` has something around it.
+    """Return an iterator whose ``__next__`` is wrapped.
 
     Args:
-        iterator: as a loader has made it.
-        around: returns what takes the place of the method that it is given.
+        iterator: the iterator that a loader has made.
+        around: takes the method and returns its replacement.
     """
     kind = type(iterator)
     if not hasattr(kind.__next__, "inner"):
         try:
             kind.__next__ = around(kind.__next__)  # type: ignore[method-assign]
-        except TypeError:  # a generator's, and what is built in, cannot be replaced
+        except TypeError:  # the class is built in, a generator's for one
             return Proxy(iterator, around(kind.__next__))
     return iterator
 
 
 class Proxy:
-    """Stands for an iterator whose class cannot be changed."""
+    """Wraps an iterator whose class cannot be changed."""
 
     def __init__(self, iterator: Iterator[object], takes: Takes) -> None:
         self._iterator, self._takes = iterator, takes
@@ -224,11 +224,11 @@ class Proxy:
         return self
 
     def __next__(self) -> object:
-        """Return what the iterator gives next."""
+        """Return the iterator's next batch."""
         return self._takes(self._iterator)
 
     def __getattr__(self, name: str) -> object:
-        """Return what else the iterator has."""
+        """Return another attribute of the iterator."""
         return getattr(self._iterator, name)
 
 
@@ -236,10 +236,10 @@ class Proxy:
 
 
 def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
-    """Put something around the fetching of every batch, here and in processes forked from here.
+    """Wrap the fetching of every batch, in this process and in those forked from it.
 
     Args:
-        wrap: takes a fetcher and its method, and returns what takes the method's place.
+        wrap: takes a fetcher and its method, and returns the method's replacement.
     """
     from torch.utils.data import _DatasetKind  # noqa: PLC0415 (the script's to import first)
 
@@ -258,8 +258,8 @@ class Notes:
     """Notes on a data set.
 
     Attributes:
-        gives_whole: whether it takes a list of indices in place of one; None before that was tried.
-        whole: whether its next batches are read so.
+        gives_whole: whether it takes a list of indices in place of one; None before a trial.
+        whole: whether its next batches are read with a list of indices.
         batches: its first batches, in memory.
     """
 
@@ -269,9 +269,9 @@ class Notes:
 
 
 def notes(reader: object) -> Notes:
-    """Return what is noted of the data set of a loader or a fetcher, to be read and written.
+    """Return the notes on the data set of a loader or a fetcher, to be read and written.
 
-    Workers get what is there now.
+    Workers get a copy when they are forked.
     """
     dataset = getattr(reader, "dataset", None)
     found: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
@@ -285,7 +285,7 @@ WHOLE = "whole_batches"
 
 
 def fetch_whole(_: object, further: Sequence[str]) -> None:
-    """Have data sets asked for all rows of a batch at once, where these are the same ones."""
+    """Have all rows of a batch read at once, from data sets where this gives the same rows."""
 
     def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
         can = whole_possible(loader)
@@ -298,7 +298,7 @@ def fetch_whole(_: object, further: Sequence[str]) -> None:
 
 
 def allow_whole() -> None:
-    """Let what is noted of a data set decide how its next batches are read."""
+    """Let the notes on a data set decide how its next batches are read."""
     from torch.utils.data import default_convert  # noqa: PLC0415 (the script's to import first)
 
     def at_once(fetcher: Fetcher, fetch: Fetch) -> Fetch:
@@ -310,7 +310,7 @@ def allow_whole() -> None:
 
 
 def whole_possible(loader: object) -> bool:
-    """Whether a list of indices gives what its rows give one by one; looked at once."""
+    """Return whether a list of indices gives the same as its rows one by one; tried once."""
     own = notes(loader)
     if own.gives_whole is None:
         own.gives_whole = _gives_whole(loader)
@@ -323,7 +323,7 @@ def whole_possible(loader: object) -> bool:
 
 @contextlib.contextmanager
 def reading(loader: object, *, whole: bool) -> Iterator[None]:
-    """Have the iterators that are made meanwhile read whole batches or single rows."""
+    """Have iterators that are made in this context read whole batches or single rows."""
     own = notes(loader)
     before, own.whole = own.whole, whole and whole_possible(loader)
     try:
@@ -337,8 +337,8 @@ def _gives_whole(loader: object) -> bool:
 
     if not facts(loader).by_row:
         return False
-    with contextlib.suppress(Exception):  # the script's own code: whatever it raises, it cannot
-        # A file that it opens to read a row must not be open when workers are forked.
+    with contextlib.suppress(Exception):  # the script's code may raise anything: then it cannot
+        # A file that the data set opens to read a row must not be open when workers are forked.
         dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
         indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
         whole = default_convert(dataset[indices])
@@ -360,13 +360,13 @@ def _equal(one: object, other: object) -> bool:
     return bool(one == other)
 
 
-# ---- how long it takes
+# ---- how long fetching takes
 
-# How long each batch took to make, and for how much of that one CPU or several were used.
+# The time that a batch took to make, and its CPU time, which counts up to that time.
 MADE, COMPUTED = range(2)
 FIELDS = 2
 
-# Processes that live at once have ids close to each other, and so places of their own.
+# Workers that live at once have ids close to each other, so their places (id modulo 512) differ.
 PLACES = 512
 WORD_BYTES = 8
 
@@ -374,9 +374,9 @@ _add: dict[int, Callable[[int], None]] = {}
 
 
 def watch(field: int, add: Callable[[int], None]) -> None:
-    """Call a function with what batches took (ns): one of MADE and COMPUTED.
+    """Call a function with the time (ns) that batches took: MADE or COMPUTED.
 
-    The times of a worker process are passed on when the training thread takes its next batch.
+    The times of worker processes are passed on when the training thread takes a batch.
     """
     if not _add:
         _Watched().install()
@@ -405,7 +405,7 @@ class _Watched:
     def _timed(self, _: Fetcher, fetch: Fetch) -> Fetch:
         worker = os.getpid() != self._owner
         at = os.getpid() % PLACES * FIELDS if worker else None
-        now, thread = time.perf_counter_ns, threading.get_ident  # may be used after this module
+        now, thread = time.perf_counter_ns, threading.get_ident  # calls may outlive this module
         used = time.process_time_ns  # threads of the data set's own compute for it, too
 
         def timed(indices: object) -> object:
@@ -425,7 +425,7 @@ class _Watched:
         return timed
 
     def _ask(self, kind: type[_MultiProcessingDataLoaderIter]) -> None:
-        """Tell what workers needed whenever their batches are waited for."""
+        """Pass on the workers' times each time the training thread waits for their batches."""
         inner = kind._next_data  # noqa: SLF001 (what waits)
 
         def next_data(iterator: _MultiProcessingDataLoaderIter) -> object:

@@ -2,11 +2,11 @@
 
 ``python -m scaling_study.member.losses FILE STEPS SEED SWITCHES PROGRAM``
 
-SWITCHES is a JSON list of what ``changes.switch`` takes.
+SWITCHES is a JSON list of switches, as ``changes.switch`` takes them.
 
-A loss is what ``backward`` is called on, where that is one number. SEED is added to every seed
-that the script sets for torch, so that runs of one script differ as other trainings of it would, on
-the same data. The process ends after STEPS steps of its optimizers, or with the script.
+A loss is a tensor of one number that ``backward`` is called on. SEED is added to every seed that
+the script sets for torch, so that runs of one script differ as repeated trainings on the same data
+do. The process ends after STEPS steps of its optimizers, or with the script.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Losses:
             os._exit(0)
 
     def write(self) -> None:
-        """Write what there is: ``steps`` and ``losses``, one for each call of backward."""
+        """Write the number of ``steps`` and the ``losses``, in the order of calls of backward."""
         if os.environ.get("RANK", "0") != "0":  # the first of a group of ranks writes
             return
         content = {"steps": self._done, "losses": self._values}
@@ -74,7 +74,7 @@ class Losses:
 
 
 def main(file: str, steps: str, seed: str, switches: str, *command: str) -> None:
-    """Run the program, as the module's command line says."""
+    """Run the program; the arguments are the words of the command line."""
     losses = Losses(Path(file).absolute(), int(steps))
     atexit.register(losses.write)
 

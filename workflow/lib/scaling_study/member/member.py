@@ -1,7 +1,7 @@
 """A member: the record of its steps, and the gate at which it rests.
 
 torch's global optimizer hooks end a step; light wrappers attribute its time to the loader, backward
-and the optimizer, and Python reports how long its garbage collector took. Each step pays for a few
+and the optimizer, and Python reports how long its garbage collector took. Each step costs a few
 integer stores: no system call but the clock's (vDSO), no lock, no allocation that lasts. A member
 may be a group of ranks. Standard library only; ``worker`` installs the hooks.
 """
@@ -38,14 +38,14 @@ class Options(NamedTuple):
     """How a member runs its script.
 
     Attributes:
-        step: what ends a step: ``mark`` where the script calls ``scaling_study.mark()``, else as
-            ``Iterations`` takes it.
+        step: what ends a step, as ``Iterations`` takes it; ``mark`` for the script's calls of
+            ``scaling_study.mark()``.
         launcher: how this process was started, for the readback.
-        switches: values of axes that are made true in this process (see ``changes``).
+        switches: values of axes to apply in this process (see ``changes``).
         change: names of single changes to make in this process (see ``changes``).
         loader: a loader that the config names, as ``module:Class``; empty for none.
-        ranks: of the group that this process is one of; None where it is none.
-        once: the script can run only once in a process.
+        ranks: number of ranks in this process's group; None without a group.
+        once: whether the script can run only once in a process.
     """
 
     step: str = "optimizer"
@@ -70,7 +70,7 @@ class Member:
         self._words = self._words_of(rank)
         self._gate = channel.gate(folder, slot, rank)
         self._pid = os.getpid()
-        # If this process has begun anew in the middle of a window, the window goes on.
+        # If this process was restarted in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
         self._began_at = self._words[channel.EARLIER] + self._steps
         # The fields of the step that runs now, and those of a step that begins.
@@ -103,7 +103,7 @@ class Member:
         return bool(self._step[channel.FRESH])
 
     def mark(self, samples: int = 0) -> None:
-        """Count samples as the script says them; end a step where its calls end steps."""
+        """Count the samples that the script reports; end a step if its calls end steps."""
         self._words[channel.SAMPLES] += samples
         if self._iterations.by_mark:
             self.step_end()
@@ -114,8 +114,8 @@ class Member:
         if words[channel.ORDER] == channel.CLOSING:
             self._pass()
             return
-        # A member that is profiled has another order than RUN: it comes here after every step, and
-        # a step that is measured does not pay for the question.
+        # The order of a profiled member is not RUN, so it comes here after every step. Measured
+        # steps do not pay for this check.
         closed = words[channel.ORDER] == channel.CLOSED
         if self._profile is not None and self._profile.step(closed=closed):
             return
@@ -132,14 +132,14 @@ class Member:
             except OSError:
                 released = b""
             if not released:
-                # The coordinator is gone, and with it every reason to go on. No clean-up of the
-                # script's may run: it could write checkpoints of a training nobody asked for.
+                # The coordinator is gone, so this process ends. The script's clean-up must not
+                # run: it could write checkpoints of a training that nobody asked for.
                 os._exit(1)
             order = words[channel.ORDER]
             if order not in channel.QUESTIONS:
                 break
             self._answer(order)
-        if order in channel.PROFILES:  # it may have been closed again already
+        if order in channel.PROFILES:  # the order may be CLOSED again by now
             from scaling_study.member import profiled  # noqa: PLC0415 (as above)
 
             self._profile = profiled.start(order, words[channel.ASKED])
@@ -148,11 +148,11 @@ class Member:
         self._go_on()
 
     def _may_rest(self) -> bool:
-        """Whether this process may rest at the end of the step that has just ended."""
+        """Return whether this process may rest after the step that has just ended."""
         return True
 
     def _go_on(self) -> None:
-        """Count steps from here on."""
+        """Start the count of steps anew, at a release."""
         words = self._words
         words[channel.EARLIER] += self._steps
         self._steps = 0
@@ -161,9 +161,9 @@ class Member:
         words[channel.RELEASED_NS] = _now()
 
     def _pass(self) -> None:
-        """Tell, once, that the step in which the window closed has ended; train on.
+        """Report once that the step in which the window closed has ended; train on.
 
-        The others have not all ended theirs, and are not to be measured with one member fewer.
+        Other members may not have ended theirs, and must not be measured with one member fewer.
         """
         if not self._passed:
             self._passed = True
@@ -173,7 +173,7 @@ class Member:
                 os._exit(1)  # the coordinator is gone, as in park
 
     def _answer(self, question: int) -> None:
-        """Do what a resting member is asked for."""
+        """Do what the coordinator asks of a resting member."""
         if question == channel.WRITE_PROFILE and self._profile is not None:
             self._profile.write(self.folder)
             self._profile = None
@@ -200,7 +200,7 @@ class Member:
         (self.folder / f"readback-{self.slot}.json").write_text(json.dumps(report))
 
     def _ended(self) -> dict[str, float] | None:
-        """Return how many starts of the script have ended, and after how many steps."""
+        """Return how many starts of the script have ended, and their steps; None if none has."""
         words = self._words
         starts = words[channel.RESTARTS]
         if not starts:
@@ -212,11 +212,11 @@ class Member:
     def leave(self, count: Callable[[], None]) -> None:
         """Leave the cohort, in a process that the script has forked.
 
-        It stores no steps, rests at no gate, and ends when the script ends in it. Its iterations
-        are counted apart.
+        The process stores no steps, rests at no gate, and ends when the script ends in it. Its
+        iterations are counted apart.
 
         Args:
-            count: is called at the end of each iteration, in place of ``step_end``.
+            count: called at the end of each iteration, in place of ``step_end``.
         """
         self._words = memoryview(bytearray(channel.HEADER * channel.WORD_BYTES)).cast("q")
         self._words[channel.ORDER] = channel.RUN
@@ -229,11 +229,11 @@ class Member:
         return os.getpid() != self._pid
 
     def asked(self) -> int:
-        """Return the number beside the coordinator's order."""
+        """Return the number that comes with the coordinator's order."""
         return self._words[channel.ASKED]
 
     def script_ended(self) -> None:
-        """Count a start of the script and, outside a window, sleep before the next one."""
+        """Count a start of the script that ended; outside a window, sleep before the next one."""
         words = self._words
         ended_at = words[channel.EARLIER] + self._steps
         steps, self._began_at = ended_at - self._began_at, ended_at
@@ -249,10 +249,10 @@ class Member:
     def iterates(
         self, inner: Makes, loader: object, *args: object, **kwargs: object
     ) -> Iterator[object]:
-        """Time the making of a loader's iterator, and all that it gives; note what it holds ready.
+        """Time the making of a loader's iterator and of its batches; note how many it holds ready.
 
         A loader's workers fill their queue while this member rests, and a window must not count
-        what that saves (see ``Cohort._settle``).
+        the time that this saves (see ``Cohort._settle``).
         """
         time_load = functools.partial(self.timed, channel.LOAD_NS)
         iterator = time_load(inner)(loader, *args, **kwargs)
@@ -264,9 +264,9 @@ class Member:
         return loaders.time_next(iterator, time_load)
 
     def holds_ready(self, ready: int) -> None:
-        """Note how many batches a loader may hold ready that is taken from."""
+        """Note how many batches a loader in use may hold ready."""
         if ready:
-            # One more is in the loop's hands, and one may be on its way.
+            # The loop holds one more, and another may be on its way.
             self._words[channel.SAVED] = max(self._words[channel.SAVED], ready + 2)
 
     def timed(self, phase: int, inner: Callable[..., T]) -> Callable[..., T]:
@@ -276,12 +276,12 @@ class Member:
             phase: LOAD_NS or BACKWARD_NS (see ``channel``).
             inner: a method of a loader or of its iterator, or torch.autograd.backward.
         """
-        step, now, thread = self._step, _now, threading.get_ident  # may be used after this module
+        step, now, thread = self._step, _now, threading.get_ident  # calls may outlive this module
 
         def times(*args: object, **kwargs: object) -> T:
             if thread() != self._trainer:
                 return inner(*args, **kwargs)
-            # A loader inside a loader, and backward inside backward, is in the outer one's time.
+            # A loader inside a loader counts in the outer one's time; backward likewise.
             began, before_ns = now(), step[phase]
             try:
                 return inner(*args, **kwargs)
@@ -292,7 +292,7 @@ class Member:
         return times
 
     def timer(self, name: str) -> Callable[[int], None]:
-        """Return what takes each time (ns) that a counter has timed."""
+        """Return a function that adds a counter's times (ns) to the current step."""
         step, at = self._step, channel.TIMED + channel.TIMERS.index(name)
 
         def add(ns: int) -> None:
@@ -321,7 +321,7 @@ class Member:
         return timed
 
     def after_optimizer(self, optimizer: object, *_: object) -> None:
-        """End the optimizer's time and, where it is the last one of a round, the step."""
+        """End the optimizer's time and, if this optimizer ends a round, the step."""
         if not self._iterations.leave(sys._getframe(1)):  # noqa: SLF001
             return
         took_ns = _now() - self._optimizer_began_ns - self._closure_ns
@@ -331,35 +331,35 @@ class Member:
 
 
 def _step() -> memoryview:
-    """Return a place for the fields of one step, as the page has them."""
+    """Return zeroed fields of one step, in the page's layout."""
     return memoryview(bytearray(channel.STEP_FIELDS * channel.WORD_BYTES)).cast("q")
 
 
 # ---- a group of ranks
 
-# All of them rest at the end of the same step. Only rank 0 reads the coordinator's orders. At the
-# end of step k it publishes that all rest after step k + 1, and goes on: no rank can end step k + 1
-# without rank 0's part of its all-reduce, so all of them see it in time. They rest without a
+# All ranks rest at the end of the same step. Only rank 0 reads the coordinator's orders. At the end
+# of step k it publishes that all rest after step k + 1, and goes on. No rank can end step k + 1
+# without rank 0's part of its all-reduce, so all of them see the order in time. They rest without a
 # collective, each at a gate of its own, which rank 0 opens; rank 0 rests once the others do. A rank
-# whose steps do not keep pace with rank 0's may rest while rank 0 waits for it inside a collective:
-# it goes on after `PATIENCE_S`; the window says so. A rank that is ahead of rank 0 does not rest:
-# it waits inside its next collective, and rank 0 rests alone after `PATIENCE_S`.
+# whose steps do not keep pace with rank 0's may rest while rank 0 waits for it in a collective: the
+# rank goes on after `PATIENCE_S`, and the window records it. A rank ahead of rank 0 does not rest:
+# it waits in its next collective, and rank 0 rests alone after `PATIENCE_S`.
 
 # Far longer than ranks take to come to rest one after the other, and far shorter than gloo's own
 # patience (30 minutes).
 PATIENCE_S = 2.0
 
-# Rank 0 looks so often whether the others rest. The window is over then.
+# How often rank 0 checks whether the others rest. The window is over then.
 LOOK_S = 0.0005
 
 
 def rests(words: memoryview) -> bool:
-    """Whether a rank has come to rest since it was released."""
+    """Return whether a rank has come to rest since it was released."""
     return words[channel.PARKED_NS] > words[channel.RELEASED_NS]
 
 
 class Rank(Member):
-    """This process's part of a group; all of its ranks count their steps alike."""
+    """A rank: this process's part of a group. All its ranks count their steps alike."""
 
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
@@ -372,15 +372,15 @@ class Rank(Member):
 
 
 class Lead(Rank):
-    """Rank 0, which rests and goes on as the coordinator says, and the others with it."""
+    """Rank 0, which follows the coordinator's orders; the other ranks follow rank 0."""
 
     def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
         super().__init__(folder, slot, options, rank)
-        self._words[channel.REST_AT] = 0  # of the group that was here before
+        self._words[channel.REST_AT] = 0  # the group before may have set it
 
     def _may_rest(self) -> bool:
-        """Whether the others rest, too; if not, tell them to after the next step."""
-        # At the script's end they rest nowhere: they wait for the next group, or have ended.
+        """Return whether rank 0 may rest now; if not, have all ranks rest after the next step."""
+        # At the script's end the others do not rest: they wait for the next group, or have ended.
         if self.fresh:
             return True
         if self._words[channel.REST_AT] == self._total:
@@ -397,7 +397,7 @@ class Lead(Rank):
         super()._go_on()
         self._words[channel.REST_AT] = 0
         for rank in range(1, self._ranks):
-            # The coordinator holds all gates open: a rank that does not come here yet is no error.
+            # The coordinator holds all gates open, so a rank that is not there yet is no error.
             path = channel.gate(self.folder, self.slot, rank)
             try:
                 with channel.opened(path, os.O_WRONLY) as gate:
@@ -407,10 +407,10 @@ class Lead(Rank):
 
 
 class Follower(Rank):
-    """Another rank, which rests when rank 0 has said so."""
+    """Any other rank, which rests after the step that rank 0 publishes."""
 
     def park(self) -> None:
-        """Rest where rank 0 rests; called in every step, since nobody orders this rank to run."""
+        """Rest where rank 0 rests; called after every step, as this rank's order is never RUN."""
         lead = self._group[0]
         if lead[channel.REST_AT] != self._total or self.fresh:
             return
@@ -423,7 +423,7 @@ class Follower(Rank):
         """Sleep until rank 0 goes on, or has not come to rest in time."""
         poll = select.poll()
         poll.register(gate, select.POLLIN)
-        # A byte that an earlier release has left in the pipe does not release from here.
+        # A byte that an earlier release has left in the pipe must not release this rank.
         while lead[channel.REST_AT] == self._total:
             if not poll.poll(None if rests(lead) else PATIENCE_S * 1000):
                 if rests(lead):
@@ -435,7 +435,7 @@ class Follower(Rank):
 
 
 def member_of(folder: Path, slot: int, options: Options) -> Member:
-    """Return this process's member, or its part of one; its rank is in its environment."""
+    """Return this process's member; in a group, its rank comes from the environment."""
     if options.ranks is None:
         return Member(folder, slot, options)
     rank = int(os.environ["RANK"])

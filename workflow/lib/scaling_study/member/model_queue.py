@@ -3,17 +3,17 @@
 ``python -P model_queue.py --models FILE --logs FOLDER --slot CPUS POLICY … -- BINDER -- COMMAND``
 
 FILE holds the arguments of one model on each line, quoted as for a shell; empty lines and
-lines that begin with ``#`` are skipped. Each ``--slot`` is one process at a time, with its CPUs
-('' is not bound) and its memory policy. BINDER is a command line of ``bind.py``. With ``--start
-fresh`` COMMAND is what a model's arguments are added to; with ``forked`` and ``reused`` it is one
-of ``model_server.py``, and each slot has such a server.
+lines that begin with ``#`` are skipped. Each ``--slot`` runs one process at a time, with its CPUs
+('' for unbound) and its memory policy. BINDER is a command line of ``bind.py``. With ``--start
+fresh``, a model's arguments are appended to COMMAND. With ``forked`` and ``reused``, COMMAND starts
+``model_server.py``, and each slot has a server of its own.
 
-FOLDER gets a file for each model, and ``queue.jsonl``: a line for each model that ended. The same
-command goes on where it stopped: a model that was interrupted or has failed starts anew. Exit
+FOLDER gets a log for each model, and ``queue.jsonl`` with a line for each model that ended. The
+same command resumes the list; a model that was interrupted or has failed starts anew. Exit
 status: 0 all trained, 1 a model failed, 2 wrong input, 130 and 143 stopped by SIGINT and SIGTERM.
 
 Several queues, each with a ``--share NAME`` of its own, train one list together, on one machine or
-on several that see FOLDER: each takes the next model that is nobody's (see ``Claims``).
+on several that see FOLDER: each takes the next model that no queue has claimed (see ``Claims``).
 
 The module needs nothing but the standard library. Durations are of the monotonic clock.
 """
@@ -51,7 +51,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Time for models to end by themselves after SIGTERM; then they are killed.
 GRACE_S = 2.0
-# Time for a server to end that has trained all its models: exit handlers of scripts run then.
+# Time for a server to end after its last model: exit handlers of scripts run then.
 EXIT_S = 30.0
 
 # poll(2) takes no more than 24 days.
@@ -113,14 +113,14 @@ class Slots:
         Args:
             slot: the slot.
             command: the program and its arguments.
-            log: gets its output; what it held is lost. None for this process's output.
+            log: gets its output, and is overwritten; None for this process's output.
             env: its environment; None for this process's.
-            errors: gets its standard error; None for where its output goes.
+            errors: gets its standard error; None to send it where the output goes.
             folder: its working directory; None for this process's.
-            orders: its standard input, a file or a descriptor, which is closed; None for nothing.
+            orders: its standard input: a file, or a descriptor, which is closed; None for none.
 
         Returns:
-            When it began.
+            The time of the start (s of the monotonic clock).
 
         Raises:
             OSError: it cannot be started.
@@ -139,7 +139,7 @@ class Slots:
                 start_new_session=True,
             )
         self._running[slot] = _Running(process.pid, os.pidfd_open(process.pid))
-        process.returncode = 0  # it is waited for here
+        process.returncode = 0  # this class waits for it, not Popen
         return began_s
 
     def wait(self, timeout_s: float = math.inf, stop: int | None = None) -> list[Ended]:
@@ -153,7 +153,7 @@ class Slots:
         return [one for one in ended if one is not None]
 
     def _watched(self) -> dict[int, int]:
-        """Return the descriptors that tell of an end, with their slots."""
+        """Return the descriptors that become readable at an end, with their slots."""
         return {running.pidfd: slot for slot, running in self._running.items()}
 
     def _ended(self, slot: int) -> Ended | None:
@@ -170,7 +170,7 @@ class Slots:
         if grace_s > 0:
             for slot in self._running:
                 self._tell_to_end(slot)
-        # A leader that is waited for at once would free the group's number: its children first.
+        # Reaping a leader frees the group's number, so its children are killed before that.
         waiting = {running.pidfd for running in self._running.values()}
         while waiting and (left_s := deadline_s - time.monotonic()) > 0:
             waiting.difference_update(_ready([*waiting], left_s))
@@ -188,10 +188,10 @@ class Slots:
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
         pid, pidfd = self._running[slot]
-        # Not waited for yet: the group's number is still this process's.
+        # The process is not reaped yet, so the group's number is still its own.
         info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
-            # Processes that a failed one leaves would take CPU time from the next one.
+            # Processes that a failed model leaves would take CPU time from the next one.
             self.signal(slot, signal.SIGKILL)
         del self._running[slot]
         os.close(pidfd)
@@ -203,7 +203,7 @@ class FreshModels(Slots):
     """Runs a process for each model.
 
     Args:
-        commands: of each slot, what a model's arguments are added to.
+        commands: the command of each slot, to which a model's arguments are appended.
     """
 
     anew = 0
@@ -224,8 +224,8 @@ class ServedModels(Slots):
     after others starts again in a fresh server, because some scripts cannot run twice in a process.
 
     Args:
-        commands: of each slot: of ``model_server.py``.
-        reused: models are trained in the server itself.
+        commands: the command line of each slot's ``model_server.py``.
+        reused: whether models are trained in the server itself.
     """
 
     def __init__(self, commands: Sequence[Sequence[str]], *, reused: bool) -> None:
@@ -248,15 +248,15 @@ class ServedModels(Slots):
 
         Args:
             slot: the slot.
-            arguments: of the script.
-            log: gets the model's output; what it held is lost.
+            arguments: the script's arguments.
+            log: gets the model's output, and is overwritten.
         """
         order = {"arguments": list(arguments), "log": str(log)}
         self._orders[slot] = json.dumps(order).encode() + b"\n"
         self._give(slot)
 
     def signal(self, slot: int, signum: int) -> None:
-        """Send a signal to a slot's model and its child processes; to its server if it kills."""
+        """Send a signal to a slot's model and its child processes; SIGKILL to its server too."""
         if slot in self._pids:
             _signal_group(self._pids[slot], signum)
         if slot not in self._pids or signum == signal.SIGKILL:
@@ -267,7 +267,7 @@ class ServedModels(Slots):
         super().stop(grace_s if self._orders else EXIT_S)
 
     def _tell_to_end(self, slot: int) -> None:
-        self._lines[slot].shutdown(socket.SHUT_WR)  # it ends as a script does, after its model
+        self._lines[slot].shutdown(socket.SHUT_WR)  # the server ends after its model
         if slot in self._orders:
             super()._tell_to_end(slot)
 
@@ -275,7 +275,7 @@ class ServedModels(Slots):
         if slot not in self._lines:
             self._lines[slot], theirs = socket.socketpair()
             self.start(slot, self._commands[slot], None, orders=theirs.detach())
-        with contextlib.suppress(ConnectionError):  # its end is seen where its answer is awaited
+        with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
             self._lines[slot].sendall(self._orders[slot])
 
     def _watched(self) -> dict[int, int]:
@@ -285,7 +285,7 @@ class ServedModels(Slots):
         """Return how a slot's model has ended; None if it has just begun or starts again."""
         ended_s = time.monotonic()
         answer: list[bytes] = []
-        with contextlib.suppress(ConnectionError):  # it ended before it had read the order
+        with contextlib.suppress(ConnectionError):  # the server ended before it read the order
             answer = self._lines[slot].recv(64).split()
         if len(answer) == 1:
             self._pids[slot] = int(answer[0])
@@ -324,7 +324,7 @@ def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
 
 
 class Model(NamedTuple):
-    """One model: its number in the list, from 1, its line, and this as a shell would split it."""
+    """One model: its number in the list, from 1, its line, and the line split as by a shell."""
 
     number: int
     text: str
@@ -379,7 +379,7 @@ class Claims:
 
     A claim is a symbolic link: named by the model, pointing to the queue's journal. Making one is a
     single operation that only one queue succeeds in, on NFS too. A queue lives as long as its
-    journal is locked; what a dead one had claimed and not ended is anybody's.
+    journal is locked; any queue may take a model that a dead one had claimed and not ended.
 
     Args:
         logs: the folder that queues share.
@@ -397,7 +397,7 @@ class Claims:
         try:
             link.symlink_to(f"../{self._journal.name}")
         except FileExistsError:
-            # This queue's: a failed model that starts again, or an answer of NFS that was lost.
+            # It may be this queue's: a failed model starts again, or an answer of NFS was lost.
             return _owner(link) == self._journal.name
         return True
 
@@ -408,7 +408,7 @@ class Claims:
             failed: whether to release failed models and this queue's own claims, too.
 
         Returns:
-            What has ended in all queues, and the released models.
+            The lines of all queues' journals, and the numbers of the released models.
 
         Raises:
             ValueError: a journal cannot be read.
@@ -438,7 +438,7 @@ def _owner(claim: Path) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file; return whether nobody else has."""
+    """Lock an open file; return False if another process holds the lock."""
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -468,9 +468,9 @@ class _Training:
     """A model in a slot; times in s of the monotonic clock.
 
     Attributes:
-        at: when it began, by the date.
-        next_s: when it is sent the next signal, because it takes longer than it may.
-        signals: that it has been sent.
+        at: when it began, as a date.
+        next_s: when it gets the next signal, because it exceeds its time limit.
+        signals: number of signals that it has got.
     """
 
     model: Model
@@ -481,13 +481,13 @@ class _Training:
 
 
 class Queue:
-    """The running of one list.
+    """Trains the models of one list.
 
     Args:
-        slots: where models are trained.
+        slots: the slots in which models are trained.
         logs: folder of logs and journal.
-        journal: its file.
-        claims: of this queue.
+        journal: the open journal.
+        claims: this queue's claims.
         limit_s: the time that a model may take.
         retries: how often a model that has failed starts again, after the others.
     """
@@ -543,7 +543,7 @@ class Queue:
         return bool(self._training)
 
     def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
-        """Take back what a dead queue had claimed; return whether any model waits."""
+        """Add the models that dead queues had claimed; return whether any model waits."""
         _, released = self._claims.release(failed=False)
         waiting.extend(one for one in models if one.number in released)
         return bool(waiting)
@@ -607,7 +607,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser.add_argument(
         "--slot", action="append", nargs=2, metavar=("CPUS", "POLICY"), required=True
     )
-    # By hand: argparse treats -- differently from version to version.
+    # Split by hand: argparse treats -- differently from version to version.
     first = argv.index("--") if "--" in argv else len(argv)
     options, rest = parser.parse_args(argv[:first]), argv[first + 1 :]
     if "--" not in rest:
@@ -631,13 +631,13 @@ def _named(text: str) -> str:
 def _slots(
     options: argparse.Namespace, binder: list[str], command: list[str], imports: Path
 ) -> FreshModels | ServedModels:
-    """Return where models are trained.
+    """Return the slots in which models are trained.
 
     Args:
-        options: of the command line.
+        options: options of the command line.
         binder: a command line of ``bind.py``.
-        command: what is bound.
-        imports: the file of what is imported before a model is forked.
+        command: the command to bind.
+        imports: file that lists the imports to make before a model is forked.
     """
     served = options.start != "fresh"
     if served:
@@ -694,7 +694,7 @@ def main(argv: list[str]) -> int:
 
 
 def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slots: int) -> int:
-    """Run the queue and say what came out; return the exit status."""
+    """Run the queue and print the outcome; return the exit status."""
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
     for signum in STOP_SIGNALS:

@@ -2,23 +2,23 @@
 
 ``python model_server.py --start reused [OPTIONS] -- SCRIPT`` or ``… -- -m MODULE``
 
-Each line of standard input is a model: a JSON object with its ``arguments``, the file for its
-output, ``log``, and a file for standard error if that is to be apart, ``errors``. With
-``--answers`` standard input is a socket, and the answer to each model goes there: its exit status,
-below 0 the signal that killed it, and its peak memory in KiB. A forked model writes its process id
-there when it begins. Without ``--answers`` a model that fails ends the server.
+Each line of standard input is a model: a JSON object with its ``arguments``, a file for its output
+(``log``) and, optionally, a file for its standard error alone (``errors``). With ``--answers``,
+standard input is a socket to which the server writes an answer for each model: its exit status
+(below 0: the signal that killed it) and its peak memory in KiB. A forked model writes its process
+id there when it begins. Without ``--answers``, a model that fails ends the server.
 
 reused
-    The models run in this process. A model finds what the ones before it have left: imported
+    The models run in this process. A model finds the state that earlier ones have left: imported
     modules with their state, the random state, settings of torch.
 
 forked
-    Each model runs in a process that is forked from this one, which has imported what the first
-    model had imported at its end (see ``ahead``). It begins as ``__main__``, in a session of its
-    own, with this process's CPUs, memory policy and environment; what a fresh process draws from
-    entropy (``random``, numpy's global state, torch's generator) is drawn anew. Only the seed of
-    Python's hashes is shared, unless PYTHONHASHSEED is set. It ends without taking apart what was
-    imported.
+    Each model runs in a process that is forked from this one, which has imported the modules that
+    the first model had imported by its end (see ``ahead``). The model begins as ``__main__``, in a
+    session of its own, with this process's CPUs, memory policy and environment. Random states that
+    a fresh process draws from entropy (``random``, numpy's global state, torch's generator) are
+    drawn anew; only the seed of Python's hashes is the same in all models. The model ends without
+    unloading imported modules.
 
 The module needs the standard library only.
 """
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# By their paths: the package is none of the program's.
+# Loaded by their paths, because the program must not find the package.
 PROGRAM, AHEAD, BIND = (
     runpy.run_path(os.path.join(HERE, f"{name}.py")) for name in ("program", "ahead", "bind")
 )
 OWN_FILES = {os.path.join(HERE, name) for name in ("program.py", "model_server.py")}
 
-UNWRITTEN = 120  # Python's exit status where its output cannot be written
+UNWRITTEN = 120  # Python's exit status if its output cannot be written
 
 LIBC = ctypes.CDLL(None)
 
@@ -62,7 +62,7 @@ class Model(NamedTuple):
     errors: str | None = None
 
     def redirect(self) -> None:
-        """Let output go to the files, which are emptied."""
+        """Redirect this process's output to the files, which are emptied."""
         for path, descriptors in ((self.log, (1, 2)), (self.errors, (2,))):
             if path is not None:
                 file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -90,7 +90,7 @@ def train(command: list[str]) -> int:
 
 
 def flush() -> bool:
-    """Write what files still hold that the script has not closed; return whether it could be."""
+    """Flush the files that the script has not closed; return whether all could be written."""
     done = True
     for one in [sys.stdout, sys.stderr, *filter(_is_file, gc.get_objects())]:
         try:
@@ -122,7 +122,7 @@ class Reused:
         os.chdir(self._folder)  # the last model may have left it
         status = train([*self._program, *model.arguments])
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(AttributeError, OSError, ValueError):  # the script's to close
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # closed by the script
                 stream.flush()
         if os.getpid() != self._pid:  # a child that the script has forked
             os._exit(status)
@@ -136,8 +136,8 @@ class Forked:
 
     Args:
         program: the words after the options.
-        imports: the file of what is imported ahead; after the first model it is there.
-        line: the descriptor of orders, which models do not get.
+        imports: file that lists the imports to make ahead; the first model writes it.
+        line: the descriptor of orders, which models do not keep.
         answers: whether a model's process id is written there.
     """
 
@@ -145,11 +145,11 @@ class Forked:
         self._program, self._imports = program, imports
         self._line, self._answers = line, answers
         self._pid, self._imported = os.getpid(), False
-        # A SIGTERM to all processes ends the model. This one still answers how it ended.
+        # SIGTERM to all processes ends the model; this process still reports how it ended.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def prepare(self) -> None:
-        """Import ahead once the file is there; restart this process if a module must not stay."""
+        """Import ahead once the file exists; restart this process if a module must not stay."""
         if self._imported or not os.path.exists(self._imports):
             return
         if not AHEAD["load"](self._imports, self._program):
@@ -166,9 +166,9 @@ class Forked:
         if child == 0:
             self._be_model(model)
         info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        # Not waited for yet: the group's number is still the child's.
+        # The child is not reaped yet, so the group's number is still its own.
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
-            # Processes that it leaves would slow the next model down.
+            # Processes that a failed model leaves would slow the next one down.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
@@ -186,7 +186,7 @@ class Forked:
         own = os.getpid()
         learn = None if os.path.exists(self._imports) else AHEAD["learning"](self._imports)
         status = train([*self._program, *model.arguments])
-        # As Python ends (Py_FinalizeEx), but all modules stay.
+        # End as Python does (Py_FinalizeEx), but keep all modules.
         threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001
         written = flush()  # first: collecting may close a file below the buffer that holds text
@@ -200,7 +200,7 @@ class Forked:
 
 
 def _count(event: str) -> None:
-    """Note an event where steps are counted: a method of ``iterations.Counter``."""
+    """Call this method of the process's ``iterations.Counter``, if its steps are counted."""
     counter = getattr(sys, "scaling_study_counter", None)
     if counter is not None:
         getattr(counter, event)()
@@ -225,14 +225,14 @@ def main(argv: list[str]) -> None:
         runpy.run_path(options.switches, run_name="switches")
     PROGRAM["add_path"](program)
     trainer: Forked | Reused
-    # No program that a script starts holds the line to the queue, or reads from it.
+    # Programs that a script starts must not hold the line to the queue, or read from it.
     line = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if options.start == "forked":
         trainer = Forked(program, options.imports, line, answers=options.answers)
     else:
         trainer = Reused(program)
-    # Without a buffer: what it held would be lost where this process begins anew.
+    # Without a buffer, because buffered orders would be lost if this process restarts.
     orders = open(line, "rb", buffering=0)  # noqa: SIM115 (to the end of the process)
     while True:
         trainer.prepare()

@@ -1,8 +1,8 @@
 """One member under a profiler for a few steps, on its own side.
 
-Operators come from torch's profiler, calls from cProfile. What a profiler found is worked up and
-written only when the member rests and is asked for it: that takes far longer than the steps. The
-module needs torch and the standard library only, because it runs in every build.
+Operators come from torch's profiler, calls from cProfile. A profile is processed and written only
+when the member rests and is asked for it, because that takes far longer than the steps. The module
+needs torch and the standard library only, because it runs in every build.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ PHASES = (
 
 
 def start(order: int, steps: int) -> Operators | Calls:
-    """Attach the profiler that an order names, for so many steps."""
+    """Attach the profiler that an order names, for this many steps."""
     return Operators(steps) if order == channel.PROFILE_OPERATORS else Calls(steps)
 
 
 def allow_tracing() -> None:
-    """Let any process of this user trace this one, where Yama restricts that to ancestors.
+    """Let any process of this user trace this one, if Yama restricts that to ancestors.
 
     py-spy is no ancestor of a member (kernel documentation, admin-guide/LSM/Yama). A kernel without
-    Yama refuses the request, and needs none.
+    Yama refuses the request and does not need it.
     """
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
 
 
 class Operators:
-    """torch's profiler, operators with FLOPs, without stacks and shapes."""
+    """torch's profiler: operators with FLOPs, without stacks and shapes."""
 
     def __init__(self, steps: int) -> None:
         from torch import profiler  # noqa: PLC0415 (calls need no torch)
@@ -119,8 +119,8 @@ def operator_rows(events: Iterable[FunctionEvent]) -> list[dict[str, object]]:
         events: torch.autograd.profiler_util.FunctionEvent, times in us.
 
     Returns:
-        Rows with operator, phase, calls, self_s, total_s (an operator inside one of its own name
-        counts in both) and flops (None where torch knows none).
+        Rows with operator, phase, calls, self_s, total_s (the time of an operator inside one of
+        its own name counts twice) and flops (None if torch knows none).
     """
     rows: dict[tuple[str, str], Row] = {}
     for event in events:
@@ -135,7 +135,7 @@ def operator_rows(events: Iterable[FunctionEvent]) -> list[dict[str, object]]:
 
 
 def _phase(event: FunctionEvent | None) -> str:
-    """Return an operator's phase, as windows divide a step: forward is what is nothing else."""
+    """Return an operator's phase, as windows divide a step: forward is the rest."""
     while event is not None:
         for start_of_name, phase in PHASES:
             if event.name.startswith(start_of_name):
@@ -145,7 +145,7 @@ def _phase(event: FunctionEvent | None) -> str:
 
 
 def _mark_closures() -> RemovableHandle:
-    """Put a range around every closure that an optimizer's step gets; return what undoes it."""
+    """Put a range around every closure that an optimizer's step gets; return the hook's handle."""
     from torch.autograd.profiler import record_function  # noqa: PLC0415
     from torch.optim import optimizer  # noqa: PLC0415
 

@@ -27,14 +27,14 @@ START = (
 def harness(python: str, module: str) -> list[str]:
     """Return the start of a command line that runs a module of this package.
 
-    ``-m`` would look for all modules in the working directory first, which is the user's; and
-    ``-P``, which forbids that, is too new.
+    ``-m`` would look for all modules in the working directory first, which is the user's. ``-P``
+    prevents that, but only from Python 3.11 on.
     """
     return [python, "-c", START, module]
 
 
 def name(program: Sequence[str]) -> str:
-    """Return what a person calls the program: without its arguments."""
+    """Return the program's name for messages: its words without the arguments."""
     return " ".join(program[: 2 if program[0] == "-m" else 1])
 
 
@@ -45,14 +45,14 @@ def add_path(program: Sequence[str]) -> None:
 
 
 def run(program: Sequence[str]) -> None:
-    """Run the program as ``__main__``; whatever it raises passes."""
+    """Run the program as ``__main__``; its exceptions are passed on."""
     if program[0] == "-m":
         sys.argv = list(program[1:])  # runpy puts the module's file in the first place
         own = {"__builtins__": builtins}
         runpy.run_module(program[1], run_name="__main__", alter_sys=True, init_globals=own)
         return
     sys.argv = list(program)
-    path = os.path.join(os.getcwd(), program[0])  # as Python writes it, .. and all
+    path = os.path.join(os.getcwd(), program[0])  # as Python writes it, including any ..
     main = ModuleType("__main__")
     loader = SourceFileLoader("__main__", path)
     main.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __loader__=loader)

@@ -1,9 +1,10 @@
 """The settings that really hold in a member, read back inside it.
 
-A launch is a set of intents: environment variables, preloads, masks, policies. Whether they took
-effect is read here from the kernel, the dynamic linker, torch and the libraries themselves, never
-from the variables that asked for them. Called at the gate, in one member at a time or in few on a
-large machine, so that the SGEMM probe is not disturbed. Standard library and torch only.
+A launch is a set of intents: environment variables, preloads, masks, policies. This module reads
+whether they took effect from the kernel, the dynamic linker, torch and the libraries themselves,
+never from the variables that asked for them. Members are read at the gate, one at a time, or a few
+on a large machine, so that the SGEMM probe is not disturbed. Processes without a gate are read once
+in their first steps. Standard library and torch only.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from scaling_study.member import changes, loader_substitutes
 SGEMM_SIZE = 512
 SGEMM_REPEATS = 6
 
-# Enough for all repeats on any processor; an emulated one takes seconds for each, and one will do.
+# Enough for all repeats on any real processor; an emulated one takes seconds, and does one repeat.
 SGEMM_LONGEST_S = 0.5
 
 # Long enough for a spinning OpenMP thread to show (libgomp's default spins for milliseconds).
 SPIN_WATCH_S = 0.02
 
-# How names of variables begin that can change a measurement: threads, libraries and their kernels,
-# memory, Python. A report holds nothing of the rest of the environment, which may have keys in it.
+# Prefixes of variables that can change a measurement: threads, libraries and their kernels, memory,
+# Python. A report leaves out the rest of the environment, which may hold secrets.
 MATTERS = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_"),
     *("MALLOC_", "GLIBC_TUNABLES", "TCMALLOC_", "MIMALLOC_", "JEMALLOC_", "LD_", "PYTHON"),
@@ -55,7 +56,7 @@ class _DlInfo(ctypes.Structure):
 
 
 class _MklVersion(ctypes.Structure):
-    """MKLVersion, of MKL's function mkl_get_version."""
+    """The struct MKLVersion of MKL's function mkl_get_version."""
 
     _fields_ = (
         *((name, ctypes.c_int) for name in ("major", "minor", "update")),
@@ -101,8 +102,8 @@ def _sgemm_seconds(repeats: int) -> float:
 def sgemm_kernel(library: str | None) -> str | None:
     """Return the kernel that a BLAS library chose for this CPU, as the library names it.
 
-    OpenBLAS and BLIS have a function for it. MKL's version names the instruction set. None where
-    the library says nothing.
+    OpenBLAS and BLIS have a function for it. MKL's version names the instruction set. None for
+    other libraries.
     """
     if library is None:
         return None
@@ -151,7 +152,7 @@ def _huge_page_bytes() -> int | None:
 
 
 def _spin_s() -> float | None:
-    """CPU time that this process takes while its only work is to sleep, after parallel work."""
+    """Return the CPU time of this process asleep after parallel work; None if it has one thread."""
     if torch.get_num_threads() == 1:
         return None
     _sgemm_seconds(1)
@@ -162,9 +163,10 @@ def _spin_s() -> float | None:
 
 
 def thread_cpus() -> list[list[int]] | None:
-    """Return the CPUs of each OpenMP thread, read by itself in a parallel region.
+    """Return the CPUs of each OpenMP thread, which each thread reads in a parallel region.
 
-    None where no variable binds them: then all of them have those of the process.
+    None if no variable binds threads, because then all have the CPUs of the process, and without
+    GOMP_parallel.
     """
     parallel, number = _function("GOMP_parallel"), _function("omp_get_thread_num")
     if parallel is None or number is None or os.environ.keys().isdisjoint(BINDING):
@@ -193,8 +195,9 @@ def compiled() -> dict[str, object]:
     """Return what torch.compile has compiled in this process.
 
     Returns:
-        ``times`` (compiled functions, of which torch keeps the last 64), ``seconds`` for them and,
-        of their kernels, those ``anew`` and those ``cached``: found in a cache on the disk.
+        ``times`` (number of compiled functions, of which torch keeps the last 64), ``seconds``
+        for them, and the numbers of their kernels that were compiled ``anew`` or ``cached`` on the
+        disk.
     """
     utils = sys.modules.get("torch._dynamo.utils")
     done = utils.get_compilation_metrics() if utils else []
@@ -211,7 +214,7 @@ def compiled() -> dict[str, object]:
 
 
 def report() -> dict[str, object]:
-    """Return what this process really is, as JSON data; docs/records.md describes the keys.
+    """Return the settings that hold in this process, as JSON; docs/records.md describes the keys.
 
     Allocations of the probe are freed on return. The random state is not touched.
     """
@@ -229,7 +232,7 @@ def report() -> dict[str, object]:
         "intra_op": torch.get_num_threads(),
         "inter_op": torch.get_num_interop_threads(),
         "openmp": sorted(path for path in mapped if _OPENMP.search(path)),
-        # ATen's operators and MKL call it. Compilers other than GCC have another name for it.
+        # ATen's operators and MKL call this function. Compilers other than GCC name it otherwise.
         "parallel": owner("GOMP_parallel") or owner("__kmpc_fork_call"),
         "sgemm": sgemm,
         "sgemm_kernel": sgemm_kernel(sgemm),
@@ -252,11 +255,11 @@ def report() -> dict[str, object]:
 
 
 def write(folder: str, counted: object) -> None:
-    """Write down what this process got, which no coordinator asks, as a member reports it.
+    """Write the report of this process, which no coordinator asks, in the form of a member's.
 
     Args:
         folder: gets the file, with the process's id in its name.
-        counted: what has ended iterations (``Iterations.report``).
+        counted: the report of ``Iterations``.
     """
     found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
     path = Path(folder) / f"readback-{os.getpid()}"

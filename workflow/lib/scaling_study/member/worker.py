@@ -1,13 +1,13 @@
 """The harness inside a member: it runs the user's script, times its steps and holds it at the gate.
 
-``python -m scaling_study.member.worker FOLDER SLOT OPTIONS PROGRAM``, with the options as JSON
+``python -m scaling_study.member.worker FOLDER SLOT OPTIONS PROGRAM``, with OPTIONS as JSON
 
 The script runs in this process as ``__main__`` (see ``program``). The end of a step is also the
 gate at which a member outside the current window sleeps (see ``member``).
 
-A script that ends is started again in the same process, or, where it can run only once in one, in
-this process begun anew. The module needs torch and the standard library only, because it runs in
-every build that a study compares.
+A script that ends is started again in the same process. If it can run only once in a process, this
+process restarts itself first (execve). The module needs torch and the standard library only,
+because it runs in every build that a study compares.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def run(
     *,
     once: bool = False,
 ) -> None:
-    """Run the program as ``python PROGRAM`` would, again and again.
+    """Run the program as ``python PROGRAM`` would, repeatedly.
 
     Args:
         member: this process's.
         command: the program (see ``program``).
         begin_anew: replaces this process by a fresh one that runs the script again, for a script
-            that can run only once in a process; None where that is not possible.
-        once: this script is known to be such a one.
+            that can run only once in a process; None if that is not possible.
+        once: whether this script is known to be one of these.
 
     Raises:
         RuntimeError: the script ended without having finished a step, so it never will.
@@ -89,7 +89,7 @@ def run(
             if stop.code not in {None, 0}:
                 raise
         except Exception:
-            # The second run fails where the first one did not, before its first step.
+            # A later run fails before its first step, unlike the first: it can run only once.
             if again and member.fresh and not member.forked and begin_anew is not None:
                 os.chdir(folder)
                 begin_anew()
@@ -103,7 +103,7 @@ def run(
                 f"{program.name(command)} ended without a step: a step ends with optimizer.step(),"
                 " or, with 'step: mark' in the config, with scaling_study.mark()"
             )
-        # The script's globals refer to each other: its model and data would stay beside the next.
+        # The script's globals refer to each other: its model and data would stay in memory.
         gc.unfreeze()
         _collect()
         member.script_ended()
@@ -122,7 +122,7 @@ def serve(
         slot: this member's slot.
         command: the program (see ``program``).
         options: how to run it.
-        replaceable: a fresh process may take this one's place.
+        replaceable: whether a fresh process may take this one's place.
     """
     begin_anew: Callable[[], None] | None = None
     if options.ranks is not None:
@@ -147,11 +147,11 @@ def serve(
     files.note_written(folder, slot)
 
     def prepare() -> None:
-        # Before the gate's own hook: what a switch does at the end of the first step is done when
-        # the member rests there, and tells what it has.
+        # Switches come before the gate's own hook: one that acts at the end of the first step has
+        # done so when the member rests there and reports its settings.
         changes.switch(options.switches)
         further = [options.loader] if options.loader else []
-        # What takes a loader's place is timed as the loader is.
+        # A substitute is timed as the loader is.
         for name in options.change:
             changes.CHANGES[name](member, further)
         attach(member, further, by_mark=options.step == iterations.MARK)
@@ -182,7 +182,7 @@ def command_line(python: str, arguments: Sequence[str]) -> list[str]:
 
 
 def main(folder: str, slot: str, options: str, *command: str, replaceable: bool = True) -> None:
-    """Serve, as ``words`` say."""
+    """Serve, with the arguments that ``words`` returns."""
     own = Options(**json.loads(options))
     serve(Path(folder), int(slot), list(command), own, replaceable=replaceable)
 

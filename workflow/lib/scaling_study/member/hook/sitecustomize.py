@@ -1,6 +1,6 @@
 """Count the optimizer steps of this process (see ``iterations``), whatever program it runs.
 
-The folder of this file stands first on PYTHONPATH, so that Python's ``site`` module imports it in
+The folder of this file is first on PYTHONPATH, so that Python's ``site`` module imports the file in
 each process of a program, also in those that the program starts. It leaves no trace of its own: the
 package and its path are gone before the program begins, and another ``sitecustomize`` is run too.
 Interpreters that ignore PYTHONPATH (options -E and -I) are not counted.
@@ -24,7 +24,7 @@ LIBRARY = os.path.abspath(os.path.join(HERE, *[os.pardir] * 3))
 
 @contextmanager
 def library() -> Iterator[None]:
-    """Let modules of the package be imported; the program finds none of them afterwards."""
+    """Make modules of the package importable; the program finds none of them afterwards."""
     known = set(sys.modules)
     sys.path.insert(0, LIBRARY)
     try:
@@ -48,7 +48,7 @@ def count(what: str) -> None:
 
 
 def read_back(folder: str, counted: object) -> None:
-    """Write down what this process got."""
+    """Write a report of the settings that hold in this process."""
     with library():
         from scaling_study.member.readback import write
 
@@ -56,7 +56,7 @@ def read_back(folder: str, counted: object) -> None:
 
 
 def run_other() -> None:
-    """Run the module of this name that Python would have found without this one."""
+    """Run the ``sitecustomize`` that Python would have found without this one."""
     rest = [path for path in sys.path if os.path.abspath(path) != HERE]
     spec = PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
