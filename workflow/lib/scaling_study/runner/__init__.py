@@ -1,1 +1,1 @@
-"""From one launch of the plan to its record file: cohorts, windows, journal."""
+"""Measures launches of the plan: cohorts, their windows, and the journals of record files."""

@@ -1,8 +1,8 @@
 """One cohort: members started together for one launch, and the windows taken from it.
 
-The coordinator sleeps while a window lasts. What it reads of the kernel it reads at the edges,
-before members are released and after they have come to rest, so that a member's counters belong
-to whole steps.
+The coordinator sleeps while a window lasts. It reads the kernel's counters at the edges, before
+members are released and after they have come to rest, so that a member's counters belong to whole
+steps.
 """
 
 import random
@@ -17,13 +17,13 @@ from scaling_study.runner import counter_snapshots, windows
 from scaling_study.runner.member_processes import MemberEndedError, MemberProcesses
 
 # OpenMP threads that spin after their last region, and loader workers that fill their queues,
-# come to rest in this time; it passes at both edges.
+# come to rest in this time. It passes before the counters of a window's second edge are read.
 QUIET_S = 0.02
 
-# After its longest time a window is looked at so often in each doubling of its time.
+# After its longest time, a window is looked at each time its duration has grown by 1 / LATE_LOOKS.
 LATE_LOOKS = 8
 
-# The warm-up ends after this time at the latest, however few steps were done.
+# The warm-up ends after this time even if steps are left, once each member has done one.
 WARM_UP_LONGEST_S = 30.0
 
 _MOMENT_NS = 1_000_000
@@ -34,11 +34,11 @@ class WindowSettings:
     """How long a window lasts (the config's ``measure`` section).
 
     Attributes:
-        steps: it lasts until each member has done so many, within the next bounds.
-        shortest_s: at least so long.
-        longest_s: at most so long.
+        steps: it ends when each member has done this many, within the bounds below.
+        shortest_s: it lasts at least this long.
+        longest_s: it lasts longer only until each member has done ``windows.FEWEST_STEPS``.
         settle_s: steps that begin before this time do not count.
-        bursts: how often all this happens; the window is the sum.
+        bursts: number of stretches with this timing; the window is their sum.
         rest_s: rest before each of several bursts.
     """
 
@@ -54,7 +54,7 @@ class Cohort(MemberProcesses):
     """Takes windows from its members."""
 
     def warm_up(self, steps: int) -> None:
-        """Let all members train together until each has done so many steps, or time is up."""
+        """Let all members train together until each has done ``steps`` steps, or time is up."""
         slots = self.alive
         if not slots:
             return
@@ -70,9 +70,9 @@ class Cohort(MemberProcesses):
         """Take one window from n living members and return its record.
 
         Args:
-            window: which.
+            window: the window to take.
             settings: its timing.
-            first: the members are those from this one on, counted around; else the first n.
+            first: the living member to begin with, counted around; by default the first n train.
 
         Raises:
             MemberEndedError: a member died or hung; the record cannot be made.
@@ -105,10 +105,10 @@ class Cohort(MemberProcesses):
     def profile(
         self, n: int, order: int, steps: int, longest_s: float
     ) -> tuple[windows.Activity, ...]:
-        """Let n members train, the first of them under its own profiler for so many steps.
+        """Let n members train, the first of them under its own profiler for ``steps`` steps.
 
         Returns:
-            What they did, the profiled member first.
+            The activity of each member, the profiled one first.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -125,10 +125,10 @@ class Cohort(MemberProcesses):
         """Let n members train for as long as the context lasts.
 
         Args:
-            n: how many of the living members.
+            n: number of living members to train.
 
         Yields:
-            A list that holds, once the context is over, what the members did.
+            A list that gets the members' activities when the context ends.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -149,16 +149,16 @@ class Cohort(MemberProcesses):
         every_s: float,
         look: Callable[[Mapping[int, tuple[int, int]]], None],
     ) -> Sequence[windows.Activity]:
-        """Let n members train and look at them now and then, which disturbs: not for measuring.
+        """Let n members train, and look at them now and then. This disturbs them: do not measure.
 
         Args:
-            n: how many of the living members.
-            looks: how often.
+            n: number of living members to train.
+            looks: number of looks.
             every_s: mean time between two looks.
             look: takes the process and the training thread of each member, by slot.
 
         Returns:
-            What each of them did.
+            The activity of each member.
 
         Raises:
             MemberEndedError: a member died or hung.
@@ -167,7 +167,7 @@ class Cohort(MemberProcesses):
         with self.training(n) as done:
             at_ns = time.perf_counter_ns()
             for _ in range(looks):
-                # At irregular times: steps are regular, and would always be met at the same place.
+                # Steps are regular: looks at regular times would always meet the same part of one.
                 at_ns += round(random.uniform(0.5, 1.5) * every_s * 1e9)  # noqa: S311 (no secret)
                 if self.members.sleep_until(at_ns):
                     break
@@ -198,7 +198,7 @@ class Cohort(MemberProcesses):
         if not bursts:
             ended, opened_ns, saved = self._settle(slots, opened_ns, settings.longest_s)
         ended = ended or self._run(slots, opened_ns, settings)
-        # In bursts there are so few steps that all of them count: nobody trains on.
+        # A burst has so few steps that all of them count: no member trains on after its end.
         closed_ns = time.perf_counter_ns()
         if not bursts and not ended:
             closed_ns = self.members.tell(slots, channel.CLOSING)
@@ -214,15 +214,15 @@ class Cohort(MemberProcesses):
     def _settle(
         self, slots: Sequence[int], opened_ns: int, longest_s: float
     ) -> tuple[set[int], int, bool]:
-        """Sleep until what members have saved up is used up, but not longer than a window lasts.
+        """Sleep until members have used up their saved batches, or for a window's longest time.
 
         Args:
             slots: the members.
             opened_ns: when the settle time is over.
-            longest_s: what a window lasts at most.
+            longest_s: longest time of a window.
 
         Returns:
-            Who ended, when the window opens, and whether something may be saved up still.
+            Who ended, when the window opens (ns), and whether batches may still be saved up.
         """
         began_ns, last_ns = time.perf_counter_ns(), opened_ns + round(longest_s * 1e9)
         until_ns = opened_ns
@@ -240,9 +240,10 @@ class Cohort(MemberProcesses):
     def _run(self, slots: Sequence[int], opened_ns: int, settings: WindowSettings) -> set[int]:
         """Sleep through a window; return the members that ended in it.
 
-        The coordinator wakes after the shortest time, looks at how far the slowest member is,
-        sleeps for as long as the rest should take, and so on: a few times for each window. After
-        the longest time it goes on only until every member has done its fewest steps.
+        The coordinator wakes after the shortest time, looks how far the slowest member is, and
+        sleeps for as long as the missing steps should take. It repeats this a few times in each
+        window. After the longest time, the window goes on only until every member has done its
+        fewest steps.
         """
         until_ns = opened_ns + round(settings.shortest_s * 1e9)
         last_ns = opened_ns + round(settings.longest_s * 1e9)

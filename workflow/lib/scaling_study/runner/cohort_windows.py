@@ -1,11 +1,11 @@
-"""The windows of one cohort: from its start to the last one, with those that are needed besides.
+"""The windows of one cohort: those that are planned, and others that turn out to be needed.
 
-What is planned is taken first. If the script had not settled from the beginning, the windows of
-that time are taken anew and do not count (``settling``). If too little was seen of what comes back
-between steps, further ones are taken (``non_step``).
+The planned windows are taken first. If the script had not settled from the beginning, the windows
+of that time do not count and are taken anew (``settling``). If too few non-step phases were seen,
+further windows are taken (``non_step``).
 
-Cohorts of several launches can take their windows in turns: whoever takes a cohort's windows can
-pause after each of them.
+Cohorts of several launches can take their windows in turns, because a cohort pauses between its
+windows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scaling_study.runner.measure import Job
 
 MEMBER_RESTARTS = 2
-"""A member that ended is started again this often in a cohort; then its points are given up."""
+"""A member that ended is started again at most this often in a cohort; then its points are lost."""
 
 MORE_LONGEST_S = 120.0
 """Windows that are taken anew take no longer than this, and further ones begin within it."""
@@ -41,13 +41,13 @@ SETTLING_ROUNDS = 2
 """Windows are taken anew at most this often."""
 
 FEWEST_BLOCKS = 3
-"""Whether the last windows have settled by themselves is asked of so many blocks at least."""
+"""A test of whether the last windows have settled by themselves takes at least this many blocks."""
 
 log = logging.getLogger("measure")
 
 
 class FailedError(Exception):
-    """A cohort whose windows do not count; the text says why."""
+    """The cohort's windows do not count; the text says why."""
 
 
 class LostError(Exception):
@@ -58,21 +58,21 @@ class LostError(Exception):
 class CohortRun:
     """Takes the planned windows of one cohort, writes them down, and keeps the time.
 
-    How a window is taken is up to the kind of run: of members with gates (``CohortWindows``), or of
-    a program as a whole (``pool``).
+    A subclass defines how a window is taken: from members with gates (``CohortWindows``), or from a
+    program as a whole (``pool.PoolWindows``).
 
     Attributes:
         job: what is measured.
-        number: the cohort's, in the record file.
-        journal: of the record file.
-        lookout: for other programs.
+        number: the cohort's number in the record file.
+        journal: the journal of the record file.
+        lookout: the lookout for other programs.
         counts: the cohort's process counts.
-        first_decides: whether no launch can be measured if the first script ends without a step.
+        first_decides: whether the study stops if the first member's script ends without a step.
         began_s: when the cohort's time began (of the performance counter).
         started_s: from the beginning to the first window; None before that.
         in_windows_s: time in windows.
-        paused_s: time between windows in which others had the machine.
-        member: what each member takes of the memory, once all have started.
+        paused_s: time between windows in which other cohorts had the machine.
+        member: the memory that each member takes; None until all have started.
         lost: process counts of which no window can be taken any more.
         why_lost: the reason for the first of them.
     """
@@ -91,10 +91,10 @@ class CohortRun:
     lost: set[int] = field(init=False, default_factory=set)
     why_lost: str = field(init=False, default="")
 
-    # ---- what a kind of run says of itself
+    # ---- for subclasses to define
 
     def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        """Take the windows that are left of the plan, and whatever is needed besides.
+        """Take the planned windows that are left, and any others that are needed.
 
         Raises:
             FailedError: the cohort's windows do not count.
@@ -105,7 +105,7 @@ class CohortRun:
         """Take a window once.
 
         Raises:
-            LostError: it cannot be taken, nor any other of this process count.
+            LostError: neither this window nor another of its process count can be taken.
         """
         raise NotImplementedError
 
@@ -116,13 +116,13 @@ class CohortRun:
     ) -> Generator[None, None, tuple[Status, str | None]]:
         """Take a cohort's windows; return its status and the reason.
 
-        Pauses when it is about to take a window, except the first.
+        It pauses before each window except the first.
 
         Args:
             todo: windows that are left to take.
 
         Raises:
-            ScriptEndedError: the first member's script ended without a step, and that decides.
+            ScriptEndedError: the first member's script ended without a step (``first_decides``).
         """
         try:
             yield from self._run(todo)
@@ -166,7 +166,7 @@ class CohortRun:
                 self.lost.add(window.n)
 
     def _pause(self) -> Iterator[None]:
-        """Let others have the machine."""
+        """Let other cohorts have the machine."""
         began_s = time.perf_counter()
         yield
         self.paused_s += time.perf_counter() - began_s
@@ -194,7 +194,7 @@ class CohortRun:
         return True
 
     def _keep(self, record: Taken, attempt: int) -> None:
-        """Write a window down; look who takes the CPUs if several were lost to others."""
+        """Write a window down; if several in a row were lost to other programs, look which ones."""
         self.in_windows_s += record.window_s
         self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
         seen = self.lookout.after_window(record.flags)
@@ -211,10 +211,10 @@ class CohortRun:
         reports: list[Readback],
         shared_files: dict[str, int] | None = None,
     ) -> None:
-        """Write down what members got.
+        """Write down the settings that members got.
 
         Raises:
-            FailedError: something of the launch does not hold.
+            FailedError: a setting of the launch does not hold.
         """
         self.journal.write(
             Readbacks(
@@ -235,12 +235,12 @@ class CohortWindows(CohortRun):
 
     Attributes:
         cohort: the members, not started yet.
-        slots: of the launch, by process count.
+        slots: the launch's slots, in order.
         before: records of an interrupted run.
-        steps: of each valid window its block and steps.
-        last_end: why the last member ended that did.
-        next_block: the number of the next block that is not planned.
-        next_window: the number of the next window that is not planned.
+        steps: the block and the steps of each valid window.
+        last_end: the reason for the latest end of a member; None if none has ended.
+        next_block: the number of the next block beyond the plan.
+        next_window: the number of the next window beyond the plan.
     """
 
     cohort: Cohort
@@ -252,7 +252,7 @@ class CohortWindows(CohortRun):
     next_window: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Number what is not planned after all that is, or was taken."""
+        """Number further windows after all that are planned or were taken."""
         taken = [one for one in self.before if isinstance(one, Window) and one.n in self.counts]
         planned = self.job.plan.measure.windows
         self.next_block = max([planned, *(one.block + 1 for one in taken)])
@@ -272,7 +272,7 @@ class CohortWindows(CohortRun):
         """Start the members and let them warm up.
 
         Raises:
-            FailedError: no member started, or something of the launch does not hold.
+            FailedError: no member started, or a setting of the launch does not hold.
         """
         settings, free = self.job.plan.measure, headroom.read_free()
         started = [spec.slot for spec in self.slots[: self.cohort.size]]
@@ -292,7 +292,7 @@ class CohortWindows(CohortRun):
         """Have members report again: a script may set threads, CPUs or types while it trains.
 
         Raises:
-            FailedError: something of the launch does not hold any more.
+            FailedError: a setting of the launch no longer holds.
         """
         try:
             if found := self.cohort.read_back(self.job.plan.measure.start_timeout_s):
@@ -305,7 +305,7 @@ class CohortWindows(CohortRun):
         self._write_readbacks(when, checks, reports, self.cohort.shared_files() or None)
 
     def _take_more(self) -> Iterator[None]:
-        """Take windows anew, or further ones, until what was seen is settled and enough."""
+        """Take windows anew, or further ones, until the script has settled and enough was seen."""
         counts = sorted(set(self.counts) - self.lost)
         further = dict.fromkeys(counts, 0)
         until_s = self.now_s() + MORE_LONGEST_S
@@ -320,7 +320,7 @@ class CohortWindows(CohortRun):
             short = non_step.lacking(steps, non_step.find(steps), counts)
             if not short:
                 return
-            # Each in its turn: what one count never shows another may.
+            # In turns: a phase that one count never shows may be seen at another.
             n = min(short, key=lambda each: further[each])
             further[n] += 1
             log.info("n = %d: another window, for what comes back between steps", n)
@@ -329,15 +329,15 @@ class CohortWindows(CohortRun):
                 return
 
     def _change(self, block: int = 0) -> float | None:
-        """Return how windows from a block on change with the age of their members."""
+        """Return the change with members' age (``settling.change``) in windows from a block on."""
         seen = self._by_window(block)
         return settling.change(seen, non_step.find(non_step.Steps.concat(seen)))
 
     def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
-        """Replace the windows in which the script had not settled; return how all change then.
+        """Replace the windows in which the script had not settled; return the remaining change.
 
-        The first blocks are replaced if the others have settled by themselves, else all of them, as
-        far as time allows. If too few would be left, all stay as they are.
+        If the later blocks have settled by themselves, only the first ones are replaced, otherwise
+        all of them, as far as time allows. If too few would be left, all stay as they are.
         """
         blocks = sorted({block for block, _ in self.steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
@@ -360,7 +360,7 @@ class CohortWindows(CohortRun):
         return still
 
     def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
-        """Return further windows, after all those that were planned or taken."""
+        """Return further windows, numbered after all that were planned or taken."""
         found = [
             windows.Window(self.next_window + one.window, self.next_block + one.block, one.n)
             for one in windows.schedule(counts, blocks, self.job.seed + self.next_block)
@@ -374,7 +374,7 @@ class CohortWindows(CohortRun):
         return [steps for own, steps in self.steps if own >= block]
 
     def _attempt(self, window: windows.Window) -> Taken:
-        """Take a window once; a member that ends meanwhile costs a restart and no attempt."""
+        """Take a window once; if a member ends meanwhile, restart it and begin the window again."""
         own = self.job.plan.measure
         timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
         while True:
@@ -382,7 +382,7 @@ class CohortWindows(CohortRun):
                 self.cohort.start(missing, own.start_timeout_s)
                 self.cohort.warm_up(own.warmup_steps)
                 self._write_events()
-            # The first n members, no others: a slot has CPUs and memory of its own.
+            # Only the first n members will do: each slot has its own CPUs and memory.
             if not set(range(window.n)) <= set(self.cohort.alive):
                 raise LostError("its members ended too often")
             try:

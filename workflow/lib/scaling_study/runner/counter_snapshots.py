@@ -20,7 +20,7 @@ from scaling_study.records.window import Life, Member, Taken, WindowMachine
 from scaling_study.runner import windows
 
 GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
-"""Times of a window that only members with gates tell."""
+"""Times of a window that are known only for members with gates."""
 
 
 Threads = Mapping[int, kernel_counters.Thread]
@@ -29,14 +29,14 @@ Threads = Mapping[int, kernel_counters.Thread]
 
 @dataclass(frozen=True, slots=True)
 class CounterSnapshot:
-    """Counters at one edge of a window; per slot where they are of a member.
+    """Counters at one edge of a window; those of members are by slot.
 
     Attributes:
         wall_ns: when they were read.
-        machine: of the CPUs that the study may use.
-        throttled: time (s) that each cgroup above a member was held back by its quota.
-        trainers: the thread that trains.
-        trees: the processes of a member and of what it has started, by process id.
+        machine: counters of the CPUs that the study may use.
+        throttled: time (s) for which each cgroup above a member was held back by its quota.
+        trainers: the training thread.
+        trees: a member's process and all that it has started, by process id.
         events: hardware counters.
         sleeping_s: CPU time of the members that the window leaves out.
         study_s: CPU time of all that belongs to the study.
@@ -98,17 +98,17 @@ def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
 def members_mhz(
     frequencies_mhz: Mapping[int, float], before: Threads, after: Threads
 ) -> float | None:
-    """Return the mean frequency of the CPUs that the members' threads ran on, by their run time.
+    """Return the mean frequency of the CPUs that members ran on, weighted by their run time.
 
-    CPUs on which no member ran say nothing: idle ones are slow, others' busy ones are fast.
+    CPUs on which no member ran do not count: idle ones are slow, and other programs' are fast.
 
     Args:
         frequencies_mhz: by CPU, as read when the window closed.
         before: members' threads at the window's first edge.
-        after: the same at its second one.
+        after: the same at its second edge.
 
     Returns:
-        None where the frequency of any of these CPUs is not known.
+        None if no member ran, or if the frequency of any of these CPUs is unknown.
     """
     used = kernel_counters.run_s_by_cpu(before, after)
     if not used or not used.keys() <= frequencies_mhz.keys():
@@ -122,10 +122,10 @@ def member_record(
     """Return a window's record of one member.
 
     Args:
-        stretches: of the window.
-        at: its place among their activities.
-        before: the first edge.
-        after: the second one.
+        stretches: the stretches of the window.
+        at: the member's index in their activities.
+        before: counters at the first edge.
+        after: counters at the second edge.
     """
     slot = stretches[0].activities[at].slot
     used = kernel_counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
@@ -145,8 +145,8 @@ def machine_record(
     """Return a window's record of the machine.
 
     Args:
-        before: the first edge.
-        after: the second one.
+        before: counters at the first edge.
+        after: counters at the second edge.
         frequencies_mhz: by CPU, as read when the window closed.
     """
     machine = machine_counters.machine_usage(before.machine, after.machine)
@@ -179,13 +179,13 @@ def taken(
     """Return the record of a window.
 
     Args:
-        window: which.
-        stretches: of it; several are bursts.
-        before: the first edge.
-        after: the second one.
+        window: the window that was taken.
+        stretches: the stretches of the window; several are bursts.
+        before: counters at the first edge.
+        after: counters at the second edge.
         usable_cpus: CPUs that the study may use.
         asked_steps: the steps that the config asks of each member.
-        gated: members start and rest together, at their gates; else they train before and after.
+        gated: whether members start and rest at gates; otherwise they train before and after.
     """
     members = [member_record(stretches, at, before, after) for at in range(len(after.trees))]
     machine = machine_record(before, after, stretches[-1].frequencies_mhz)

@@ -1,7 +1,7 @@
 """The whole environment of a member: an allow-list of what is inherited, and what is set.
 
-Snakemake exports thread counts to every job, shells export more, and each of them would change
-what is measured without a word in the plan. So a member inherits only what is named here.
+Snakemake exports thread counts to every job, and shells export more. Each of these variables would
+change the measurement without appearing in the plan. So a member inherits only those named here.
 """
 
 import os
@@ -26,8 +26,8 @@ def activated(python: str, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that activating an interpreter's environment sets.
 
     Args:
-        python: the interpreter; nothing is set for the one that runs this.
-        inherited: the environment before.
+        python: the interpreter; nothing is set for the one that runs this process.
+        inherited: the environment before activation.
     """
     if python == sys.executable:
         return {}
@@ -50,13 +50,13 @@ def member_environment(
 
     Args:
         inherited: the environment of the coordinator.
-        launch: what the launch's axes set.
-        workload: what the config's ``workload.env`` sets; it wins.
+        launch: variables that the launch's axes set.
+        workload: variables of the config's ``workload.env``, which override all others.
         passed: names of further variables that are inherited.
     """
     kept = {name: inherited[name] for name in (*INHERITED, *passed) if name in inherited}
     merged = {**kept, **launch, **workload}
-    # The harness is imported from here by whichever interpreter the build has.
-    # The working directory of a member may be another one than ours.
+    # Any build's interpreter imports the harness from this folder. The user's entries become
+    # absolute, because a member's working directory may differ from this process's.
     own = [os.path.abspath(path) for path in merged.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH100
     return {**merged, "PYTHONPATH": os.pathsep.join([str(LIBRARY_FOLDER), *own])}

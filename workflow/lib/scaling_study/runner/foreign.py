@@ -1,4 +1,4 @@
-"""Programs beside the study that take CPU time.
+"""Programs outside the study that take CPU time.
 
 A look lasts a second and reads every process of the machine, so it is taken before a study or
 between windows, never inside one.
@@ -20,23 +20,23 @@ from scaling_study.runner import windows
 
 PROC = Path("/proc")
 
-# A program that takes less than this share of a CPU is not worth a name, nor more than so many.
+# Programs that take less than this share of a CPU are not named, and at most NAMED_MOST are.
 NAMED_SHARE = 0.05
 NAMED_MOST = 5
 
-# A tick of /proc/stat is 10 ms: over a second a CPU's share is known to some percent.
+# A tick of /proc/stat is 10 ms: over a second, a CPU's share is known to within a few percent.
 LOOK_S = 1.0
 
-# Load that no program explains is worth a warning from here on. Less may be nothing that a user can
-# stop: work of the kernel and the hypervisor (FOREIGN_CPUS, 0.05), whole ticks for exact times (two
-# counters of each of two CPUs, 0.04), and a program that is too small for a name (0.05).
+# Load that no named program explains gets a warning from this many CPUs on. A user may be unable to
+# stop a smaller load: work of the kernel and the hypervisor (FOREIGN_CPUS, 0.05), rounding to whole
+# ticks (two counters of each of two CPUs, 0.04), and a program too small to be named (0.05).
 UNSEEN_CPUS = 0.15
 
-# So many windows in a row are not lost by chance, and so many looks are enough for one job.
+# This many windows in a row are not lost by chance. A job looks at most MOST_LOOKS times.
 LOST_IN_A_ROW = 2
 MOST_LOOKS = 3
 
-# Flags of windows that something outside of the study has spoilt.
+# Flags of windows that something outside the study has spoilt.
 FOREIGN_FLAGS = frozenset({"foreign_cpu", "stolen_cpu"})
 
 Times = dict[int, tuple[str, float]]
@@ -44,7 +44,7 @@ Times = dict[int, tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Processes of one name beside the study, and how many CPUs they keep busy together."""
+    """Processes of one name outside the study, and how many CPUs they keep busy together."""
 
     name: str
     processes: int
@@ -80,7 +80,7 @@ class Look:
 
 
 def cpu_times(proc: Path = PROC) -> Times:
-    """Return the name and the CPU time (s) since its start of every process of the machine."""
+    """Return the name and CPU time (s) of every process of the machine, by process id."""
     found = {}
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
@@ -93,7 +93,7 @@ def cpu_times(proc: Path = PROC) -> Times:
 
 
 def largest(before: Times, after: Times, span_s: float) -> list[ForeignProcess]:
-    """Return who beside the study took a share of a CPU between two readings, the largest first.
+    """Return the processes outside the study that used CPUs between two readings, largest first.
 
     A process that ended in between is not seen.
 
@@ -112,14 +112,14 @@ def largest(before: Times, after: Times, span_s: float) -> list[ForeignProcess]:
 
 
 def record(before: Times, after: Times, span_s: float) -> Foreign:
-    """Return, as a record, which programs beside the study took CPU time between two readings."""
+    """Return the record of programs outside the study that used CPUs between two readings."""
     return Foreign(span_s=span_s, processes=largest(before, after, span_s)[:NAMED_MOST])
 
 
 def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
-    """Look for a while at what other programs do on the CPUs that a study may use.
+    """Measure for a while the load of other programs on the CPUs that a study may use.
 
-    Whoever calls is the study, with all processes below it, and should do nothing meanwhile.
+    The calling process, with all processes below it, is the study. It should be idle meanwhile.
     """
     pid = os.getpid()
     own_s, machine = kernel_counters.tree_cpu_s(pid), machine_counters.read_machine(cpus)
@@ -130,7 +130,7 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     own_s = kernel_counters.tree_cpu_s(pid) - own_s
 
     def busy_cpus(cpu_s: float) -> float:
-        # Whole ticks may make it a little less or more than there is.
+        # Rounding to whole ticks may give a little less than 0, or more than all CPUs.
         return min(float(len(cpus)), max(0.0, cpu_s) / took_s)
 
     return Look(
@@ -150,7 +150,7 @@ def _by_name(processes: Iterable[ForeignProcess]) -> tuple[Program, ...]:
 
 
 def describe(seen: Look) -> str:
-    """Say who keeps the CPUs of a study busy; empty if nobody does. Safe for a terminal."""
+    """Describe who keeps the CPUs of a study busy; empty if nobody does. Safe for a terminal."""
     of = f"of the {format_count(seen.usable_cpus, 'CPU')} of this study"
     parts = []
     if seen.taken:
@@ -168,7 +168,7 @@ def _program(one: Program) -> str:
 
 
 class Lookout:
-    """Notices that windows keep being lost to others, and looks who that is."""
+    """Notices when windows keep being lost to other programs, and looks which ones."""
 
     def __init__(self, cpus: frozenset[int], span_s: float = LOOK_S) -> None:
         self._cpus = cpus
@@ -177,13 +177,13 @@ class Lookout:
         self._left = MOST_LOOKS
 
     def after_window(self, flags: Collection[str]) -> Look | None:
-        """Take notice of a window; all members must be at rest.
+        """Note a window's flags, and look at other programs if windows keep being lost to them.
 
         Args:
-            flags: of the window.
+            flags: the flags of the window, all of whose members must be at rest.
 
         Returns:
-            What a look found, where some windows in a row were lost and a look is left.
+            The look; None if too few windows in a row were lost, or no look is left.
         """
         self._lost = self._lost + 1 if FOREIGN_FLAGS.intersection(flags) else 0
         if self._lost < LOST_IN_A_ROW or not self._left:

@@ -1,6 +1,6 @@
 """Programs that run as the launch script starts them, with each of their processes counting steps.
 
-Pool mode and confirmation run them. There is no gate and no window.
+Pool mode and confirmation run them. Their processes rest at no gates.
 """
 
 import os
@@ -19,10 +19,10 @@ class Program:
     """The program of a launch script, run as its user runs it.
 
     Attributes:
-        words: what stands for the script after ``python`` (``work.program``).
-        switches: the file that makes the launch's switches true; None where it has none.
-        marks: the script imports this package, to mark its steps.
-        pool: it trains in processes of its own.
+        words: the words that stand for the script after ``python`` (``work.program``).
+        switches: the file that applies the launch's switches; None if it has none.
+        marks: whether the script imports this package, to mark its steps.
+        pool: whether it trains in processes of its own.
     """
 
     words: Sequence[str]
@@ -31,7 +31,7 @@ class Program:
     pool: bool = False
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        """Return the environment that the launch script gives it."""
+        """Return the environment that the launch script gives the program."""
         paths = launch.env.get("PYTHONPATH", "").split(os.pathsep)
         if not self.marks:
             paths = [path for path in paths if path != str(environment.LIBRARY_FOLDER)]
@@ -51,11 +51,11 @@ class Program:
 
         Args:
             launch: the launch.
-            member: of the slot.
-            pages: folder of what processes count.
-            served: options of the server that trains one model after the other, as its standard
-                input says; none where the process is the program itself.
-            read_back: its processes write down what they got.
+            member: the slot's member.
+            pages: folder for the pages in which processes count.
+            served: options of a server that trains the models of its standard input one after the
+                other; empty if the process is the program itself.
+            read_back: whether its processes write down the settings that they got.
         """
         env, preload = split_preload(self.environment(launch))
         own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
@@ -96,10 +96,10 @@ class FreeRun:
 
         Args:
             slot: the slot.
-            pages: the folder of what its processes count, which is made.
+            pages: folder for the pages of its processes, which is created.
             served: options of the server in the slot (see ``Program.command``).
             orders: the file from which a server takes its models.
-            read_back: its processes write down what they got.
+            read_back: whether its processes write down the settings that they got.
         """
         launch = self.launch
         pages.mkdir()
@@ -113,10 +113,10 @@ class FreeRun:
         )  # fmt: skip
 
     def end(self, orphans_s: float) -> None:
-        """End all processes, and what they have started after this grace."""
+        """End all processes at once, and any that they have started after this grace period."""
         self.slots.stop(grace_s=0)
         supervisor.end_descendants(orphans_s)
 
     def last_words(self, slot: int) -> str:
-        """Return the line that says why a slot's process ended; empty where it printed none."""
+        """Return the line that says why a slot's process ended; empty if it printed none."""
         return last_words.words_of(self.launch.errors(slot), self.launch.log(slot))

@@ -1,13 +1,13 @@
-"""Headroom: what the machine's limits leave, and whether so many members can be started.
+"""Headroom: what the machine's limits leave, and whether a number of members can be started.
 
-Limits are those of memory, tasks (processes and threads) and open files. One may stand at any
-cgroup on the way up, and what other programs of that group use counts against it. On a machine with
-hundreds of CPUs the first limits met are not the machine's but the user's. Running into one of them
-half-way would look like members that crash, so this is asked before the first one starts.
+Memory, tasks (processes and threads) and open files are limited. A limit may be set for any cgroup
+on the way up, and the use of all programs in that cgroup counts against it. On a machine with
+hundreds of CPUs, the user's limits are met before the machine's. Running into a limit half-way
+would look like crashing members, so headroom is checked before the first member starts.
 
-What a member takes of the memory is measured in each cohort, and known to those that come after it.
-Resident memory would count the libraries, which all members share, once for each of them. So it is
-by how much less memory is free once all have started, and less of what processes share in /dev/shm,
+Each cohort measures the memory that a member takes, for the cohorts that come after it. Resident
+memory would count the libraries, which all members share, once for each member. So the measure is
+the decrease of free memory until all members have started. The same is measured for /dev/shm,
 through which a loader's workers pass their batches.
 """
 
@@ -31,7 +31,7 @@ BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
 LAST_BYTES = 8192
 """The last record of a file is shorter than this."""
 
-# The coordinator and its supervisor, a launcher's host, and what they start now and then.
+# For the coordinator and its supervisor, a launcher's host, and what they start now and then.
 SPARE_TASKS = 16
 
 
@@ -44,7 +44,7 @@ class Room:
 
 
 class _Files(NamedTuple):
-    """Names of a controller's files: the limit, what is used, and what of that is only a cache.
+    """Names of a controller's files: the limit, the use, and the part of it that is only cache.
 
     The kernel gives inactive page cache back when memory is asked for (cgroup-v2, memory.stat).
     """
@@ -65,16 +65,16 @@ _UNBOUND = 1 << 21 | 1 << 24
 
 
 def read_free_memory(root: Path = ROOT) -> Room:
-    """The memory that can still be used without swapping (MemAvailable in proc(5)), in bytes."""
+    """Return the bytes that can still be used without swapping (MemAvailable in proc(5))."""
     kib = find_number(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo")) or 0
     machine = Room(kib * 1024, "the machine's memory")
     return min([machine, *_rooms(read_hierarchy("memory", root), _MEMORY)])
 
 
 def read_free_shared(root: Path = ROOT) -> Room:
-    """The memory left in /dev/shm, through whose files processes share memory, in bytes.
+    """Return the bytes left in /dev/shm, through whose files processes share memory.
 
-    Containers often have 64 MiB. Where there is no such place, it is the memory that is left.
+    Containers often have 64 MiB. Without /dev/shm, this is the memory that is left.
     """
     place = root / "dev/shm"
     if not place.is_dir():
@@ -84,7 +84,7 @@ def read_free_shared(root: Path = ROOT) -> Room:
 
 
 def read_shared_bytes(root: Path = ROOT) -> int | None:
-    """The size of that memory; None where there is no such place."""
+    """Return the size of /dev/shm; None if there is none."""
     place = root / "dev/shm"
     if not place.is_dir():
         return None
@@ -93,13 +93,13 @@ def read_shared_bytes(root: Path = ROOT) -> int | None:
 
 
 def read_free_tasks(root: Path = ROOT) -> Room:
-    """The number of processes and threads that can still be started."""
+    """Return the number of processes and threads that can still be started."""
     rooms = [*_rooms(read_hierarchy("pids", root), _TASKS), *_kernel_tasks(root)]
     return min([*rooms, *_tasks_of_user(root)])
 
 
 def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Room]:
-    """The headroom in every cgroup on the way up."""
+    """Yield the headroom in every cgroup on the way up."""
     if hierarchy is None:
         return
     names = files[hierarchy.version]
@@ -114,7 +114,7 @@ def _rooms(hierarchy: Hierarchy | None, files: dict[int, _Files]) -> Iterator[Ro
 
 
 def _kernel_tasks(root: Path) -> Iterator[Room]:
-    """The headroom in the kernel's own limits; it counts tasks in /proc/loadavg (proc(5))."""
+    """Yield the headroom in the kernel's own limits; /proc/loadavg counts the tasks (proc(5))."""
     load = (read_text(root / "proc/loadavg") or "").split()
     running = int(load[3].partition("/")[2]) if len(load) > 3 else 0  # noqa: PLR2004 (proc(5))
     for name in ("threads-max", "pid_max"):
@@ -124,7 +124,7 @@ def _kernel_tasks(root: Path) -> Iterator[Room]:
 
 
 def _tasks_of_user(root: Path) -> Iterator[Room]:
-    """The headroom of this user in RLIMIT_NPROC, where it binds."""
+    """Yield the headroom of this user in RLIMIT_NPROC, if that limit binds."""
     limit = find_number(r"^Max processes\s+(\d+)", read_text(root / "proc/self/limits"))
     if limit is None or int(read_status("CapEff", root), 16) & _UNBOUND:
         return
@@ -138,11 +138,11 @@ def _tasks_of_user(root: Path) -> Iterator[Room]:
     yield Room(max(0, limit - used), f"ulimit -u, {limit}")
 
 
-# ---- what a member takes
+# ---- a member's memory
 
 
 class Footprint(NamedTuple):
-    """The memory that a member takes, in bytes; 0 where it is not known."""
+    """The memory that a member takes, in bytes; 0 if unknown."""
 
     memory: int = 0
     shared: int = 0
@@ -157,7 +157,7 @@ def read_free() -> Footprint:
 
 
 def footprint(before: Footprint, members: int) -> Footprint | None:
-    """Return what each of some members takes, by how much less memory is free than before."""
+    """Return each member's share of the decrease in free memory; None without members."""
     if not members:
         return None
     less = (then - now for then, now in zip(before, read_free(), strict=True))
@@ -165,7 +165,7 @@ def footprint(before: Footprint, members: int) -> Footprint | None:
 
 
 def why_bus_error(log: str, reason: str) -> str:
-    """Say what a member that had a bus error was most likely short of; empty if it had none.
+    """Return what a member with a bus error was most likely short of; empty if it had none.
 
     Args:
         log: the end of what it has printed.
@@ -182,10 +182,9 @@ def why_bus_error(log: str, reason: str) -> str:
 
 
 def known(folder: Path, launch: str) -> Footprint:
-    """Return what a member was seen to take.
+    """Return the memory that a member was seen to take, in this launch or else in any.
 
-    It is the least that was seen, since other programs may take memory meanwhile: of this launch,
-    or else of any.
+    It is the least that was seen, because other programs may have taken memory meanwhile.
 
     Args:
         folder: measure/, with a folder of record files for each launch.
@@ -199,20 +198,20 @@ def known(folder: Path, launch: str) -> Footprint:
 
 
 def _taken(path: Path) -> Footprint:
-    """Return what the last record of a file says."""
+    """Return the footprint in the last record of a file; ``UNKNOWN`` if there is none."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LAST_BYTES))
         last = file.read().splitlines()[-1:]
     try:
         end = codec.decode(b"".join(last) + b"\n", DECODER, str(path))
-    except codec.RecordError:  # collecting it says what is wrong
+    except codec.RecordError:  # reported when records are collected
         return UNKNOWN
     if not isinstance(end, End):
         return UNKNOWN
     return Footprint(end.member_bytes or 0, end.member_shared_bytes or 0)
 
 
-# ---- whether there is room for members
+# ---- room for members
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +219,11 @@ class Need:
     """The resources that a cohort needs.
 
     Attributes:
-        members: how many it has.
-        threads: of all members together, at least.
-        launcher: how they are started.
-        member: what of the memory each was seen to take.
-        processes: of each member.
+        members: number of members.
+        threads: the fewest threads of all members together.
+        launcher: name of the launcher that starts them.
+        member: memory that each member was seen to take.
+        processes: number of processes of each member.
     """
 
     members: int
@@ -245,10 +244,10 @@ class Need:
 
 
 def check(needs: Sequence[Need]) -> None:
-    """Check that cohorts can live beside each other, and beside all that lives already.
+    """Check that cohorts can live side by side, and beside all that lives already.
 
     Raises:
-        UnavailableError: They cannot; it says which limit is in the way.
+        UnavailableError: they cannot; it names the limit in the way.
     """
     members = sum(need.members for need in needs)
     _check_descriptors(members, sum(need.members * need.processes for need in needs))
@@ -259,11 +258,11 @@ def check(needs: Sequence[Need]) -> None:
 
 
 def fitting(need: Need, counts: Sequence[int]) -> tuple[list[int], UnavailableError | None]:
-    """Return the process counts that a launch can have, and what keeps it from the others.
+    """Return the process counts that a launch can have, and what keeps the largest from fitting.
 
     Args:
-        need: of so many members as the largest count.
-        counts: those that are asked for.
+        need: the need of a cohort of the largest count.
+        counts: the counts that are asked for.
 
     Raises:
         UnavailableError: not even the smallest fits.
@@ -281,11 +280,11 @@ def fitting(need: Need, counts: Sequence[int]) -> tuple[list[int], UnavailableEr
 
 
 def together(needs: Sequence[Need], most: int) -> list[int]:
-    """Divide cohorts, in their order, into groups that can live beside each other.
+    """Divide cohorts, in their order, into groups that can live side by side.
 
     Args:
-        needs: of each; each of them alone can live.
-        most: cohorts of a group at most.
+        needs: the need of each cohort, for which there is room alone.
+        most: the largest number of cohorts in a group.
 
     Returns:
         How many cohorts each group has.
@@ -313,7 +312,7 @@ def _check_descriptors(members: int, processes: int) -> None:
     if limit == resource.RLIM_INFINITY:
         return
     used = sum(1 for _ in Path("/proc/self/fd").iterdir()) + SPARE_DESCRIPTORS
-    # A gate of each process, and the member itself; hardware counters take what is left.
+    # One for the gate of each process and one for each member; hardware counters take the rest.
     needed = used + members + processes
     if needed > limit:
         fit = max(0, limit - used) * members // (members + processes)

@@ -2,12 +2,13 @@
 
 Records go to ``<replicate>.jsonl.part``, each one flushed to the disk as soon as it exists: a crash
 loses at most the window that was being taken. A rerun reads the part, drops a half-written last
-line, and goes on. When the job is done the part gets the file's name too, as a second link, and
-stays until its records have been collected: Snakemake deletes an output whose job it did not see
-end well, though the last thing that happened may have been that Snakemake itself was killed.
+line, and goes on. When the job is done, the part also gets the record file's name, as a second
+link. The part stays until its records have been collected, because Snakemake deletes an output if
+it did not see the job succeed, even if only Snakemake itself was killed.
 
-Beside a file that lacks results is a mark (`mark_of`). At the end of its run the file loses its
-name and stays a part, so the next run of the same command goes on with it.
+A file that lacks results has a mark beside it (`mark_of`). When the run ends, such a file loses its
+name and only the part stays, so the next run of the same command goes on with it. The file of a
+skipped launch loses its name later, at the start of a run that can measure the launch.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from msgspec.json import Decoder
 from scaling_study.common import file_errors, locks
 from scaling_study.records import codec
 
-# Fields that must be equal for windows of an earlier run to stand beside new ones.
+# Fields that must be equal for windows of an earlier run to be kept with new ones.
 SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed", "measure",
         "measured_hash", "harness_hash", "machine_hash")  # fmt: skip
 
@@ -32,7 +33,7 @@ SAME = ("schema_version", "launch", "replicate", "axes", "process_counts", "seed
 PATIENCE_S = 20.0
 
 MARK = ".again"
-"""Ends the name of the file beside a record file that lacks results; it says why."""
+"""Suffix of the file beside a record file that lacks results; its text is the reason."""
 
 log = logging.getLogger("measure")
 
@@ -45,9 +46,9 @@ class Journal(Generic[R]):
 
     Args:
         path: the record file.
-        decoder: of its records.
-        kind: of the records that say what is measured: the first one is of this kind.
-        same: what must be equal in these for windows of an earlier run to stand beside new ones.
+        decoder: decodes its records.
+        kind: kind of the records that identify the measurement; the first record is of this kind.
+        same: fields that must be equal in these for windows of an earlier run to be kept.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class Journal(Generic[R]):
         self._file: IO[bytes] | None = None
 
     def resume(self, head: R) -> list[R]:
-        """Return the records of an interrupted run of the same thing, and keep them.
+        """Return the records of an interrupted run of the same measurement, and keep them.
 
-        Anything else that the part holds, of another script, machine or harness, is set aside. What
-        an earlier run has set aside comes back if it is of the same thing.
+        Records of another script, machine or harness are set aside. Records of this measurement
+        that an earlier run has set aside are brought back.
 
         Args:
             head: the record that a new run would begin with.
@@ -84,7 +85,7 @@ class Journal(Generic[R]):
                 self._close()
             else:
                 self._opened().truncate(0)
-        # Whole lines are not written again: a crash here could lose them.
+        # Only the half-written line goes: writing whole lines again could lose them in a crash.
         self._opened().truncate(self._part.read_bytes().rfind(b"\n") + 1)
         return self.read()
 
@@ -97,7 +98,7 @@ class Journal(Generic[R]):
         return [record for _, record in codec.read(self._part, self._decoder)]
 
     def keep(self, records: list[R]) -> list[R]:
-        """Keep these records alone, in place of all; the part is the old or the new one."""
+        """Keep and return only these records; a crash leaves the old part or the new one."""
         beside = self._part.with_name(f"{self._part.name}.new")
         with beside.open("wb") as file, file_errors.of(beside):
             file.writelines(map(codec.encode, records))
@@ -114,7 +115,7 @@ class Journal(Generic[R]):
         self._opened().truncate(0)
 
     def write(self, record: R) -> None:
-        """Append a record; it is on the disk when this returns, or nothing of it is."""
+        """Append a record. It is on the disk when this returns; if this raises, none of it is."""
         line = codec.encode(record)
         file = self._opened()
         before = os.fstat(file.fileno()).st_size
@@ -132,7 +133,7 @@ class Journal(Generic[R]):
         """Give the records their file's name, and let other processes write the part.
 
         Args:
-            again: why the next run is to measure what is missing in them; empty where it is not.
+            again: why the next run is to measure what the records lack; empty if they are complete.
         """
         self._opened()
         mark_of(self._path).unlink(missing_ok=True)
@@ -141,7 +142,7 @@ class Journal(Generic[R]):
         self._path.unlink(missing_ok=True)
         try:
             os.link(self._part, self._path)
-        except OSError:  # a file system without links, such as some of clusters
+        except OSError:  # a file system without links, such as some on clusters
             with file_errors.of(self._path):
                 beside = self._path.with_name(f".{self._path.name}")
                 shutil.copyfile(self._part, beside)
@@ -149,18 +150,18 @@ class Journal(Generic[R]):
         self._close()
 
     def _identity(self, records: Iterable[Json]) -> list[object]:
-        """Return what the records of a part are of; all of them are of the same."""
+        """Return the values that identify the measurement to which all records of a part belong."""
         head = next((one for one in records if one["kind"] == self._kind), {})
         return [head.get(key) for key in self._same]
 
     def _other(self, records: Iterable[Json]) -> Path:
-        """Return where records are set aside: one file for whatever they are of."""
+        """Return the file for records that are set aside, one for each measurement."""
         text = json.dumps([self._identity(records)], sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self._path.with_name(f"{self._path.name}.{name}.other")
 
     def _set_aside(self, records: Sequence[Json], asked: Sequence[Json] = ()) -> None:
-        """Move windows of something else to a file of their own: they may be wanted again."""
+        """Move windows of another measurement to a file of their own: they may be wanted again."""
         if not any(record["kind"] == "window" for record in records):
             return
         pairs = zip(self._same, self._identity(records), self._identity(asked), strict=True)
@@ -174,7 +175,7 @@ class Journal(Generic[R]):
         """Open the part for this process alone.
 
         Raises:
-            UnusableError: another process goes on writing it.
+            UnusableError: another process keeps writing it.
         """
         while self._file is None:
             self._part.parent.mkdir(parents=True, exist_ok=True)
@@ -202,12 +203,12 @@ def part_of(path: Path) -> Path:
 
 
 def mark_of(path: Path) -> Path:
-    """Return the file that is there where the next run is to go on with a record file."""
+    """Return the mark of a record file, which exists if the next run is to go on with the file."""
     return path.with_name(f"{path.name}{MARK}")
 
 
 def settle(paths: Iterable[Path]) -> None:
-    """Remove the parts of record files that have been collected: Snakemake has seen them end."""
+    """Remove the parts of collected record files: Snakemake has seen their jobs end."""
     for path in paths:
         part = part_of(path)
         if mark_of(path).exists():  # the next run goes on with it
@@ -217,14 +218,14 @@ def settle(paths: Iterable[Path]) -> None:
 
 
 def read_part(path: Path) -> list[Json]:
-    """Return the whole records of a part as dictionaries, of whatever format they are.
+    """Return the whole records of a part as dictionaries, whatever their format.
 
     Raises:
         UnusableError: a line is no record.
     """
     records = []
     data = path.read_bytes() if path.exists() else b""
-    # A last line without its end is left out.
+    # A half-written last line is left out.
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             record = json.loads(line)

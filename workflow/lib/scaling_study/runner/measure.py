@@ -1,8 +1,8 @@
 """Measure one (launch, replicate): from the plan to its record file.
 
-What depends on the machine is resolved by a probe of the machine that measures: process counts,
-the CPUs of each slot, libraries, and what must be skipped. An expected failure is a stored status
-with its reason, never a missing file.
+A probe of the measuring machine resolves all that depends on it: process counts, the CPUs of each
+slot, libraries, and what must be skipped. An expected failure is a stored status with its reason,
+never a missing file.
 """
 
 import contextlib
@@ -62,28 +62,28 @@ HARNESS = (
 """The modules and folders that measure, with all that they import."""
 
 OUTSIDE = ("axes", "counters", "launchers")
-"""Kinds of extension of which a user's own files belong to it."""
+"""Kinds of extensions; a user's own files of these kinds belong to the harness."""
 
 FAILED, SKIPPED = "failed", "skipped"
 """Reasons to measure a record file again: it lacks results, or the machine lacks something."""
 STOPPED = "stopped.json"
-"""In measure/: the event of the default launch's first member whose script came to no step."""
+"""In measure/: the end of the default launch's script, if it came before the first step."""
 
 log = logging.getLogger("measure")
 
 ROOM = 1.5
-"""Another cohort starts while this many times the memory of the largest one so far is left."""
+"""Another cohort starts only if this many times the memory of the largest one so far is left."""
 
 _ENDED = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The measurement of one job.
+    """One (launch, replicate) to measure.
 
     Attributes:
-        plan: what of plan.json the measurement depends on (see ``job_text``).
-        launch: of the plan; `NO_LAUNCH` where the job itself finds out which.
+        plan: the part of plan.json that the measurement depends on (see ``job_text``).
+        launch: a launch of the plan; `NO_LAUNCH` if the job itself finds out which.
         replicate: which fresh start of the launch this is.
     """
 
@@ -99,13 +99,13 @@ class Job:
 
 
 def job_sections(plan: Plan, *sections: str) -> dict[str, object]:
-    """Return all of a plan that measuring, or profiling, depends on, as JSON has it.
+    """Return the parts of a plan that measuring or profiling depends on, as JSON data.
 
-    What only names or counts afterwards is left out: changing it measures nothing anew.
+    Fields that matter only after measuring are left out: changing them measures nothing anew.
 
     Args:
         plan: The plan.
-        sections: Further sections that count, without their list of launches.
+        sections: Further sections to include, without their lists of launches.
     """
     afterwards = {"steps_per_model", "samples_per_step", "samples_per_epoch"}
     return plan.model_dump(
@@ -123,16 +123,16 @@ def job_text(sections: Mapping[str, object], launch: planned.Launch | None, file
     """Return, as JSON, all that a job depends on.
 
     Args:
-        sections: Of `job_sections`.
+        sections: The result of `job_sections`.
         launch: One of the plan's; None if the job itself finds out which.
-        files: A digest of all files that count; with other files it is another measurement.
+        files: A digest of all files that the job depends on.
     """
     own = None if launch is None else asdict(launch)
     return json.dumps({**sections, "launch": own, "files": files}, sort_keys=True)
 
 
 def read_job(text: str, replicate: int) -> Job:
-    """Return the job of a text that ``job_text`` made."""
+    """Return the job from a text that ``job_text`` made."""
     data = json.loads(text)
     launch = data.pop("launch")
     return Job(
@@ -143,13 +143,13 @@ def read_job(text: str, replicate: int) -> Job:
 
 
 def each_alone(settings: Measure, axes: Axes) -> bool:
-    """Whether each process count of a launch has a cohort of its own.
+    """Return whether each process count of a launch has a cohort of its own.
 
-    Members that do not rest take CPU time beside those that train.
+    Members that do not rest would take CPU time from those that train.
 
     Args:
         settings: the plan's ``measure`` section.
-        axes: of the launch.
+        axes: the launch's values.
     """
     return settings.isolated or not LAUNCHERS[str(axes["launcher"])].rests
 
@@ -162,9 +162,9 @@ def digest(*parts: object) -> str:
 def workload_digest(workload: Workload) -> str:
     """Return a digest of a workload's files.
 
-    A script counts by its content, and so do the modules of a package below the working directory
-    that a module is run from. Inputs may be large, so they count by their names, sizes and
-    times of modification, with everything below a folder.
+    The content of a script is hashed. For a module, it is the content of all modules of its package
+    below the working directory. Inputs may be large, so only their names, sizes and times of
+    modification are hashed, with those of everything below a folder.
     """
     folder = Path(work.folder(workload))
     script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
@@ -186,7 +186,7 @@ def measured_digest(workload: Workload, python: str) -> str:
     """Return the digest of what is measured: files, arguments, environment and build.
 
     Args:
-        workload: of a job.
+        workload: the workload of a job.
         python: the interpreter of the build.
     """
     return digest(
@@ -205,14 +205,14 @@ def harness_digest(*further: str) -> str:
 
 
 class Measurement:
-    """The running of one job.
+    """Measures one job.
 
     Args:
-        job: what is measured.
+        job: the job.
         path: its record file.
         builds: folder of the environments that were made from requirements.
-        counts: the process counts; all of them where none are given.
-        batch: what it is measured together with, in turns; nothing where it has no name.
+        counts: the process counts to measure; by default all of the plan's.
+        batch: name of the group that is measured in turns; None outside of a race.
     """
 
     def __init__(
@@ -235,14 +235,14 @@ class Measurement:
         self._lookout = foreign.Lookout(frozenset(self._machine.cpus))
 
     def run(self) -> None:
-        """Measure, and leave a whole record file."""
+        """Measure, and leave a complete record file."""
         in_turns([self])
 
     def pausing(self, folder: Path) -> Generator[None]:
-        """Measure, and leave a whole record file; pause between windows, all members asleep.
+        """Measure, and leave a complete record file; pause between windows, with members asleep.
 
         Args:
-            folder: a private one.
+            folder: a private folder.
         """
         try:
             resolved = resolve.resolve(
@@ -262,7 +262,10 @@ class Measurement:
         self._journal.finish(left)
 
     def _lacks(self, counts: Sequence[int]) -> bool:
-        """Whether a count has no result. A race asks again for single ones: whether none has."""
+        """Return whether a count has no result; in a race, whether none of the counts has one.
+
+        A race asks for missing counts again by itself.
+        """
         records = self._journal.read()
         failed = _failed(records)
         seen = {
@@ -293,7 +296,10 @@ class Measurement:
             yield from self._measure(resolved, head, counts, records, folder)
 
     def _head(self, resolved: resolve.Resolved | None) -> Cohort:
-        """Return a cohort's first record; of a launch that this machine cannot do, None.
+        """Return a cohort's first record.
+
+        Args:
+            resolved: the launch on this machine; None if the machine cannot run it.
 
         Raises:
             UnavailableError: the interpreter does not run, or has no torch.
@@ -323,9 +329,9 @@ class Measurement:
         )
 
     def _compiling_anew(self, folder: Path) -> dict[str, str]:
-        """Return an empty cache for torch.compile, as a variable, for a launch's first replicate.
+        """Return the variable of an empty torch.compile cache, for a launch's first replicate.
 
-        Later ones find what it has compiled: so both kinds of start are seen.
+        Later replicates find what the first has compiled, so both kinds of start are seen.
         """
         asked = self._job.launch.axes["compile"] != "off"
         if self._job.replicate or not asked or resolve.COMPILE_CACHE in self._job.plan.workload.env:
@@ -342,7 +348,7 @@ class Measurement:
     ) -> Iterator[None]:
         """Measure one cohort's windows, without those that an interrupted run has taken.
 
-        A run that was killed after the last of them leaves them as they are, settled or not.
+        If that run was killed after the last of them, they stay as they are, settled or not.
         """
         todo = self._todo(counts, before)
         if not todo:
@@ -413,17 +419,17 @@ def _end(cohort: int, status: Status, reason: str | None = None, remedy: str | N
 
 
 def is_first(launch: planned.Launch, replicate: int) -> bool:
-    """Whether a start is the study's first: where its script fails, all others would."""
+    """Return whether a start is the study's first: if its script fails, all others would."""
     return bool(launch.role == "default" and replicate == 0)
 
 
 def _failed(records: Iterable[Record]) -> set[int]:
-    """Return the cohorts that failed: their windows, if there are any, are of another launch."""
+    """Return the cohorts that failed: their windows, if there are any, do not count."""
     return {one.cohort for one in records if isinstance(one, End) and one.status == "failed"}
 
 
 def _keep(made: Path, place: Path) -> None:
-    """Put what was compiled where later starts look for it, each file as a whole."""
+    """Copy compiled files to where later starts look for them; each file appears as a whole."""
 
     def put(source: str, target: str) -> None:
         part = f"{target}.{os.getpid()}"
@@ -438,14 +444,14 @@ def in_turns(
     measurements: Iterable[Measurement],
     free_bytes: Callable[[], int] = lambda: headroom.read_free_memory().free,
 ) -> None:
-    """Run measurements side by side, one window of each in turn: what drifts meets all alike.
+    """Run measurements side by side, one window of each in turn, so that drift affects all alike.
 
-    Their cohorts start one after another and live until the last window of each; whoever is not in
-    a window sleeps. Where memory is short, the next one starts when another has ended.
+    Their cohorts start one after another, and each lives until its last window. Members outside a
+    window sleep. If memory is short, the next cohort starts when another has ended.
 
     Args:
-        measurements: in the order in which they start.
-        free_bytes: tells how much memory is left.
+        measurements: the measurements, in the order in which they start.
+        free_bytes: returns the memory that is left.
     """
     waiting, taken = list(measurements), 0
     left: list[Generator[None]] = []
@@ -462,7 +468,7 @@ def in_turns(
 
 
 def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:
-    """Return the last cohort of these counts if an interrupted run has left it without its end."""
+    """Return the last cohort of these counts if an interrupted run left it without its end."""
     windows_of = [
         record.cohort for record in before if isinstance(record, Window) and record.n in counts
     ]

@@ -1,4 +1,4 @@
-"""The processes of a cohort's members: started, questioned, waited for and ended."""
+"""Starts the processes of a cohort's members, asks them questions, waits for them, ends them."""
 
 import json
 import os
@@ -24,20 +24,20 @@ from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
 
 # A member that ends no step for this long counts as hung, unless its script has been seen to need
-# longer: a validation may take minutes. The config's measure.hang_timeout_s.
+# longer: a validation may take minutes. The config's measure.hang_timeout_s takes its place.
 HANG_S = 300.0
 
-# … and so many times as long as the longest step seen.
+# A member does not count as hung before this many times the longest step seen has passed.
 HANG_TIMES = 10
 
-# While members start, memory and deaths are looked at this often. Nothing is measured then.
+# Interval of checks of free memory and members' ends while members start. Nothing is measured then.
 START_LOOK_S = 0.25
 
-# Members that report at once have so many CPUs for each of their threads.
+# Members that report at once have this many CPUs for each of their threads.
 CPUS_FOR_EACH = 8
 
 # A script whose child processes have trained for this long, while it has finished no step itself,
-# trains there.
+# trains in them.
 ELSEWHERE_S = 5.0
 
 ELSEWHERE = (
@@ -46,11 +46,11 @@ ELSEWHERE = (
     " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
 )
 
-# Starting members stop when this part of the machine's memory is left.
+# While members start, the last one is ended whenever less than this part of the memory is left.
 LEAST_FREE_SHARE = 0.03
 
-# Members' logs are cut to this size after each window: a script that prints without end must not
-# fill the disk.
+# Members' logs above this size are cut to their end after each window: a script that prints without
+# end must not fill the disk.
 LONGEST_LOG_BYTES = 1_000_000
 
 # All of a killed process is gone after this time, even if it had much memory.
@@ -66,7 +66,7 @@ class Host:
 
     Attributes:
         cpus: the CPUs that the study may use.
-        memory_bytes: what all members together may use.
+        memory_bytes: the memory that all members together may use.
         frequency: CPUs, each with the file that holds its current frequency (kHz).
     """
 
@@ -92,7 +92,7 @@ class MemberEnd(NamedTuple):
 
 
 class MemberEndedError(Exception):
-    """A member died or hung; its event tells how."""
+    """A member died or hung; its event has the reason."""
 
     def __init__(self, slots: Sequence[int]) -> None:
         super().__init__(f"members {list(slots)} ended")
@@ -107,7 +107,7 @@ class ScriptEndedError(Exception):
 
 
 class MemberProcesses:
-    """Starts members, questions them, and ends them all when closed."""
+    """Starts members, asks them questions, and ends them all when its context ends."""
 
     def __init__(
         self,
@@ -121,10 +121,10 @@ class MemberProcesses:
         """Prepare processes, of which none is started yet.
 
         Args:
-            launch: what all members share.
-            members: what each is to be.
-            host: of the machine.
-            hang_s: a member that ends no step for so long is hung; by default HANG_S.
+            launch: the specification that all members share.
+            members: the specification of each member.
+            host: facts about the machine.
+            hang_s: a member that ends no step for this long is hung; by default HANG_S.
             beside: members of other cohorts that will live beside this one.
         """
         self._launch = launch
@@ -177,11 +177,11 @@ class MemberProcesses:
         self.wait_started(slots, timeout_s, first_decides=first_decides)
 
     def launch(self, slots: Sequence[int]) -> None:
-        """Start the processes of members; events tell which did not start."""
+        """Start the processes of members; events name those that did not start."""
         for slot in slots:
             self.members.clear(slot)
             for path in (self._launch.log(slot), self._launch.errors(slot)):
-                path.unlink(missing_ok=True)  # an earlier process's: its event has the end
+                path.unlink(missing_ok=True)  # of an earlier process, whose event has the end
             self._launched_ns[slot] = time.perf_counter_ns()
             try:
                 pid = self._launcher.start(self._specs[slot])
@@ -195,17 +195,17 @@ class MemberProcesses:
     ) -> None:
         """Wait until each of some members has finished its first step.
 
-        Members that end, do not get there in time or for which memory runs out are no longer
-        alive afterwards; events tell why.
+        Members that end, are late or run out of memory are no longer alive afterwards; events have
+        the reasons.
 
         Args:
             slots: the members.
-            timeout_s: for all of them.
-            first_decides: whether no launch can be measured where the first member's script ends
-                before its first step.
+            timeout_s: time for all of them.
+            first_decides: whether the study stops if the first member's script ends before its
+                first step.
 
         Raises:
-            ScriptEndedError: it did.
+            ScriptEndedError: that script ended, and ``first_decides``.
         """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
@@ -224,29 +224,29 @@ class MemberProcesses:
             self._start_s[slot] = (first.end_ns - self._launched_ns[slot]) / 1e9
 
     def _end_elsewhere(self, slots: set[int]) -> None:
-        """End the members, of those without a step, whose child processes train instead."""
+        """End members without a step of their own whose child processes train instead."""
         for slot in slots & set(self.alive):
             seen = [one for page in self._pages(slot) for one in page.starts()]
             if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
                 self._end(slot, "not_started", "it has no step of its own")
 
     def _pages(self, slot: int) -> list[iterations.Page]:
-        """Return what processes have counted that a member's script has started."""
+        """Return the pages of the processes that a member's script has started."""
         folder = self._launch.folder / f"{iterations.ELSEWHERE}{slot}"
         return iterations.read_pages(folder) if folder.exists() else []
 
     def _script_ended(self) -> MemberEnd | None:
-        """The first member's end, unless memory may have run out for all of them together."""
+        """Return the first member's end; None if it lives, or if all may have run out of memory."""
         for event in self.events:
             if event.slot == 0 and event.what == "died":
                 short = any(text in event.reason for text in SHORT_OF_MEMORY)
-                # The kernel kills some, and the others live.
+                # If memory runs out, the kernel kills some members, and the others live.
                 some = "SIGKILL" in event.reason and self.alive
                 return None if (short and self.size > 1) or some else event
         return None
 
     def _guard_memory(self) -> None:
-        """End the last member while too little memory is left for all."""
+        """End the last member if too little memory is left for all."""
         left = headroom.read_free_memory()
         if left.free >= LEAST_FREE_SHARE * self._host.memory_bytes or not self.alive:
             return
@@ -259,13 +259,13 @@ class MemberProcesses:
         )
 
     def read_back(self, timeout_s: float) -> list[Readback]:
-        """Have each member report what it really got.
+        """Have each member report the settings that it really got.
 
-        The first has the machine to itself, the others report some at a time: so few that each of
-        them has cores, their memory and their clock nearly to itself while it multiplies.
+        The first member reports alone. The others report in groups, so small that each has its
+        cores, their memory and their clock nearly to itself while it multiplies matrices.
 
         Args:
-            timeout_s: For each of them. A report belongs to its start: libraries are loaded for it.
+            timeout_s: Time for each report. It may take as long as a start: it loads libraries.
         """
         reports: list[Readback] = []
         while not reports and self.alive:
@@ -288,7 +288,7 @@ class MemberProcesses:
             report = json.loads((self._launch.folder / f"readback-{slot}.json").read_text())
             for name in report["env"].keys() & self._launch.passed:
                 del report["env"][name]
-            # From its launch to the end of its first step, while all of them started.
+            # From the member's launch to the end of its first step, while all members started.
             report["start_s"] = self._start_s[slot]
             report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)
             reports.append(convert(report, Readback))
@@ -311,7 +311,7 @@ class MemberProcesses:
             self.members.ask(slot, asked)
 
     def trainer(self, slot: int) -> tuple[int, int]:
-        """Return the process and the thread that train in a member; of a group rank 0's.
+        """Return the process and the thread that train in a member; in a group, those of rank 0.
 
         Raises:
             MemberEndedError: it has ended.
@@ -338,9 +338,9 @@ class MemberProcesses:
 
     @contextmanager
     def _quiet(self, active: Sequence[int]) -> Iterator[None]:
-        """Keep the members outside a window from running, where resting is not enough.
+        """Stop the processes of members outside a window if resting does not keep them still.
 
-        A loader's workers fill their queue while their member rests.
+        A loader's workers, for example, fill their queue while their member rests.
         """
         out = [self.members.pids[slot] for slot in self.alive if slot not in active]
         trees = [kernel_counters.descendants(pid) for pid in out]
@@ -353,7 +353,7 @@ class MemberProcesses:
 
     @property
     def _patience_s(self) -> float:
-        """For how long a member may end no step: what its script has been seen to do counts."""
+        """The time that a member may take for a step; it grows with the longest step seen."""
         return max(self._hang_s, HANG_TIMES * self._longest_step_s)
 
     def _hung(self, slots: Sequence[int], now_ns: int) -> set[int]:
@@ -371,12 +371,12 @@ class MemberProcesses:
     def _wait(
         self, slots: Sequence[int], told: set[int], patience_s: float | None = None
     ) -> set[int]:
-        """Wait until members have told what is waited for; end those that do not in time.
+        """Wait until members have reported to the coordinator; end those that do not in time.
 
         Args:
             slots: the members.
-            told: ``resting`` or ``passed`` of all members.
-            patience_s: how long; by default for as long as a step may take.
+            told: the set that their reports fill: ``resting`` or ``passed`` of all members.
+            patience_s: time to wait; by default as long as a step may take.
 
         Returns:
             Who ended.
@@ -401,13 +401,13 @@ class MemberProcesses:
             self._end(slot, "died")
 
     def _bury_dying(self) -> set[int]:
-        """Bury the members whose end has just begun; return them."""
+        """Wait for members whose end has just begun, and record it; return them."""
         ended = self.members.sleep_until(time.perf_counter_ns() + round(DYING_S * 1e9))
         self._bury(ended)
         return ended
 
     def _end(self, slot: int, what: str, reason: str = "") -> None:
-        """End a member, if it has not ended by itself; its launcher may know the reason then."""
+        """End a member, if it still lives, and record the given reason or else its launcher's."""
         pid = self.members.pids[slot]
         self._kill(slot)
         self._event(slot, what, reason or self._launcher.exit_reason(pid))
@@ -420,7 +420,7 @@ class MemberProcesses:
     def _event(self, slot: int, what: str, reason: str) -> None:
         self._ended[slot] += 1
         files = self._launch.errors(slot), self._launch.log(slot)
-        if what == "died":  # what a killed program has printed last says nothing of its end
+        if what == "died":  # the last lines of a killed program say nothing about its end
             said = last_words.words_of(*(files[:1] if "killed" in reason else files))
             reason += f": {said}" if said else ""
         text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
@@ -434,7 +434,7 @@ class MemberProcesses:
         self.events.append(MemberEnd(slot, what, reason, text))
 
     def _shorten_logs(self) -> None:
-        """Keep the end of what members have printed; they print at the end of the file."""
+        """Cut long logs to their end. Members have opened them for appending, so they print on."""
         for slot in self.alive:
             for path in (self._launch.log(slot), self._launch.errors(slot)):
                 if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:

@@ -1,4 +1,4 @@
-"""The coordinator's side of the channel: release members, put them to rest, see them die."""
+"""The coordinator's side of the channel: releases members, puts them to rest, sees them end."""
 
 import bisect
 import contextlib
@@ -26,9 +26,10 @@ class Members:
     def __init__(self, folder: Path, count: int, ranks: int = 1) -> None:
         channel.create(folder, count, ranks)
         words = channel.open_words(folder)
-        # Gates are opened for reading too, so that one without a member is no error and the pipe of
-        # resting slots never ends. Only these descriptors do not block: a member's own do. Rank 0
-        # opens the gates of the other ranks for them; all of them end with this process.
+        # Gates are opened for reading too, so that a gate without a member is no error and the pipe
+        # of resting slots never ends. These descriptors do not block; a member's own ones do. Rank
+        # 0 writes to the gates of the other ranks. They are open here too, so that all ranks end
+        # with this process.
         flags = os.O_RDWR | os.O_NONBLOCK
         # By slot and rank; a member that is no group is rank 0.
         self._pages: list[list[channel.Page]] = []
@@ -46,14 +47,14 @@ class Members:
         self.passed: set[int] = set()  # those that train on after their window's close
 
     def close(self) -> None:
-        """Let go of the gates: a member that still sleeps there ends."""
+        """Close the gates, which ends members that still sleep at them."""
         self._poll.close()
         gates = itertools.chain.from_iterable(self._gates)
         for descriptor in (*gates, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
     def pages(self, slot: int) -> Sequence[channel.Page]:
-        """Return the pages of a member's ranks, by rank: one where it is no group."""
+        """Return the pages of a member's ranks, by rank; only one if it is no group."""
         return self._pages[slot]
 
     def ask(self, slot: int, number: int) -> None:
@@ -70,10 +71,10 @@ class Members:
         return self._pages[slot][0].steps()
 
     def done(self, slot: int, since_ns: int) -> int:
-        """Count a member's steps that began after ``since_ns``: all but the first that ended.
+        """Count a member's steps that began after ``since_ns``: all that ended then but the first.
 
-        A step in which the script was started anew does not count. Nothing is copied but those
-        marks: this is asked while members train.
+        A step in which the script was started anew does not count. Only the marks of such steps are
+        copied, because members train meanwhile.
         """
         words = self.words(slot)
         end = channel.HEADER + min(words[channel.STEPS], channel.CAPACITY) * channel.STEP_FIELDS
@@ -83,9 +84,9 @@ class Members:
         return max(0, len(ends) - later - sum(words[first : end : channel.STEP_FIELDS]))
 
     def latest(self, slot: int) -> int:
-        """Return when (ns) a member ended a step the last time, or was released.
+        """Return when (ns) a member last ended a step, or was released if that was later.
 
-        Where not all its steps are kept, it is taken for stepping on.
+        If not all its steps are kept, it is assumed to have ended one just now.
         """
         words = self.words(slot)
         steps = words[channel.STEPS]
@@ -95,24 +96,24 @@ class Members:
         return max(words[channel.RELEASE_NS], words[last] if steps else 0)
 
     def saved(self, slot: int) -> int:
-        """Count the steps, from a member's release on, that batches saved up may still shorten."""
+        """Return how many of a member's coming steps its saved batches may still shorten."""
         words = self.words(slot)
         released = words[channel.RELEASED_NS] >= words[channel.RELEASE_NS]
         return max(0, words[channel.SAVED] - (words[channel.STEPS] if released else 0))
 
     def clear(self, slot: int) -> None:
-        """Make a slot as new, before a process is started for it; it is to rest at its first step.
+        """Reset a slot before a process is started for it, which is to rest at its first step.
 
-        Not after: it may rest by the time that its process is known here.
+        Afterwards would be too late: the process may rest before its id is known here.
         """
         words = self.words(slot)
-        # One step is missing between the last process's and the next one's.
+        # A number is left out between the steps of two processes: no distance of phases spans both.
         earlier = words[channel.EARLIER] + words[channel.STEPS] + bool(words[channel.PARKED_NS])
         for page in self._pages[slot]:
             page.words[:] = memoryview(bytes(words.nbytes)).cast("q")
         words[channel.EARLIER] = earlier
-        # What an earlier process of this slot left unread must not let the next one pass its gate,
-        # nor speak for it.
+        # A byte that an earlier process of this slot left unread must not let the next one pass its
+        # gate, and its reports must not count as the next one's.
         channel.drain(self._gates[slot][0])
         self._listen()
         self.resting.discard(slot)
@@ -148,8 +149,8 @@ class Members:
 
         Args:
             slots: the members.
-            order: what they are to do.
-            but: what some of them are to do instead, by slot.
+            order: an order of ``channel``.
+            but: other orders for some of them, by slot.
         """
         orders = {**dict.fromkeys(slots, order), **(but or {})}
         lead = RELEASE_LEAD_NS + RELEASE_LEAD_PER_MEMBER_NS * len(slots)
@@ -169,7 +170,7 @@ class Members:
 
         Args:
             slots: the members.
-            order: ``CLOSED`` to rest then, ``CLOSING`` to say so and train on.
+            order: ``CLOSED`` to rest then, ``CLOSING`` to report it and train on.
         """
         at_ns = time.perf_counter_ns()
         for slot in slots:
@@ -185,11 +186,11 @@ class Members:
         return set()
 
     def wait_resting(self, slots: Collection[int], until_ns: int) -> set[int]:
-        """Sleep until all of ``slots`` rest, one of them ends, or it is late; return who ended."""
+        """Sleep until all of ``slots`` rest, a member ends or time is up; return who ended."""
         return self.wait_told(self.resting, slots, until_ns)
 
     def wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
-        """The same until ``told``, which is ``resting`` or ``passed``, has all of ``slots``."""
+        """Sleep likewise until ``told`` (``resting`` or ``passed``) has all of ``slots``."""
         self._poll.register(self._rest, select.EPOLLIN)
         try:
             while not told.issuperset(slots):

@@ -1,14 +1,15 @@
-"""Phases between a script's steps that come back: validation, checkpoints, the ends of epochs.
+"""Non-step phases, which recur between a script's steps: validation, checkpoints, ends of epochs.
 
-Such a phase makes one step long: the one that ends after it. It comes every so many steps, which is
-the script's doing and the same for any number of processes; how long it lasts is the machine's. So
-the number of steps between two of them is taken from all windows of a launch, and the duration from
-those of one process count: a few phases of each count give the time they take per step, where the
-share of phases that short windows happen to hold would be off by one of the few there are (this is
-stratified sampling with known weights; Cochran, Sampling Techniques, 1977, ch. 5).
+A phase makes one step long: the step that ends after it. The script decides how many steps lie
+between two phases, and this number is the same for any number of processes. The machine decides how
+long a phase lasts. So the number of steps is taken from all windows of a launch, and the duration
+from the windows of one process count. A few phases of each count then give the time that phases
+take per step. The few phases that short windows happen to contain may be one too many or too few,
+so their own share would be far off. (This is stratified sampling with known weights; Cochran,
+Sampling Techniques, 1977, ch. 5.)
 
-Long steps that come at no regular distance are left where they are, in the steps: a mean over
-enough of them is right, and what makes them may be the machine.
+Long steps at no regular distance stay among the ordinary steps: a mean over enough of them is
+right, and the machine may be what makes them long.
 
 Pure: arrays go in, labels come out.
 """
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LONG = 4.0
-"""A step is long that takes this many times the median step of its process count."""
+"""A step is long if it takes this many times the median step of its process count."""
 
 WORTH_SHARE = 0.005
-"""Long steps that take a smaller share of all time together are not looked at."""
+"""Long steps that together take a smaller share of all time are not looked at."""
 
 SAME_KIND = 3.0
-"""Long steps of one kind differ by less than this factor, counted in usual steps."""
+"""Long steps of one kind, in units of the median step, differ by less than this factor."""
 
 MOST_KINDS = 4
-"""At most so many kinds are distinguished, the longest first."""
+"""At most this many kinds are distinguished, the longest first."""
 
 FEWEST_DISTANCES = 2
-"""Two equal distances between phases show that these come back."""
+"""This many equal distances between phases show that they recur."""
 
 REGULAR_SHARE = 0.05
 """The distances of one kind differ by at most this part, or by one step."""
@@ -52,13 +53,13 @@ FOUND_SHARE = 0.5
 """A distance counts if at least this part of the phases that it predicts was seen."""
 
 SUSPECT_SHARE = 0.03
-"""Phases with a larger share of the time are worth further windows …"""
+"""Phases with a larger share of the time are worth further windows."""
 
 SUSPECT = 20.0
 SUSPECT_US = 200_000
-"""… and long steps that may be such phases are, where they take this many times the median and this
-long. What disturbs on a shared machine is shorter; so are phases that take as much of the time and
-come back every few seconds, which windows see without that."""
+"""Long steps that may be such phases are worth further windows, too, if they take this many times
+the median and at least this long. Disturbances on a shared machine are shorter. So are phases with
+as large a share that recur every few seconds, and windows show these anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ class Steps:
     """Steps of one launch, in any order; one array element each.
 
     Attributes:
-        member: which start of which slot did it, as a number.
+        member: the number of the member, which is one start of a slot.
         n: members that trained.
-        at: which of that member's steps it is.
-        us: how long it took.
+        at: the step's place among that member's steps.
+        us: how long the step took.
         fresh: whether the script was started anew in it.
     """
 
@@ -81,7 +82,7 @@ class Steps:
 
     @classmethod
     def concat(cls, parts: Sequence[Steps]) -> Steps:
-        """Put several together; none gives none."""
+        """Concatenate parts; no part gives no steps."""
         none = np.empty(0, dtype=np.int64)
         empty = cls(none, none, none, none, none.astype(np.bool_))
         names = [field.name for field in fields(cls)]
@@ -90,12 +91,12 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A phase that comes back.
+    """A kind of phase that recurs.
 
     Attributes:
-        every: steps from one to the next.
-        per_step: how many there are in a step, without those that a longer phase goes with.
-        seen: how many of these were seen.
+        every: steps from one phase to the next.
+        per_step: phases per step, without those that coincide with a longer phase.
+        seen: how many phases were seen.
     """
 
     every: float
@@ -105,13 +106,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The phases that come back in some steps.
+    """The phases that recur in some steps.
 
     Attributes:
         kinds: the longest first.
         labels: of each step: 0 for an ordinary one, k for the k-th of ``kinds``.
         suspect: process counts with long steps that take much time and are too few to tell
-            whether they come back.
+            whether they recur.
     """
 
     kinds: tuple[Kind, ...]
@@ -122,19 +123,19 @@ class Found:
 def member_steps(
     member: int, n: int, life: Life, step_us: Iterable[int]
 ) -> tuple[Steps, slice[int, int]]:
-    """Return all steps that a member's window record tells of, and which of them lie inside.
+    """Return all steps in a member's window record, and which of them lie inside the window.
 
-    The very last one may have run beside fewer members than n: its place counts, its time does not.
+    The last step may have run beside fewer members than n: its place counts, its time does not.
 
     Args:
         member: the number to give to this start of this slot.
         n: members that trained.
         life: the window's place among the member's steps.
-        step_us: its counted steps.
+        step_us: the durations of its counted steps.
     """
     fresh = dict(life.fresh or ())
     settled_us, after_us = life.settled_us or (), life.after_us or ()
-    # What step_us lacks are the steps in which the script was started anew.
+    # step_us lacks the steps in which the script was started anew.
     counted = iter(step_us)
     inside = slice(len(settled_us), len(settled_us) + (life.inside or 0))
     inside_us = [
@@ -153,19 +154,19 @@ def member_steps(
 
 
 def window_steps(record: Taken) -> Steps:
-    """Return all steps that a window record tells of; each member is named by its slot."""
+    """Return all steps in a window record; the number of a member is its slot."""
     parts = [member_steps(one.slot, record.n, one, one.step_us)[0] for one in record.members]
     return Steps.concat(parts)
 
 
 def usual_us(steps: Steps) -> dict[int, float]:
-    """Return the median step of each process count."""
+    """Return the median step (us) of each process count."""
     n, us = steps.n[~steps.fresh], steps.us[~steps.fresh]
     return {int(count): float(np.median(us[n == count])) for count in np.unique(n)}
 
 
 def find(steps: Steps) -> Found:
-    """Find what comes back."""
+    """Find the phases that recur."""
     labels = np.zeros(len(steps.us), dtype=np.int64)
     usual = usual_us(steps)
     if not usual:
@@ -186,7 +187,7 @@ def find(steps: Steps) -> Found:
             break
         kind = left & (times > times[left].max() / SAME_KIND)
         left &= ~kind
-        # The first checkpoints may take much longer than later ones: together they come back.
+        # The first checkpoints may take much longer than later ones, but are regular with them.
         last = labels == max(1, len(kinds))
         if kinds and _is_every(steps, order, kind | last, kinds[-1].every):
             labels[kind] = len(kinds)
@@ -194,7 +195,7 @@ def find(steps: Steps) -> Found:
             continue
         longer = labels > 0, sum(one.per_step for one in kinds)
         found = _regular(steps, order, kind, *longer)
-        # Those that came at no regular distance by themselves may do so together with these.
+        # Long steps without a regular distance of their own may have one together with these.
         if found is None and loose.any():
             found = _regular(steps, order, kind | loose, *longer)
         if found is not None:
@@ -211,7 +212,7 @@ def find(steps: Steps) -> Found:
 
 
 def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:
-    """Whether phases come back at this distance."""
+    """Return whether phases recur at this distance."""
     found = _every(steps, order, kind)
     return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
 
@@ -219,7 +220,7 @@ def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: flo
 def _may_come_back(
     steps: Steps, order: Integers, kind: NDArray[np.bool_], times: Floats, whole_us: float
 ) -> bool:
-    """Whether long steps that take much of the time are too few to tell.
+    """Return whether long steps take much of the time and are too few to tell if they recur.
 
     A script that is started again after each of them never shows a distance.
     """
@@ -240,16 +241,16 @@ def _regular(
     longer: NDArray[np.bool_],
     longer_per_step: float,
 ) -> Kind | None:
-    """Return a kind whose phases come at a regular distance; None where they do not.
+    """Return a kind whose phases come at a regular distance; None if they do not.
 
-    Every fifth checkpoint may go with a validation: then the step is one of that longer kind.
+    Every fifth checkpoint may coincide with a validation: then the step is one of that longer kind.
 
     Args:
         steps: all steps.
         order: their order by member.
         kind: which of them may be of this kind.
         longer: which are of a longer kind.
-        longer_per_step: how many of these there are in a step.
+        longer_per_step: phases of longer kinds per step.
     """
     seen = int(kind.sum())
     every = _every(steps, order, kind)
@@ -262,7 +263,7 @@ def _regular(
 
 
 def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Integers:
-    """Return the steps from one phase of a kind to the next, where all between are known."""
+    """Return the steps from one phase of a kind to the next, if all steps between are known."""
     place = np.flatnonzero(kind[order])
     picked = order[place]
     restarts = np.cumsum(steps.fresh[order])[place]
@@ -276,11 +277,11 @@ def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Intege
 
 
 def _every(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> float | None:
-    """Return the regular distance of phases; None where it differs, or too few are seen to tell.
+    """Return the regular distance of phases; None if distances differ or too few are seen to tell.
 
-    Long steps that come in bursts are next to each other time and again, and then for long nowhere:
-    what comes back is there about as often as its distance promises, with each process count that
-    shows it at all.
+    Long steps that come in bursts have equal short distances, and then a long time without any. So
+    phases must be seen about as often as their distance predicts, over the process counts that show
+    any.
     """
     known = sorted(_distances(steps, order, kind))
     if len(known) < FEWEST_DISTANCES:
@@ -293,16 +294,16 @@ def _every(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> float | No
 
 
 def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
-    """Return the process counts that should see more of what lies between steps.
+    """Return the process counts that need further windows to show non-step phases.
 
     Args:
-        steps: of one cohort, so far.
-        found: what comes back in them.
+        steps: the steps of one cohort, so far.
+        found: the phases that recur in them.
         counts: the process counts.
 
     Returns:
-        Those with which some kind that takes much time was not seen yet, and those whose long
-        steps cannot be told to come back or not; fewest processes first.
+        Counts at which a kind that takes much time was not seen yet, and counts with long steps
+        that may or may not recur; fewest processes first.
     """
     whole_us = max(1, int(steps.us[~steps.fresh].sum()))
     short = {

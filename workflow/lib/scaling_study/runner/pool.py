@@ -3,9 +3,9 @@
 For each window the program starts anew, as its user would start it. The window opens once n of its
 processes train and have warmed up, and closes once each has done the config's number of steps,
 within its shortest and longest time; then the program is stopped. Each process counts its own steps
-(``iterations``), and the kernel's counters are read at the window's edges. As nobody can say when a
-process will end, the second edge is read several times, ever more seldom: the last one at which all
-n still trained closes the window.
+(``iterations``), and the kernel's counters are read at the window's edges. Nobody knows in advance
+when a process will end, so the second edge is read several times, at growing intervals. The last
+reading at which all n still trained closes the window.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
-"""Before a window, whether all processes train is looked at so often."""
+"""Interval at which processes are looked at before and after a window."""
 LAST_STEP_S = 5.0
-"""After it, its processes have this long to end the step that the window's end has met."""
+"""After a window, its processes have this long to end the step in which it closed."""
 
 
 def whole(member: Member, n: int) -> Member:
@@ -59,10 +59,10 @@ class PoolWindows(CohortRun):
     """The windows of a pool at all its process counts.
 
     Attributes:
-        launch: its folder is private.
+        launch: the launch; its folder is private.
         whole: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
-        host: of the machine.
+        host: facts about the machine.
         proven: whether processes have shown that they got what the launch asks for.
     """
 
@@ -94,8 +94,8 @@ class PoolWindows(CohortRun):
         """Wait until n processes train and have warmed up.
 
         Raises:
-            LostError: the program has ended before, or is too slow; other numbers train.
-            ScriptEndedError: it ended without a step, and that decides.
+            LostError: the program has ended before or is too slow, or more than n processes train.
+            ScriptEndedError: it ended without a step (``first_decides``).
         """
         settings = self.job.plan.measure
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
@@ -135,7 +135,7 @@ class PoolWindows(CohortRun):
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
         axes = self.job.launch.axes
-        # What the program sets itself, as Dask does, is no failure of a launch that sets nothing.
+        # Settings that the program makes itself, as Dask does, fail only launches that set them.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
             structs.replace(row, ok=row.ok or row.axis in own)
@@ -147,7 +147,7 @@ class PoolWindows(CohortRun):
         """Let the window pass, and return its record.
 
         Raises:
-            LostError: a process ended at once.
+            LostError: a process ended before the shortest time of a window.
         """
         settings, cpus = self.job.plan.measure, self.host.cpus
         before, after = run.snapshot(cpus), None
@@ -197,7 +197,7 @@ def _activity(
     before: CounterSnapshot,
     after: CounterSnapshot,
 ) -> windows.Activity:
-    """Return what a process did in a window: from the step that its opening met, to one more."""
+    """Return a process's activity from the step in which a window opened to that of its close."""
     ends = page.ends_ns()
     earlier, inside = _inside(ends, before, after)
     return windows.Activity(
@@ -215,13 +215,13 @@ class _Run(FreeRun):
     """One run of the program.
 
     Args:
-        launch: its folder is private to this run.
+        launch: the launch; its folder is private to this run.
         member: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         n: how many of its processes are to train.
 
     Attributes:
-        counted: what each of n processes that train at once has counted, as by slot.
+        counted: the pages of n processes that train at once, numbered as if by slot.
     """
 
     def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
@@ -239,7 +239,7 @@ class _Run(FreeRun):
         self.end(0.0)
 
     def why(self) -> str:
-        """Return the line that says why it ended."""
+        """Return the line that says why the program ended."""
         return self.last_words(0) or "it has printed nothing"
 
     def output(self) -> str:
@@ -254,20 +254,20 @@ class _Run(FreeRun):
         return counter_snapshots.read(pids, trainers, cpus, perf_events.PerfEvents(self.n, ()))
 
     def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
-        """Return how many steps each process has done at least between two edges."""
+        """Return the fewest steps that a process has done between two edges."""
         return min(_inside(page.ends_ns(), before, after)[1] for page in self.counted.values())
 
     def stepped(self, since_ns: int) -> bool:
-        """Whether each process has ended a step after a time."""
+        """Return whether each process has ended a step after a time."""
         return all(page.ends_ns()[-1] > since_ns for page in self.counted.values())
 
     def training(self) -> list[iterations.Page]:
-        """Return what processes have counted that live."""
+        """Return the pages of the program's living processes."""
         living = set(kernel_counters.descendants(os.getpid()))
         return [page for page in iterations.read_pages(self.pages) if page.pid in living]
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
-        """Return what processes have written down of themselves; nothing until all have."""
+        """Return the settings that processes have written down; nothing until all have."""
         paths = [self.pages / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []

@@ -35,13 +35,13 @@ class Resolved:
     """A launch on this machine.
 
     Attributes:
-        launch: what all members share; its folder is the cohort's to set.
-        members: of the largest cohort, by slot.
-        slots: the same, as they are recorded.
+        launch: the specification that all members share; the cohort sets its folder.
+        members: the members of the largest cohort, by slot.
+        slots: their slots, as they are recorded.
         requested_env: the variables that the launch and ``workload.env`` set.
-        need: what all members take of the machine's limits.
+        need: the resources that all members need.
         counts: process counts that this machine has room for.
-        missing: why it has none for others that were asked for; None where there are none.
+        missing: why there is no room for others that were asked for; None if all fit.
     """
 
     launch: Launch
@@ -69,25 +69,25 @@ def resolve(
 ) -> Resolved:
     """Resolve a launch.
 
-    Slots are those of a cohort of the largest count, also where there is no room for so many.
+    Slots are those of a cohort of the largest count, even if there is no room for it.
 
     Args:
-        plan: what of plan.json the job depends on.
+        plan: the part of plan.json that the job depends on.
         asked: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
-        counts: how many processes there will be: one count or several.
-        member: what of the memory a member was seen to take.
+        counts: the process counts, one or several.
+        member: the memory that a member was seen to take.
 
     Raises:
-        UnavailableError: this machine cannot do it, at none of these counts.
+        UnavailableError: this machine cannot run the launch at any of these counts.
     """
     workload = plan.workload
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = machine.usable
     slots = tuple(map(axis_table.recorded, axis_table.place(asked, topology, max(counts))))
     own = work.parameters_of(workload, asked)
-    if workload.pool:  # of one program, which is told how many
+    if workload.pool:  # one program; a window fills in its count (``pool.whole``)
         own[placeholders.N] = f"{{{placeholders.N}}}"
     members = [_member(workload, own, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
@@ -125,7 +125,7 @@ def resolve(
 
 
 def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
-    """Whether this machine can start a launch now; arguments as ``resolve`` takes them."""
+    """Return whether this machine can start a launch now; arguments are those of ``resolve``."""
     try:
         found = resolve(plan, asked, machine, builds, counts(plan, machine))
         versions(found.launch.python)
@@ -135,12 +135,12 @@ def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
 
 
 def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> dict[str, str]:
-    """Return a launch's own cache for torch.compile, as a variable; none where it compiles nothing.
+    """Return the variable of a launch's own torch.compile cache; empty if it compiles nothing.
 
-    So its starts depend on this study alone.
+    With a cache of its own, the launch's starts depend on this study alone.
 
     Args:
-        plan: what of plan.json the job depends on.
+        plan: the part of plan.json that the job depends on.
         asked: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
@@ -184,7 +184,7 @@ def versions(python: str) -> Versions:
 
 
 def require_module(python: str, module: str, folder: str) -> None:
-    """Check that ``python -m MODULE`` would find its module, whose packages are imported for that.
+    """Check that ``python -m MODULE`` would find its module; this imports the module's packages.
 
     Raises:
         UnavailableError: it would not.
@@ -199,7 +199,7 @@ def require_module(python: str, module: str, folder: str) -> None:
 
 
 def check_workload(workload: Workload) -> str:
-    """Check that a workload can start here; return what its interpreter is, for a person.
+    """Check that a workload can start here; return a description of its interpreter.
 
     Args:
         workload: the plan's section.
@@ -249,7 +249,7 @@ def _ask(
 
 
 def _words(ended: subprocess.CompletedProcess[str]) -> str:
-    """Return the last line of a failed process, or how it ended if it said nothing."""
+    """Return the last line of a failed process, or how it ended if it printed none."""
     return "".join(ended.stderr.strip().splitlines()[-1:]) or describe_exit(ended.returncode)
 
 
@@ -271,7 +271,7 @@ def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
 
 
 def host(machine: Machine) -> member_processes.Host:
-    """Return what a coordinator must know of this machine."""
+    """Return the facts about this machine that a coordinator needs."""
     cpus = machine.cpus
     files = [
         (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus

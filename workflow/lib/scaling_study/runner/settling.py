@@ -1,17 +1,17 @@
 """Test of whether a script has settled: steps and non-step phases take as long late as early.
 
-A training changes its speed in its first seconds: memory that is touched for the first time, files
-that are made for the first time, averages of dead units that decay into denormal numbers. Windows
-of that time say what a longer training does not do.
+The speed of a training changes in its first seconds: memory is touched for the first time, files
+are made for the first time, averages of dead units decay into denormal numbers. Windows of that
+time do not represent a longer training.
 
 Steps
-    As a chain's early part is compared with its late one (Geweke, Evaluating the accuracy of
-    sampling-based approaches, 1992), those of two members' earlier life are compared with those of
-    their later life, at each of a few places where one may end and the other begin. Members of a
-    window share what disturbs it, so only two count: one of each age.
-What lies between
-    is rare: a handful of validations or checkpoints shows no trend. But where some take much longer
-    than the shortest, and all of these come before all the last ones, that is hardly chance.
+    Steps of two members' earlier life are compared with those of their later life, as the early
+    part of a chain is compared with its late part (Geweke, Evaluating the accuracy of
+    sampling-based approaches, 1992). A few places are tried as the end of the earlier life. Members
+    of a window share its disturbances, so only two count: one of each age.
+Non-step phases
+    They are rare: a handful of validations or checkpoints shows no trend. But if some take much
+    longer than the shortest, and none of these is among the last ones, that is hardly chance.
 
 Pure: steps go in, a number comes out.
 """
@@ -29,35 +29,35 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 CHANGE = 0.03
-"""A cohort of which a smaller part of all time changes has settled …"""
+"""A cohort has settled if its times change by a smaller part of all time."""
 
 CHANCE = 0.01
-"""… and so has one whose change may be chance: with this probability one is seen in its steps where
-there is none (Student's t, Bonferroni's correction for the places) …"""
+"""A cohort has also settled if its change may be chance. This is the probability that steps show a
+change where there is none (Student's t, Bonferroni's correction for the places)."""
 
 PHASE_CHANCE = 0.1
-"""… or in what lies between: more, because there is little of it, and all that it costs is time."""
+"""The same for non-step phases: larger, because they are few, and a false alarm costs only time."""
 
 LONGER = 1.5
-"""A phase that takes this many times the shortest of its process count is a longer one."""
+"""A phase is a longer one if it takes over this many times the shortest of its process count."""
 
 PLACES = 9
-"""The later life may begin at so many places: the deciles of the steps."""
+"""Number of places at which the later life may begin: the deciles of the steps."""
 
 FEWEST_FREE = 3
-"""Degrees of freedom below which nothing is said."""
+"""With fewer degrees of freedom, no change is found."""
 
 
 def change(windows: Sequence[non_step.Steps], found: non_step.Found) -> float | None:
-    """Return which part of all time more, or less, steps take later in a member's life.
+    """Return by which part of all time steps or phases change later in a member's life.
 
     Args:
         windows: the steps of each window, of all its members.
-        found: what comes back in them, put together.
+        found: the phases that recur in all of these steps together.
 
     Returns:
-        Positive where what comes later takes longer; None where all has settled, or too few windows
-        were taken to tell.
+        Positive if later ones take longer; None if all has settled, or too few windows were taken
+        to tell.
     """
     if not windows:
         return None
@@ -76,9 +76,9 @@ def change(windows: Sequence[non_step.Steps], found: non_step.Found) -> float | 
 
 
 def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
-    """Return by which part ordinary steps take longer from some place on; 0 if that may be chance.
+    """Return by which part ordinary steps take longer from some place on; 0 if it may be chance.
 
-    Each window has a value for each of two members, the median of its steps in it.
+    Each window gives a value for each of two members: the median of the member's steps.
     """
     at, logs, group = [], [], []
     ends = np.cumsum([len(one.us) for one in windows])[:-1]
@@ -97,7 +97,7 @@ def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
 
 
 def _two_members(windows: Sequence[non_step.Steps]) -> list[int]:
-    """Return the member of most windows, and that of most among those with fewer."""
+    """Return the member with the most windows, and that with the most among those with fewer."""
     counts = Counter(int(member) for one in windows for member in np.unique(one.member))
     oldest, *others = sorted(counts, key=lambda member: (-counts[member], member))
     younger = [member for member in others if counts[member] < counts[oldest]]
@@ -105,12 +105,12 @@ def _two_members(windows: Sequence[non_step.Steps]) -> list[int]:
 
 
 def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
-    """Return by how much values are higher from some place on; 0 where that may be chance.
+    """Return by how much values are higher from some place on; 0 if it may be chance.
 
     Args:
         x: the place of each value in its member's life.
         y: the values.
-        group: whose level each value has: a member's beside so many others.
+        group: the group of each value, with a level of its own: a member at a process count.
     """
     from scipy import stats  # noqa: PLC0415 (takes half a second, which few cohorts need)
 
@@ -120,7 +120,7 @@ def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
     level = _without_means(y, group)
     found, best = 0.0, float(stats.t.ppf(1 - CHANCE / 2 / (PLACES + 1), free))
     places = np.unique(np.quantile(x, np.linspace(0, 1, PLACES + 2)[1:-1]))
-    # Or no place: a line, of which the later half is higher by half of its rise.
+    # The last shape has no place: a line, whose later half is higher by half of its rise.
     shapes = [*((x > place).astype(np.float64) for place in places), 2 * x / max(1.0, x.max())]
     for shape in shapes:
         late = _without_means(shape, group)
@@ -140,14 +140,14 @@ def _without_means(values: Floats, group: NDArray[np.intp]) -> Floats:
 
 
 def _of_phases(at: Integers, us: Integers, n: Integers) -> float:
-    """Return by which part the last phases are shorter, below 0; 0 if that may be chance."""
+    """Return by which part the last phases are shorter, below 0; 0 if it may be chance."""
     shortest = {count: us[n == count].min() for count in np.unique(n)}
     ratios = us / np.array([max(1, shortest[count]) for count in n])
     ratios = ratios[np.argsort(at, kind="stable")]
     longer = np.flatnonzero(ratios > LONGER)
     if not len(longer):
         return 0.0
-    # How likely it is that all longer ones leave so many places at the end free.
+    # The probability that, by chance, no longer phase is among this many at the end.
     count, last = len(ratios), len(ratios) - 1 - int(longer[-1])
     chance = math.comb(count - last, len(longer)) / math.comb(count, len(longer))
     return float(ratios[-last:].mean() / ratios.mean() - 1) if chance <= PHASE_CHANCE else 0.0

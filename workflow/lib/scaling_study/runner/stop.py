@@ -1,10 +1,10 @@
 """Ends the jobs of a Snakemake that is asked to stop.
 
 Ctrl-C in a terminal reaches the jobs, too. A signal to Snakemake alone, as from systemd, scancel or
-another supervisor, does not: Snakemake starts no further job, and waits until those that run have
-come to their end, which takes hours. So the signal is passed on to them, from a thread that sleeps
-in a blocking read until a signal's number is in Python's wake-up pipe. That works whatever handlers
-Snakemake installs, and in a ``module:`` of another workflow, whose hooks Snakemake does not run.
+another supervisor, does not: Snakemake then starts no further job and waits for the running ones,
+which takes hours. So a thread passes the signal on to the jobs. It sleeps in a blocking read until
+a signal's number is in Python's wake-up pipe. That works whatever handlers Snakemake installs, and
+in a ``module:`` of another workflow, whose hooks Snakemake does not run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-# Interrupts Snakemake's main thread, as SIGINT does where it is not handled.
+# Interrupts Snakemake's main thread, as SIGINT does by default.
 INTERRUPT = signal.SIGRTMIN
 
-# Snakemake's lock is held for milliseconds, or for `latency-wait` where a file is missing. Where
-# SIGTERM finds its main thread with the lock, Snakemake's handler waits for it forever.
+# Snakemake holds its lock for milliseconds, or for `latency-wait` if a file is missing. If SIGTERM
+# comes while the main thread holds the lock, Snakemake's handler waits for it forever.
 LOCK_S = 1.0
 
-# A job may be on its way to its start when the signal comes.
+# Jobs are ended again at this interval: one may be about to start when the signal comes.
 AGAIN_S = 0.1
 
 
@@ -44,20 +44,20 @@ def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> li
 
     Args:
         workflow: Snakemake's.
-        jobs: gives the processes of the jobs that run on this machine.
+        jobs: returns the processes of the jobs that run on this machine.
 
     Returns:
-        The name of the signal, once it has come.
+        A list that gets the name of the signal when it comes.
     """
     came: list[str] = []
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        # Without a scheduler there are no jobs. A cluster's jobs are cancelled by Snakemake.
+        # Without a scheduler there are no jobs. Snakemake itself cancels a cluster's jobs.
         if workflow.scheduler is None or not workflow.local_exec:
             signal.default_int_handler(signum, frame)
 
     if threading.current_thread() is not threading.main_thread():
-        return came  # signals are not for Snakemake where it is run in another thread
+        return came  # Snakemake runs in another thread, where it gets no signals
     reading, writing = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -91,7 +91,7 @@ def _end_jobs(
         signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
     while True:
         for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:
-            # What a supervisor has started is in another group: the supervisor ends it.
+            # A supervisor's command is in another process group: the supervisor ends it.
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(pid) == os.getpgrp():
                     os.kill(pid, signal.SIGTERM)

@@ -7,8 +7,8 @@ kills it when the command ends. When the watched process ends, for instance beca
 killed, the command is asked to stop and then killed. Waiting is a blocking poll(2), which takes no
 CPU time. If the supervisor itself is killed, the kernel sends SIGTERM to the command.
 
-A signal that asks it to stop raises nothing: it makes a pipe readable, on which the supervisor
-waits too. So it can come at any moment, and more than once.
+A signal to stop raises no exception: it makes a pipe readable, on which the supervisor waits too.
+So a signal can come at any moment, and more than once.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import bind
 
 # Time for the command to write what it has, after it was asked to stop. With the time for
-# orphans, all is over well before ten seconds.
+# orphans, everything ends well within ten seconds.
 STOP_S = 5.0
 
 # Time for orphans that end by themselves: multiprocessing's resource tracker removes semaphores.
@@ -36,7 +36,7 @@ ORPHANS_S = 2.0
 
 
 STOPS = 94
-"""Exit status of a job after which the study is to stop; no program of ours ends so otherwise."""
+"""Exit status of a job that stops the study; programs of this package use it for nothing else."""
 
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
@@ -70,10 +70,10 @@ def end_descendants(grace_s: float) -> None:
 
 
 def supervised(watched: int | None = None) -> list[str]:
-    """Return the words that run the command behind them below a supervisor.
+    """Return the words that, before a command, run it under a supervisor.
 
     Args:
-        watched: id of the process whose end ends the command; this process without one.
+        watched: id of the process whose end ends the command; by default this process.
     """
     module = "scaling_study.runner.supervisor"
     return [sys.executable, "-m", module, "--watch", str(watched or os.getpid()), "--"]
@@ -104,7 +104,7 @@ def run(command: list[str], watched: int) -> int:
         start_new_session=True,
     )
     code = _wait(process, watched, stop)
-    # All ends now in any case; an ignored signal is harmless up to the interpreter's very end.
+    # Everything ends now in any case. An ignored signal is harmless until the interpreter exits.
     for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
     if code is None:
@@ -121,7 +121,7 @@ def run(command: list[str], watched: int) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(watched, signal.SIGTERM)  # Snakemake starts no further job, and fails
     if code < 0:
-        # Said last: the terminal may be gone.
+        # Printed last, because the terminal may be gone.
         with contextlib.suppress(OSError):
             text = f"{clear_line(sys.stderr)}the job {describe_exit(code)}: {WHAT_NOW}"
             print(text, file=sys.stderr, flush=True)

@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 OF_LOADERS = "# ---- loaders\n"
 LOADER_FUNCTIONS = ("change_arguments", "shares_out")
-"""The last part of ``after_torch``, and what axes take from it."""
+"""The heading of the last part of ``after_torch``, and the functions that axes take from it."""
 FUTURE = "from __future__ import annotations\n"
 OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import [\w, ]+\n\n?", re.MULTILINE)
 
@@ -58,7 +58,7 @@ def command(python: str, words: Sequence[str], switches: Path | None) -> list[st
     Args:
         python: the interpreter.
         words: the program's (``work.program``).
-        switches: the file that makes a launch's switches true; None where it has none.
+        switches: the file that applies a launch's switches; None if it has none.
     """
     return [python, *([str(switches)] if switches else []), *words]
 
@@ -71,18 +71,18 @@ def served_command(
     Args:
         python: the interpreter.
         words: the program's (``work.program``).
-        switches: as of ``command``.
-        options: further ones of ``model_server.py``.
+        switches: as for ``command``.
+        options: further options of ``model_server.py``.
     """
     own = ["--switches", str(switches)] if switches else []
     return [python, str(model_server.__file__), *options, *own, "--", *words]
 
 
 def switched(axes: Axes) -> dict[str, Value]:
-    """Return the values of a launch that are made true in the process itself, by axis.
+    """Return the values of a launch that are applied in the process itself, by axis.
 
     Raises:
-        ValueError: a value is none of its axis: it may not become part of a program.
+        ValueError: a value is not one of its axis, and may not become part of a program.
     """
     found = {
         name: value
@@ -98,7 +98,7 @@ def switched(axes: Axes) -> dict[str, Value]:
 
 
 def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
-    """Return what does the same in the script itself, after it has imported torch.
+    """Return the lines that do the same in the script itself, after it has imported torch.
 
     Args:
         axes: the launch's values.
@@ -115,11 +115,11 @@ def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
 
 
 def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> str | None:
-    """Return the text of the file; None for a launch without switches.
+    """Return the text of the file that applies a launch's switches; None if it has none.
 
     Args:
         axes: the launch's values.
-        name: of the file.
+        name: the name of the file.
         optimizers: the classes that the script uses, as far as is known.
     """
     found = switched(axes)
@@ -136,7 +136,7 @@ def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> st
 
 
 def _modules(found: Iterable[str]) -> str:
-    """Return the modules of this package that are copied, without what no switch needs."""
+    """Return the text of the modules that are copied, without parts that no switch needs."""
     after = _source(after_torch)
     if not any(name in _applied(axis) for axis in found for name in LOADER_FUNCTIONS):
         after = after.partition(OF_LOADERS)[0].strip()
@@ -144,7 +144,7 @@ def _modules(found: Iterable[str]) -> str:
 
 
 def _source(module: ModuleType) -> str:
-    """Return all but its docstring, which speaks of this package."""
+    """Return a module's text without its docstring, which speaks of this package."""
     _, _, text = Path(module.__file__ or "").read_text(encoding="utf-8").partition(FUTURE)
     return OWN_IMPORT.sub("", text).strip()
 

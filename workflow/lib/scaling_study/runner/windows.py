@@ -1,4 +1,4 @@
-"""The windows of a cohort: their order, what is kept of them, and when one is invalid.
+"""The windows of a cohort: their order, their records, and when one is invalid.
 
 Pure: times and counts go in, records come out. Times are ns of the monotonic clock, which all
 processes of a machine share.
@@ -19,34 +19,34 @@ from scaling_study.stats.thresholds import FOREIGN_CPUS
 # A foreign program that takes this share of the study's CPUs can move a step time by as much.
 FOREIGN_SHARE = 0.02
 
-# /proc/stat counts whole ticks, of 10 ms at most. A quota ends the turn of every CPU once in its
-# period, of 100 ms most often, and in the middle of a tick: half a tick too much on each.
+# /proc/stat counts whole ticks, of 10 ms at most. A quota stops every CPU once in each period,
+# mostly of 100 ms, and in the middle of a tick: half a tick too much is counted on each CPU.
 THROTTLED_ERROR = 0.05
 
-# Sleeping members together: idle helper threads that wake now and then are allowed.
+# CPUs that all sleeping members together may keep busy: idle helper threads wake now and then.
 SLEEPING_SHARE = 0.005
 SLEEPING_FLOOR_CPUS = 0.02
 
-# The share of the window in which all n members trained.
+# The least share of a window in which all n members must train.
 SHORTEST_OVERLAP = 0.99
 
-# The same of bursts, which hold few steps: they end with the last step of the slowest member.
+# The same for bursts, which hold few steps and end with the last step of the slowest member.
 SHORTEST_BURST_OVERLAP = 0.75
 
-# Each member has so many whole steps in a window, however long they take: a launch is not left out
-# for being slow.
+# Each member does at least this many whole steps in a window, however long they take: no launch is
+# left out for being slow.
 FEWEST_STEPS = 1
 
-# Being measured takes some 10 to 20 us of a step (benchmarks/attached.py): of a shorter step than
-# this, about one percent and more.
+# Measuring takes some 10 to 20 us of a step (benchmarks/attached.py): about 1% or more of a step
+# that is shorter than this.
 SHORT_STEP_S = 1.5e-3
 
-# More than this part of a member's window spent in starting its script anew is worth a word.
+# A window gets a flag if a member spends more than this part of its time on restarts of its script.
 RESTART_SHARE = 0.05
 
 NONE_NS = (0,) * len(TIMED)
 
-# Reasons that make a window invalid; any other flag is a remark on a valid window.
+# Flags that make a window invalid; any other flag is only a remark.
 INVALID = frozenset(
     {
         "foreign_cpu",
@@ -74,15 +74,15 @@ class Activity:
 
     Attributes:
         slot: the member's.
-        released_ns: when it went on.
+        released_ns: when it was released.
         parked_ns: when it rested again.
-        steps_active: steps in between.
+        steps_active: number of steps in between.
         restarts: how often its script was started anew.
-        steps: those that are kept.
-        earlier: steps that it did before.
+        steps: the steps that are kept.
+        earlier: number of steps that it did before.
         others: steps of its other ranks, if it is a group.
-        apart: how often one of them went on from where rank 0 did not come (see ``member``).
-        samples: those that its script, in all ranks, has marked in all of its steps.
+        apart: how often another rank went on because rank 0 did not come to rest (see ``member``).
+        samples: samples that its script has marked in all of its steps, in all ranks.
     """
 
     slot: int
@@ -109,13 +109,13 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Training without a rest: a window is one, or a series of short ones (bursts).
+    """Training without a rest. A window is one stretch, or a series of short ones (bursts).
 
     Attributes:
         opened_ns: when its settle time was over.
         closed_ns: steps that begin after this time do not count.
         activities: what members did.
-        frequencies_mhz: by CPU, when it closed; without those that cannot be read.
+        frequencies_mhz: frequency of each CPU when the stretch closed, as far as readable.
         saved: whether batches that were saved up before it may have shortened counted steps.
     """
 
@@ -143,7 +143,7 @@ class Stretch:
 
     @property
     def overlap(self) -> float:
-        """The share of the time that counts in which all members were active."""
+        """The share of the counted time in which all members were active."""
         opened_ns, counted_ns = self.opened_ns, self.counted_ns
         first = max(opened_ns, *(one.released_ns for one in self.activities))
         last = min(counted_ns, *(one.parked_ns for one in self.activities))
@@ -165,10 +165,10 @@ def counted_steps(
 ) -> tuple[list[int], list[Step]]:
     """Return the durations (ns) and the steps that begin in [opened, closed).
 
-    Whether a step counts depends on when it begins, never on how long it takes: else a window would
-    leave out the longest ones, and a mean over counted steps would be too small. So it is
-    consistent (Wald's equation: the number of counted steps is a stopping time). A step in which
-    the script was started anew is no training step and does not count.
+    Whether a step counts depends on when it begins, never on how long it takes. Otherwise a window
+    would leave out the longest steps, and the mean over counted steps would be too small. This way
+    the mean is consistent (Wald's equation: the number of counted steps is a stopping time). A step
+    in which the script was started anew is no training step and does not count.
     """
     inside = [
         (step.end_ns - start, step)
@@ -179,19 +179,19 @@ def counted_steps(
 
 
 def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
-    """Return what the slowest rank took beyond the mean of all, summed over the counted steps.
+    """Return the time of the slowest rank beyond the mean of all, summed over the counted steps.
 
-    Only outside of backward, in which ranks wait for each other, their own work can be seen.
+    Ranks wait for each other in backward, so only the time outside of it shows their own work.
     """
     if not activity.others:
         return 0.0
-    # A rank that did not rest with the others still has steps of before.
+    # A rank that did not rest with the others still has steps from before the release.
     others = [
         [step for step in rank if step.end_ns > activity.released_ns] for rank in activity.others
     ]
     ranks = [activity.steps, *others]
     wait_ns = 0.0
-    # The first step has no end of another one before it, in any rank.
+    # In no rank is the end of another step known before the first one.
     for at in range(1, min(map(len, ranks))):
         begins = activity.steps[at - 1].end_ns
         if not opened_ns <= begins < closed_ns or any(rank[at].fresh for rank in ranks):
@@ -202,7 +202,7 @@ def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
 
 
 def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
-    """Return what a member's counted steps in a window were.
+    """Return the record of a member's counted steps in a window.
 
     Args:
         activity: the member's steps since its release.
@@ -233,9 +233,9 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
 
 
 def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
-    """Return where a member's window stands among all steps that it has ever done.
+    """Return the place of a member's window among all steps that it has ever done.
 
-    What comes back every so many steps is found by it (``non_step``).
+    With it, ``non_step`` finds the phases that recur.
 
     Args:
         activity: the member's steps since its release.
@@ -256,10 +256,10 @@ def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
 
 
 def window_record(stretches: Sequence[Stretch], at: int) -> Steps:
-    """Return the same over all stretches of a window.
+    """Return the record of a member's counted steps in all stretches of a window.
 
     Args:
-        stretches: of the window, at least one.
+        stretches: the stretches of the window, at least one.
         at: the member's place among the activities.
     """
     first, *others = (
@@ -273,7 +273,7 @@ def window_record(stretches: Sequence[Stretch], at: int) -> Steps:
 
 
 def restart_share(activity: Activity) -> float:
-    """Return the part of a member's active time that went into starting its script anew."""
+    """Return the part of a member's active time that it spent on starting its script anew."""
     fresh = sum(
         duration
         for duration, step in zip(activity.durations_ns, activity.steps, strict=True)
@@ -297,11 +297,11 @@ def flags(
     usable_cpus: int,
     asked_steps: int,
 ) -> list[str]:
-    """Return what is to be said against a window; it is invalid if any flag is in INVALID.
+    """Return the flags of a window; it is invalid if any of them is in INVALID.
 
     Args:
-        stretches: of the window; several are bursts, which no quota may hold back.
-        records: of the active members, in the same order.
+        stretches: the stretches of the window; several are bursts, which no quota may hold back.
+        records: the records of the active members, in the same order.
         machine: what happened on the machine between the readings of the counters.
         overlap: the share of the window in which all members were active.
         edges_s: wall time between the two readings.
