@@ -33,8 +33,8 @@ function startFlame(part) {
   let zoom = groups[0] ?? 0, at = zoom, pointed = -1, matches = null, rows = [], bottom = 0;
   const row = new Int32Array(count), weight = new Float64Array(count), left = new Float64Array(count);
 
-  // A chain of frames that call nothing else keeps its first and its last, unless one was searched for.
-  // What stands above the frames (whose they are, running or waiting, which phase) always stays.
+  // A chain of frames with one callee each shows its first, its last and those that were searched for.
+  // The levels above the frames (group of threads, running or waiting, phase) are always shown.
   const plain = (i) => depth[i] > 3 && only[parent[i]] && only[i] && !(matches && matches[name[i]]);
   function layOut() {
     const next = new Float64Array(count);
@@ -95,7 +95,7 @@ function startFlame(part) {
     return 0.2126 * r + 0.7152 * g + 0.0722 * blue;
   };
 
-  // As much of a frame's name as there is room for: its file goes first, then C++ namespaces.
+  // The part of a frame's name that fits: the file is cut off first, then C++ namespaces.
   function fit(text, room) {
     const own = text.replace(/(?<=.) \([^()]*\)$/, ""), last = own.split("::").slice(-2).join("::");
     for (const shown of [text, own, last]) if (context.measureText(shown).width <= room) return shown;
@@ -103,7 +103,7 @@ function startFlame(part) {
     return kept > 1 ? `${last.slice(0, kept)}…` : "";
   }
 
-  // What can be seen of the tree at this zoom: calls visit(i, x, width) for callers, then below.
+  // Calls visit(i, x, width) for the frames that can be seen at this zoom: callers, then those below.
   function walkVisible(pixels, visit) {
     for (let i = zoom; i > 0; i = parent[i]) if (i === zoom || !hidden(i)) visit(i, 0, pixels);
     const scale = weight[zoom] ? pixels / weight[zoom] : 0;
@@ -188,7 +188,7 @@ function startFlame(part) {
     tellMatches();
   }
 
-  // Search: a part of a frame's name. What is found keeps its colour, all else turns pale.
+  // Search for a part of a frame's name. Matches keep their colour; all else turns pale.
   function tellMatches() {
     if (!matches) { found.textContent = ""; return; }
     const group = groupOf(zoom);
@@ -196,7 +196,7 @@ function startFlame(part) {
     for (let i = group; i <= last[group]; i++) {
       if (!matches[name[i]]) continue;
       frames++;
-      if (i > covered) { x += a[i]; y += b[i]; covered = last[i]; } // once, where one calls another
+      if (i > covered) { x += a[i]; y += b[i]; covered = last[i]; } // a match below another counts once
     }
     found.textContent = frames ? `${frames.toLocaleString("en-US")} found. ${times(x, y, group)}` : "Nothing found";
   }
@@ -310,6 +310,6 @@ function startFlame(part) {
   find(".flame-tools").hidden = false;
   layOut();
   for (const [place, button] of [...tabs.children].entries()) button.setAttribute("aria-pressed", place === 0);
-  let known = -1; // a scrollbar of the page may change the width; the height is set here
+  let known = -1; // draw sets the height; only a new width, as with a scrollbar of the page, is drawn anew
   new ResizeObserver(() => { if (view.clientWidth !== known) { known = view.clientWidth; draw(); } }).observe(view);
 }

@@ -17,7 +17,7 @@ themeButton.addEventListener("click", () => {
 systemDark.addEventListener("change", nameTheme);
 nameTheme();
 
-// Copy a command. Without the clipboard's permission it is selected, ready for the copy key.
+// Copy a command. If the clipboard is not permitted, the command is selected, ready for the copy key.
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -33,7 +33,7 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   });
 }
 
-// Sort a table by a column: numbers from data-value, names as text; what is missing comes last.
+// Sort a table by a column: numbers from data-value, names as text; missing values come last.
 function sortBy(header, direction) {
   const table = header.closest("table");
   const column = [...header.parentNode.children].indexOf(header);

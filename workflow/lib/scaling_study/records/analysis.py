@@ -1,7 +1,7 @@
 """Results of the analyses: an entry for each machine in analysis/*.json.
 
-A file holds `Machines`; machines are compared by a reader, never pooled. Rates are of all processes
-of a point together, in steps of the default launch.
+A file holds `Machines`, which are never pooled. Rates are those of all processes of a point
+together, in steps of the default launch.
 """
 
 from typing import Generic, Literal, TypeVar
@@ -47,7 +47,7 @@ class Machines(Struct, Generic[E], frozen=True):
         return next((one for one in self.machines if one.machine == machine), None)
 
 
-# What the study recommends.
+# The recommendation.
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -62,16 +62,16 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Point, frozen=True, kw_only=True):
-    """A launch at a process count, and what it gives."""
+    """A launch at a process count, with its rates."""
 
     role: str = ""
     """Why the launch is in the plan."""
     replicates: int = 1
     """Fresh starts with a valid window."""
     oversubscribed: bool = False
-    """Whether members ask for more CPUs than there are."""
+    """Whether members ask for more threads than there are CPUs, or share CPUs."""
     steps_per_s: Number = None
-    """Throughput, with what lies between steps."""
+    """Throughput, including the time between steps."""
     step_s: Number = None
     """Mean ordinary step of a member."""
     low: Number = None
@@ -81,7 +81,7 @@ class Candidate(Point, frozen=True, kw_only=True):
     non_step_share: Number = None
     """Part of the active time that lies between steps."""
     models_per_hour: Number = None
-    """Predicted: a process for each model, its start and its steps."""
+    """Predicted, with a process for each model: its start and its steps."""
     models_per_hour_low: Number = None
     """Its lower end."""
     models_per_hour_high: Number = None
@@ -91,16 +91,16 @@ class Candidate(Point, frozen=True, kw_only=True):
 
     @property
     def at(self) -> tuple[str, int]:
-        """Its name in `intervals.Means`."""
+        """Its key in `intervals.Means`."""
         return self.launch, self.n
 
     def gain(self, objective: Objective) -> float:
-        """Return what an objective compares, which is to be large; 0 where it is not known."""
+        """Return the number that an objective compares, the larger the better; 0 if not known."""
         rate = self.rate(objective).value
         return float(objective.gain(rate, self.n)) if known(rate) else 0.0
 
     def rate(self, objective: Objective) -> Interval:
-        """Return the rate of all processes that an objective comes from."""
+        """Return the rate of all processes from which an objective is computed."""
         if objective.rate == "steps_per_s":
             return _interval(self.steps_per_s, self.low, self.high)
         ends = (self.models_per_hour_low, self.models_per_hour_high)
@@ -117,18 +117,18 @@ class Candidate(Point, frozen=True, kw_only=True):
 
     @property
     def once(self) -> bool:
-        """Whether its figures are of too few starts to be quoted."""
+        """Whether its figures come from too few starts to be quoted."""
         return self.replicates < ENOUGH_STARTS
 
 
 class Most(Candidate, frozen=True, kw_only=True):
-    """A launch with the most processes that it was measured with, against its best count."""
+    """A launch at its largest measured process count, compared with its best count."""
 
     ratio: Interval = Interval()
 
 
 class Reference(Candidate, frozen=True, kw_only=True):
-    """Today's launch or the default one at its best."""
+    """Today's launch or the default one, at its best process count."""
 
     at_n: Candidate | None = None
     """The same launch at the recommended process count."""
@@ -139,7 +139,7 @@ class Reference(Candidate, frozen=True, kw_only=True):
 
 
 class Recommended(Candidate, frozen=True, kw_only=True):
-    """The launch to use, and what starts its members."""
+    """The launch to use, with the settings that start its members."""
 
     axes: Axes = {}
     slots: tuple[Slot, ...] = ()
@@ -175,27 +175,27 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of recommendation.json."""
 
     status: str
-    """``ok``, or ``none`` for a `reason`."""
+    """``ok``, or ``none`` with a `reason`."""
     reason: str | None = None
     """Why nothing is recommended."""
     objective: str = "models_per_hour"
     """The objective that is compared: a key of `OBJECTIVES`."""
     model_length: ModelLength | None = None
-    """How long scripts are, where they say it themselves."""
+    """Steps of a model, if they were learnt from scripts that ended."""
     tolerance: float = 0.02
     """A smaller difference is not worth more processes."""
     interval: str = ""
-    """How intervals are made, in words."""
+    """How intervals are computed, in words."""
     probability: str = ""
     """The meaning of the probability of being best, in words."""
     raced: bool = False
-    """Whether a race has chosen."""
+    """Whether a race chose the launch."""
     default: Reference | None = None
     """None where it was not measured."""
     today: Reference | None = None
     """None where it is the default launch, or was not measured."""
     best: Candidate | None = None
-    """The point that serves the objective most."""
+    """The best point by the objective."""
     throughput: Candidate | None = None
     """The point with the highest rate."""
     recommended: Recommended | None = None
@@ -214,33 +214,33 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> Reference | None:
-        """Return what the recommended launch is compared with: today's, or else the default."""
+        """Return the launch to compare the recommended one with: today's, or else the default."""
         return self.today or self.default
 
     @property
     def single(self) -> bool:
-        """Whether one model soonest was asked for."""
+        """Whether the objective is one model as soon as possible."""
         return OBJECTIVES[self.objective].single
 
 
 class FrontPoint(Point, frozen=True, kw_only=True):
-    """A point of the trade between one model soon and many per hour."""
+    """A point of the trade-off between one model soon and many per hour."""
 
     time_s: float
     """Time of one model, or step."""
     rate: float
     """Rate of all processes together."""
     changes_training: bool = False
-    """A point that changes training is not on the front."""
+    """Whether it changes training; such a point is not on the front."""
 
 
 class Pareto(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of pareto.json."""
 
     rate: str = "steps_per_s"
-    """`models_per_hour`, or `steps_per_s` without a number of steps that train a model."""
+    """`models_per_hour`, or `steps_per_s` if the steps of a model are not known."""
     points: tuple[FrontPoint, ...] = ()
-    """All, in the order of the table of points."""
+    """All points, in the order of the table of points."""
     front: tuple[FrontPoint, ...] = ()
     """Points that no other one beats, soonest first."""
 
@@ -250,7 +250,7 @@ class SingleChange(Struct, frozen=True, kw_only=True):
 
     launch: str = ""
     axis: str = ""
-    """The axis that it changes; empty of the baseline."""
+    """The axis that it changes; empty for the baseline."""
     value: object = None
     replicates: int = 1
     step_s: Number = None
@@ -272,42 +272,42 @@ class SingleChange(Struct, frozen=True, kw_only=True):
 
 
 class Combined(Struct, frozen=True, kw_only=True):
-    """A change on the way from the baseline to the best combination, after those before it."""
+    """One of the changes that lead step by step from the baseline to the best combination."""
 
     axis: str
     value: object
     alone: Interval = Interval()
     """Its gain alone."""
     predicted: Number = None
-    """Gain of all so far together."""
+    """Predicted gain of this change and all before it together."""
     measured: Interval | None = None
-    """The same of the launch with just these changes; None where there is none."""
+    """Measured gain of the launch with exactly these changes; None without such a launch."""
 
 
 class SingleChanges(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of single_changes.json."""
 
     n: int | None = None
-    """Process count of all of it."""
+    """Process count of all these launches."""
     baseline: SingleChange | None = None
     """None where it has no valid window."""
     changes: tuple[SingleChange, ...] = ()
     """In the order of the axes."""
     steps: tuple[Combined, ...] = ()
-    """The way to the best launch whose changes were all tried alone."""
+    """The changes that lead to the best launch whose changes were all tried alone."""
 
 
-# What the confirmation showed.
+# The confirmation.
 
 
 class Arm(Point, frozen=True, kw_only=True):
-    """A launch as it ran freely, with one kind of start: what it gave, and what was predicted."""
+    """A launch in free runs with one kind of start: its result and its prediction."""
 
     role: str
     start: str
     """How models start: `fresh`, `forked` or `reused`."""
     rounds: int
-    """Rounds that show a value."""
+    """Rounds that gave a value."""
     value: float
     """Models per hour, or steps per second."""
     low: Number = None
@@ -315,10 +315,10 @@ class Arm(Point, frozen=True, kw_only=True):
     predicted: Number = None
     """The prediction of the table of points; None for a start that is not predicted."""
     start_s: Number = None
-    """Start of a process, to the end of its first iteration."""
+    """Time from the start of a process to the end of its first iteration."""
     iteration_s: Number = None
     end_s: Number = None
-    """From the last iteration to the end of the process."""
+    """Time from the last iteration to the end of the process."""
     whole_models: int = 0
     cut: bool = False
     """Whether the value is from models that were cut off."""
@@ -339,7 +339,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Confirmed over predicted, and what it is made of."""
+    """Confirmed over predicted, and its factors."""
 
     value: float
     parts: tuple[Part, ...] = ()
@@ -367,8 +367,8 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     reason: str | None = None
     objective: str = "models_per_hour"
     start: str = "fresh"
-    """How models of the recommended launch start best in a process of their own: `fresh` or
-    `forked`. The ratios are of that."""
+    """The best way to start the recommended launch's models in a process of their own: `fresh`
+    or `forked`. The ratios use it."""
     arms: tuple[Arm, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     losses: tuple[Losses, ...] = ()
@@ -377,21 +377,21 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     imports: Imports | None = None
     """Modules that are imported before models are forked."""
     ratio: Interval | None = None
-    """The recommended launch over the other one, each at its best count."""
+    """The recommended launch over the one it is compared with, each at its best count."""
     ratio_same_n: Interval | None = None
     difference: Difference | None = None
     against: str = "default"
-    """The launch that it is compared with: `today` or `default`."""
+    """The launch that the recommended one is compared with: `today` or `default`."""
     model_length: ModelLength | None = None
 
     def arm(self, role: str, start: str | None = None) -> Arm | None:
-        """Return what ran in a role, by default with its best start; None where it did not."""
+        """Return the arm of a role, by default with its best start; None if it did not run."""
         start = start or (self.start if role == "recommended" else "fresh")
         arms = self.arms if self.status == "confirmed" else ()
         return next((one for one in arms if (one.role, one.start) == (role, start)), None)
 
 
-# How sure it is, and what was lost.
+# Noise, failures, effective settings and provenance.
 
 
 class NoisePoint(Struct, frozen=True, kw_only=True):
@@ -414,7 +414,7 @@ class Noise(OfMachine, frozen=True, kw_only=True):
     def at(self, *counts: int) -> float | None:
         """Return the largest difference at some process counts; None without a repeat.
 
-        A count that the repeat lacks counts with the largest difference of all.
+        For a count that the repeat lacks, the largest difference of all is used.
         """
         if self.spread is None:
             return None
@@ -432,7 +432,7 @@ class Failure(Replicate, frozen=True, kw_only=True):
 
 
 class Invalid(Point, frozen=True, kw_only=True):
-    """How many windows of a point have a flag that makes them invalid."""
+    """How many invalid windows of a point have a flag."""
 
     flag: str
     count: int
@@ -459,20 +459,20 @@ class Failures(OfMachine, frozen=True, kw_only=True):
     points: tuple[Lost, ...] = ()
     members: tuple[MemberEvent, ...] = ()
     shared_files: dict[str, int] = {}
-    """The most members of a cohort that wrote each file that several wrote."""
+    """Files that several members wrote, and how many of one cohort wrote each, at most."""
 
 
 class Settling(Struct, frozen=True, kw_only=True):
     """Cohorts of a launch whose windows were taken anew, because steps had changed."""
 
     cohorts: int
-    """How many."""
+    """Number of these cohorts."""
     of: int
-    """How many were measured."""
+    """Number of all measured cohorts of the launch."""
     least: float
-    """The smallest change of steps, as part of them."""
+    """The smallest change of the time of steps, as part of it."""
     most: float
-    """The largest."""
+    """The largest change."""
     left: int = 0
     """Cohorts whose steps were still changing in the last windows."""
 
@@ -520,9 +520,9 @@ class Provenance(OfMachine, frozen=True, kw_only=True):
     windows_valid: int
     windows_invalid: int
     steps: int
-    """Counted in valid windows."""
+    """Steps counted in valid windows."""
     wall_s: float
-    """All cohorts, from first exec to last exit."""
+    """Time of all cohorts, each from its first exec to its last exit."""
     in_windows_s: float = 0.0
     samples: dict[str, float] = {}
     """Samples of a step by launch, if scripts count them."""
@@ -534,10 +534,10 @@ class Provenance(OfMachine, frozen=True, kw_only=True):
 
 
 class Analysed(Machines[Provenance], frozen=True):
-    """provenance.json."""
+    """The content of provenance.json."""
 
     plan: Json
-    """plan.json: what was analysed."""
+    """The plan that was analysed, as in plan.json."""
 
 
 # Scaling laws.
@@ -575,7 +575,7 @@ class ChosenLaw(Struct, frozen=True, kw_only=True):
 
 
 class LaunchLaws(Struct, frozen=True, kw_only=True):
-    """A launch of scaling.json."""
+    """The scaling laws of a launch."""
 
     launch: str
     laws: ChosenLaw = ChosenLaw()
@@ -645,7 +645,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def added_s(self) -> float:
-        """Time that the second side's step takes more (s)."""
+        """Time by which the second side's step is longer (s)."""
         return self.b.step_s - self.a.step_s
 
     @property
@@ -664,7 +664,7 @@ class Inflation(OfMachine, frozen=True, kw_only=True):
 
 
 class SavedTable(Struct, frozen=True, kw_only=True):
-    """A saved table, and what it says of a step."""
+    """A saved table, with its figures of a step."""
 
     n: int
     """Processes that ran."""
@@ -672,19 +672,19 @@ class SavedTable(Struct, frozen=True, kw_only=True):
     steps: int
     """Steps that it covers."""
     steps_from: str
-    """How that is known."""
+    """The source of the number of steps."""
     step_s: float
     step_from: str
     """The source of the time of a step."""
     self_s: Number = None
-    """All self time, where the table says it."""
+    """All self time, if the table states it."""
     rows_s: float
     """Self time of its rows."""
     rows: int
     unread: tuple[str, ...] = ()
     """Columns that are not used."""
     cut: tuple[str, ...] = ()
-    """Names that torch has cut."""
+    """Names that torch has shortened."""
 
     @property
     def covered(self) -> float | None:
@@ -693,7 +693,7 @@ class SavedTable(Struct, frozen=True, kw_only=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What saved tables show of why a step takes longer."""
+    """Findings from saved tables on why a step takes longer."""
 
     answer: str
     facts: tuple[str, ...] = ()
@@ -705,7 +705,7 @@ class SavedTables(Struct, frozen=True, kw_only=True):
     """analysis/tables.json: an imported study."""
 
     config: Json
-    """As its file has it."""
+    """The config, as in its file."""
     tables: tuple[SavedTable, ...]
     findings: Findings
 
@@ -714,9 +714,9 @@ class SavedTables(Struct, frozen=True, kw_only=True):
 
 
 class Measures(Struct, frozen=True, kw_only=True):
-    """Models (or steps) per hour or second, per unit of the currency and per kWh, or ratios.
+    """A rate of models or steps, the same per unit of the currency and per kWh; or their ratios.
 
-    None where the config does not say what an hour costs, or there is nothing to compare.
+    None if the config does not give the cost of an hour, or there is nothing to compare.
     """
 
     rate: Interval | None = None
@@ -724,13 +724,13 @@ class Measures(Struct, frozen=True, kw_only=True):
     per_kwh: Interval | None = None
 
     def of(self, measure: str) -> Interval | None:
-        """Return one of them by its name."""
+        """Return a measure by its name."""
         found: Interval | None = getattr(self, measure)
         return found
 
 
 class Rate(Measures, frozen=True, kw_only=True):
-    """A launch, and what it gives on a machine."""
+    """A launch, with its rates on a machine."""
 
     launch: str = ""
     label: str
@@ -755,7 +755,7 @@ class ComparedMachine(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """The reason why it is missing, or why nothing is recommended."""
     kind: Json = {}
-    """The config's section of it."""
+    """The machine's section of the config."""
     machine: str = ""
     """Its hash."""
     cpu_model: str = ""
@@ -764,7 +764,7 @@ class ComparedMachine(Struct, frozen=True, kw_only=True):
     recommended: Rate | None = None
     others: tuple[OtherNodes, ...] = ()
     to_reference: Measures = Measures()
-    """Its rates over those of the reference."""
+    """Its rates over those of the reference machine."""
 
 
 class Best(Struct, frozen=True, kw_only=True):
@@ -797,14 +797,14 @@ class Compared(Struct, frozen=True, kw_only=True):
     """The machine that others are compared with."""
     machines: tuple[ComparedMachine, ...]
     best: dict[str, Best | None] = {}
-    """By measure."""
+    """The best machine by each measure."""
     same: tuple[tuple[str, ...], ...] = ()
     """Names that stand for one machine."""
     software: tuple[Software, ...] = ()
 
     @property
     def measured(self) -> tuple[ComparedMachine, ...]:
-        """Return those that are measured."""
+        """Return the machines that are measured."""
         return tuple(one for one in self.machines if one.status == "measured")
 
 
@@ -814,10 +814,10 @@ def name_sides(kind: Literal["counts", "launches"], a: Point, b: Point) -> tuple
 
 
 def shown(rate: Interval, objective: str, n: int) -> Interval:
-    """Return a rate as a person asks for it: itself, or the time (s) of one model or step.
+    """Return what an objective shows of a rate: the rate, or the time (s) of one model or step.
 
     Args:
-        rate: Of all n processes together.
+        rate: Rate of all n processes together.
         objective: A key of `OBJECTIVES`.
         n: Process count.
     """
@@ -831,6 +831,6 @@ def shown(rate: Interval, objective: str, n: int) -> Interval:
 
 
 def _interval(value: Number, *ends: Number) -> Interval:
-    """Return an interval of columns of a table, in which NaN is not known."""
+    """Return an interval from columns of a table, in which NaN stands for not known."""
     low, high = (end if known(end) else None for end in ends)
     return Interval(value if value is not None else float("nan"), low, high)

@@ -1,9 +1,9 @@
-"""Reading and writing records: files of one JSON object a line, and files that are one record.
+"""Read and write records: files with one JSON object per line, and files that are one record.
 
-The objects of a line are told apart by their ``kind``.
+The ``kind`` of an object names its type.
 
-Reading is strict, so that nothing behind it meets a NaN, a wrong type or a mistake of unit. Fields
-that a type does not name are left out.
+Reading is strict, so that later code never meets a NaN, a wrong type or a mistake of unit. Fields
+that a type does not name are ignored.
 """
 
 import json
@@ -21,7 +21,7 @@ from scaling_study.common.storage import read_bytes, write_whole
 from scaling_study.records.field import Json
 
 LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
-SHOWN_CHARACTERS = 200  # a mistake may quote a name, as long as the file has it
+SHOWN_CHARACTERS = 200  # a message may quote a name of any length from the file
 REMEDY = "delete the file and run the same command again: it measures what is missing"
 CUT_OFF = (
     "the line has no end: it was cut off; add .part to the file's name to keep what is before it"
@@ -36,7 +36,7 @@ class RecordError(UnusableError):
     """A record that cannot be used; the message names its file and line."""
 
 
-# numpy's numbers, which are floats to a type checker, have to be asked for their value.
+# numpy's numbers, which are floats to a type checker, are written as Python's.
 ENCODER = msgspec.json.Encoder(enc_hook=methodcaller("item"))
 
 
@@ -45,13 +45,13 @@ def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]
 
     Args:
         path: The file.
-        decoder: Of the records that it may hold, such as `window.DECODER`.
+        decoder: Decoder of the records that it may hold, such as `window.DECODER`.
 
     Yields:
         Line number (from 1) and record.
 
     Raises:
-        RecordError: A line is no such record; its first wrong field is named.
+        RecordError: A line is not such a record; the message names its first wrong field.
     """
     with path.open("rb") as file:
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
@@ -63,12 +63,12 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
     """Read one line.
 
     Args:
-        line: With its end.
+        line: The line with its line break.
         decoder: As for `read`.
-        place: Begins the message of an error.
+        place: Where the line is, for the message of an error.
 
     Raises:
-        RecordError: It is no such record.
+        RecordError: The line is not such a record.
     """
     if len(line) > LONGEST_LINE:
         what = f"has more than {LONGEST_LINE:,} bytes, which no record has"
@@ -82,7 +82,7 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
 def encode(record: object) -> bytes:
     """Return the line of a record, or of a dictionary of records.
 
-    Text that is no Unicode, such as an undecoded byte of a variable, loses what JSON cannot hold.
+    Characters that UTF-8 cannot encode, such as an undecoded byte of a variable, become ``?``.
 
     Raises:
         ValueError: A number in it is not finite.
@@ -92,7 +92,7 @@ def encode(record: object) -> bytes:
 
 
 def plain(record: object) -> Json:
-    """Return what a record's line holds, as dictionaries and lists."""
+    """Return the content of a record's line as dictionaries and lists."""
     found: Json = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
     return found
 
@@ -107,7 +107,7 @@ def read_file(path: Path, kind: type[R]) -> R:
     """Read a file that is one record.
 
     Raises:
-        UnusableError: It is no such record, or was written by another version.
+        UnusableError: The file is not such a record, or another version wrote it.
     """
     try:
         content = msgspec.json.decode(read_bytes(path))
@@ -119,7 +119,7 @@ def read_file(path: Path, kind: type[R]) -> R:
 
 
 def _mistake(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) -> str:
-    """The first mistake of a line as text; a line without its end was cut off."""
+    """Return the first mistake of a line as text; a line without a line break was cut off."""
     try:
         record = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -133,7 +133,7 @@ def _mistake(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) ->
 
 
 def _another_version(content: object, kind: type) -> str | None:
-    """Say that a record was written by another version of this program; None of the same one."""
+    """Return a message if another version of this program wrote a record; None otherwise."""
     known = get_args(get_type_hints(kind).get(VERSION))
     if not known or not isinstance(content, dict) or content.get(VERSION) in known:
         return None

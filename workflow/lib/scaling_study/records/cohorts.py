@@ -44,22 +44,22 @@ class Compiled(Struct, frozen=True, kw_only=True):
     times: int
     """Compiled functions."""
     seconds: float
-    """All of it."""
+    """Time of all compilation."""
     anew: int
     """Kernels that were not in its cache on the disk."""
     cached: int
-    """Kernels that were."""
+    """Kernels that were in that cache."""
     warm_up_s: float
-    """After the first step and before the first window."""
+    """Time of compilation after the first step and before the first window."""
 
 
 class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings that members of a cohort got; the last three are known once they have ended."""
+    """The settings that members of a cohort got; the last three fields are known at their end."""
 
     member: Readback | None = None
     """All that the first member reported before the first window."""
     changes: tuple[Setting, ...] | None = None
-    """Settings that the script changed in its first member until the last window."""
+    """Settings that the script had changed in the first member by the last window."""
     counted: tuple[Counted | None, ...] | None = None
     """How the first member counted iterations."""
     once: bool | None = None
@@ -70,11 +70,11 @@ class Reported(Got, frozen=True, kw_only=True):
     """The reports of a cohort's members."""
 
     intra_op: tuple[int, ...]
-    """Threads of an operator, of each member."""
+    """Threads of an operator, for each member."""
     start_s: tuple[float, ...]
-    """From the start of a process to the end of its first step, of each member that says it."""
+    """Time from a process's start to the end of its first step, for members that report it."""
     compiled: tuple[Compiled, ...] | None = None
-    """Compilations of each member, once it has ended."""
+    """Compilation in each member, once it has ended."""
 
 
 class InvalidWindow(Struct, frozen=True, kw_only=True):
@@ -112,13 +112,13 @@ class CohortSummary(AskedCohort, frozen=True, kw_only=True):
     """Their process counts."""
     windows_invalid: tuple[InvalidWindow, ...] = ()
     steps: int
-    """Counted in valid windows."""
+    """Steps counted in valid windows."""
     settled: tuple[Settled, ...] = ()
-    """Points at which windows were taken anew."""
+    """Records of windows that were taken again."""
     shared_files: dict[str, int] = field(default_factory=dict)
-    """How many members wrote each file that several wrote."""
+    """Files that several members wrote, and how many wrote each."""
     readback: Reported | None = None
-    """None where no member came to its gate."""
+    """None if no member reached its gate."""
 
     @property
     def measured(self) -> bool:
@@ -131,7 +131,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schema_version: Literal[1]
     samples: dict[str, float] = {}
-    """Samples of a step in all ranks, by launch, if scripts count them; 0 if one has none."""
+    """Samples of a step in all ranks, by launch, if scripts count them; 0 if a script has none."""
     model_length: ModelLength = ModelLength()
     """The number of steps after which scripts end, in steps of the default launch."""
     machines: dict[str, Machine]

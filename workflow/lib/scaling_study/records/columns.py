@@ -42,34 +42,35 @@ EXPERIMENT = fields(experiment.Why) | fields(experiment.Window)
 
 
 def _columns(record: Mapping[str, Field], *names: str) -> tuple[Field, ...]:
-    """Columns for some fields of a record, or for all."""
+    """Return columns for some fields of a record, or for all."""
     return tuple(record[name] for name in names or record)
 
 
 def _per_step(field: Field, name: str | None = None) -> Field:
-    """A column for what a member counted, per step."""
+    """Return a column for a count of a member, per step."""
     unit = field.unit or "1/step"
     return Field(f"{name or field.name}_per_step", float, unit, field.meaning)
 
 
 class _PerStep:
     trainer_runqueue_s_per_step: Seconds
-    """Training thread waiting for a CPU, without the time held back by a quota where that is
-    counted."""
+    """Time in which the training thread waited for a CPU, without the time held back by a quota
+    where that is counted."""
     trainer_throttled_s_per_step: Seconds
-    """Training thread held back by a cgroup's quota; empty where no cgroup counts it."""
+    """Time in which a cgroup's quota held the training thread back; empty where no cgroup counts
+    it."""
     trainer_blocked_s_per_step: Seconds
-    """Training thread asleep: wall time less CPU time, run-queue wait and throttled time, at least
-    0."""
+    """Time in which the training thread slept: wall time less CPU time, run-queue wait and
+    throttled time, at least 0."""
     trainer_residual_s_per_step: Seconds
-    """Mean time of the counted steps less the five accounts of the training thread, which are of
-    all steps of the window and of the script's new starts; points leave out windows with new starts
-    where they have others."""
+    """Mean time of the counted steps less the five accounts of the training thread. The accounts
+    cover all steps of the window and restarts of the script; points leave out windows with restarts
+    if they have others."""
 
 
 class _Window:
     flags: str
-    """Why not, joined by `;`."""
+    """Why the window does not count, and remarks, joined by `;`."""
     step_mean_s: Seconds
     """Mean time of the counted steps."""
     step_median_s: Seconds
@@ -96,12 +97,12 @@ class _Replicate:
     windows: Windows
     """Valid windows."""
     steps_per_s: StepsPerSecond
-    """Throughput: iterations over all active time, summed over members, over `drift`."""
+    """Throughput: iterations over all active time, summed over members, divided by `drift`."""
     step_s: Seconds
-    """Mean ordinary step, without what lies between steps, times `drift`."""
+    """Mean ordinary step, without the time between steps, times `drift`."""
     drift: Ratio
-    """Factor by which all that a race measured in the same job was faster than at other times; 1
-    without a race."""
+    """Factor by which everything that a race measured in this job was faster than at other times;
+    1 without a race."""
     non_step_share: Ratio
     """Part of the active time that lies between steps: validation, checkpoints, ends of epochs."""
     start_s: Seconds
@@ -116,13 +117,13 @@ class _Between:
     kind: Index
     """1 for the longest kind of the launch, and so on."""
     every_steps: MeanSteps
-    """Steps from one to the next."""
+    """Steps from one phase of this kind to the next."""
     duration_s: Seconds
-    """How long one takes, beside an ordinary step."""
+    """How long one phase takes, in addition to an ordinary step."""
     share: Ratio
-    """Part of all active time that it takes."""
+    """Part of all active time that the phases take."""
     seen: Count
-    """How many were seen, at all process counts."""
+    """How many phases were seen, at all process counts."""
 
 
 class _Point:
@@ -137,7 +138,8 @@ class _Point:
     steps: StepCount
     """Counted steps of all members."""
     steps_per_s: StepsPerSecond
-    """Throughput of all members with what lies between steps, geometric mean over replicates."""
+    """Throughput of all members, including the time between steps; geometric mean over
+    replicates."""
     step_s: Seconds
     """Mean ordinary step of a member."""
     non_step_share: Ratio
@@ -149,12 +151,12 @@ class _Point:
     step_p99_s: Seconds
     """99th percentile of all counted steps."""
     models_per_hour: ModelsPerHour
-    """Predicted: a process for each model, its start and the throughput of its steps, without the
-    end of the process."""
+    """Predicted, with a process for each model: its start and the throughput of its steps, without
+    the end of the process."""
     start_s: Seconds
-    """A process's start to the end of its first step, and what it compiled before its first window
-    (with a filled cache, where seen), while all of a cohort start; launches that start alike and
-    differ as starts of one launch do are taken together."""
+    """Time from a process's start to the end of its first step, while a whole cohort starts, plus
+    its compilation before the first window (with a filled cache, if seen). Launches that start
+    processes alike are drawn towards their common mean."""
     speedup: Ratio
     """Throughput against n = 1 of the same launch, paired by replicate."""
     efficiency: Ratio
@@ -173,14 +175,14 @@ class _PointMember:
     member_spread: Ratio
     """Slowest less fastest member's mean step over the mean of all, mean over replicates."""
     oversubscribed: bool
-    """The members ask for more threads than there are usable CPUs, or share CPUs."""
+    """Whether the members ask for more threads than there are usable CPUs, or share CPUs."""
 
 
 class _Operator:
     n: Processes
     """Members that trained; one of them was profiled."""
     operator: str
-    """As torch names it."""
+    """The operator's name in torch."""
     phase: str
     """Phase of a step; empty where it is unknown or mixed."""
     group: str
@@ -211,7 +213,7 @@ class _Experiment:
     flags: str
     """Remarks and reasons, joined by `;`."""
     step_s: Seconds
-    """Mean time of a member's step: n over all throughput."""
+    """Mean time of a member's step: n over the throughput of all members."""
 
 
 class _ExperimentMember:
@@ -244,7 +246,7 @@ INTERVALS = {"steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"
 
 
 def _with_intervals(columns: Iterable[Field]) -> Iterator[Field]:
-    """Columns with the ends of their intervals behind those that have one."""
+    """Yield columns, each followed by the ends of its interval if it has one."""
     for one in columns:
         yield one
         if one.name in INTERVALS:

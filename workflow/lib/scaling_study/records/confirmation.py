@@ -2,7 +2,7 @@
 
 History of the format:
     1: first version.
-    2: starts say how long the ordinary iterations of their process took. Later files have
+    2: starts have the mean time of the ordinary iterations of their process. Later files have
        `compared` in the head, and losses.
     3: arms have a `start` in place of a `queue`, and models may be forked.
 """
@@ -35,8 +35,8 @@ class Arm(Struct, frozen=True):
     n: Processes
     """Slots."""
     start: Start
-    """`fresh`: a process for each model; `forked`: one that is forked from a process that has
-    imported what the script imports; `reused`: one process for all models of a slot."""
+    """`fresh`: a process for each model; `forked`: the same, forked from a process that has
+    imported the modules of the script; `reused`: one process for all models of a slot."""
 
     @property
     def key(self) -> str:
@@ -57,42 +57,42 @@ class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmatio
     compared: list[str] = []
     """Launches whose losses are compared."""
     seed: int
-    """Seed of the order."""
+    """Seed of the order of arms."""
     seconds: Seconds
-    """All rounds together."""
+    """Planned time of all rounds together."""
     measured_hash: str
     """Hash of the script, its arguments, inputs and build."""
     harness_hash: str
-    """Hash of the code that runs it."""
+    """Hash of the code that runs the confirmation."""
     started: str
     """Time of the start."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One start of the script in a slot; times are since the round began, null if never."""
+    """One start of the script in a slot; times count from the start of the round, null if never."""
 
     slot: Index
     """The slot."""
     process: Index
-    """The slot's processes, or its servers, from 0."""
+    """Number of the process, or server, in its slot, from 0."""
     again: Index
-    """Starts of the script in that process, from 0; from a server that has imported, from 1."""
+    """Number of the start in that process, from 0; from 1 in a server after its imports."""
     began_s: Seconds
-    """Its beginning."""
+    """When it began."""
     first_s: Seconds | None
     """End of its first iteration."""
     latest_s: Seconds | None
     """End of its latest iteration."""
     iterations: Count
-    """Iterations."""
+    """Number of its iterations."""
     ordinary_s: Seconds | None
     """Mean ordinary iteration of the process, over all its starts."""
     ended_s: Seconds | None
-    """Its end."""
+    """When it ended."""
 
     @property
     def span_s(self) -> float:
-        """From the end of its first iteration to that of its latest one."""
+        """Time from the end of its first iteration to the end of its latest one (s)."""
         return (self.latest_s or 0.0) - (self.first_s or 0.0)
 
 
@@ -100,7 +100,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     """One round: every slot is busy from 0 to ``cut_s``."""
 
     turn: Index
-    """Rounds of a turn follow each other, one of each arm."""
+    """Number of the turn, in which one round of each arm runs."""
     arm: str
     """Role and start."""
     status: Status
@@ -110,7 +110,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     limit_s: Seconds
     """Planned length."""
     cut_s: Seconds
-    """Its length; more than planned where a slot had hardly trained."""
+    """Its length; longer than planned if a slot had hardly trained, or had ended no model."""
     frequency_mhz: Megahertz | None
     """Mean frequency of the CPUs."""
     foreign_cpu_s: CpuSeconds
@@ -129,7 +129,7 @@ class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out
 
 
 class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
-    """The losses of a launch that computes with other numbers, and the baseline's."""
+    """The losses of a launch that computes in another order or precision, and the baseline's."""
 
     launch: str
     """Launch id."""
@@ -144,14 +144,15 @@ class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
     losses: list[float]
     """Mean losses of the launch's runs."""
     alike: bool | None
-    """Whether the loss falls alike."""
+    """Whether the loss of the launch falls as the baseline's does."""
 
 
 class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"):
     """Modules that a model had imported at its end, and the time that importing them takes."""
 
     steps: list[list[str]]
-    """In order: `import` and a module, `set`, a variable and its value, `unset` and a variable."""
+    """In order: `import` with a module, `set` with a variable and its value, or `unset` with a
+    variable."""
     left: dict[str, str]
     """Modules that forked models import by themselves, and why."""
     seconds: dict[str, Seconds]

@@ -26,7 +26,7 @@ EffortName = Literal["quick", "full"]
 
 
 class Heading(Measured, frozen=True, kw_only=True):
-    """The first record of every kind of experiment: of which launch and machine."""
+    """The first record of every kind of experiment: its launch and its machine."""
 
     replicate: Index
     """Fresh start of the whole experiment, from 0."""
@@ -94,22 +94,22 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     experiment: Literal["reference", "intervention", "stressor", "data_loader", "kernel"]
     """`reference`, `intervention`, `stressor` or `data_loader`."""
     name: str
-    """`reference`, the change, the kernel beside, or the variant."""
+    """`reference`, or the name of the change, the stressor's kernel or the variant."""
     dose: Share | None
-    """Share of the time in which load beside ran."""
+    """Share of the time in which the stressor ran."""
     count: Index | None
-    """Processes of the load beside."""
+    """Processes of the stressor."""
     rate_share: Ratio | None
-    """The rate that these reached, over `dose` times their rate alone."""
+    """The rate that the stressor reached, over `dose` times its rate alone."""
     attempt: Index
     """0 for the first attempt, above for a retry."""
     vmstat: dict[str, int]
     """Changes of counters. Source: /proc/vmstat."""
     resident_before: Share | None = None
-    """Part of the loader's files that was in memory before it, null for files of other users.
-    Source: mincore(2)."""
+    """Part of the loader's files that was in memory before the window; null if all of them belong
+    to other users. Source: mincore(2)."""
     resident_after: Share | None = None
-    """The same after it. Source: mincore(2)."""
+    """The same after the window. Source: mincore(2)."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
@@ -145,9 +145,9 @@ class Samples(
     n: Processes
     """Members that trained."""
     interval_s: Seconds
-    """Mean time between two looks."""
+    """Mean time between two samples."""
     step_s: Seconds | None = None
-    """Mean step meanwhile."""
+    """Mean step in that time."""
     members: list[SampledMember]
     """States of each training thread, the system calls in which it waited, and on what: a
     file, shared memory (`futex`), or the lock held by another member. Source:
@@ -167,10 +167,10 @@ class ForeignProcess(Struct, frozen=True, kw_only=True):
 
 
 class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"):
-    """Programs beside the study; those that ended meanwhile are not seen."""
+    """Programs beside the study; those that ended in that time are not seen."""
 
     span_s: Seconds
-    """Time they were looked at."""
+    """Time over which they were observed."""
     processes: list[ForeignProcess]
     """Programs that took 5% of a CPU or more. Source: /proc/PID/stat."""
 
@@ -218,7 +218,7 @@ class End(Ending, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind
 
 
 class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
-    """One start of all variants of the recommended launch begins."""
+    """A data-loader experiment begins: one start of all variants of the recommended launch."""
 
     schema_version: Literal[3]
     blocks: Positive
@@ -229,15 +229,15 @@ class Way(Struct, frozen=True, kw_only=True):
     """A way to load batches."""
 
     name: str
-    """After the variants' own; empty for the script as it is."""
+    """Suffix of the variants' names; empty for the script as it is."""
     title: str
-    """For a person."""
+    """Its name in the report."""
     workers: Count | None
     """Workers of the loader; null if it has threads or processes of its own."""
     axes: dict[str, int] = {}
     """Axes of a launch that loads this way."""
     change: str | None = None
-    """The change inside members that does it."""
+    """The change inside members that makes them load this way."""
     as_fast: bool = False
     """Whether the loader alone is as fast as it is now."""
 
@@ -253,25 +253,26 @@ class Way(Struct, frozen=True, kw_only=True):
 
 
 class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
-    """Other ways to load whose steps are predicted."""
+    """Ways to load whose steps are predicted."""
 
     cpus: float
-    """CPUs of a process."""
+    """CPUs that each process has."""
     ways: list[Way]
-    """As it is first; variants with another way are named `only@NAME`, `as_is@NAME`."""
+    """The script as it is comes first; variants of other ways are named `only@NAME`,
+    `as_is@NAME`."""
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """Use of the machine up to one time, since processes or the machine started."""
+    """Use of the machine up to one time: counters since processes or the machine started."""
 
     at_s: float
-    """The clock."""
+    """Time of the reading, on a monotonic clock."""
     trainers_s: float
     """CPU time of training threads."""
     threads_s: float
-    """CPU time of their processes' other threads."""
+    """CPU time of other threads in the members' processes."""
     workers_s: float
-    """CPU time of processes below those."""
+    """CPU time of the members' child processes."""
     busy_s: float
     """CPU time of all programs."""
     stalled_cpu_s: float | None
@@ -296,7 +297,7 @@ class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
     shared_bytes: Count | None
     """Size of /dev/shm."""
     looks: list[Look]
-    """Counters, read eight times a second for some seconds; nothing is measured then."""
+    """Readings, eight a second for some seconds, outside of all windows."""
 
 
 class KernelRates(Struct, frozen=True, kw_only=True):
@@ -341,7 +342,7 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
     rows: list[KernelRates]
     """A row for each window."""
     disk: DiskRate | None = None
-    """What one process reads from the disk."""
+    """The rate at which one process reads from the disk."""
 
 
 WhyRecord = (

@@ -1,7 +1,7 @@
 """Descriptions of the fields of records: type, bounds, unit, meaning and source.
 
-A field is declared once: its type holds unit and bounds, which reading checks, and the text below
-it says what it means and, after "Source:", where it is read. The bounds catch mistakes of unit.
+A field is declared once. Its type holds its unit and the bounds that reading checks; the text below
+it gives its meaning and, after "Source:", its source. The bounds catch mistakes of unit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec import Meta
 from scaling_study.common.field import Field
 
 LARGEST_SECONDS = 10**9  # thirty years
-LARGEST_COUNT = 10**15  # a petabyte, and what a double still holds exactly
+LARGEST_COUNT = 10**15  # a petabyte, which a double still holds exactly
 LARGEST_STEP_US = 2**32 - 1  # 71 minutes
 LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
-LARGEST_SHARE = 10**6  # a rate is no million times of what it should be
+LARGEST_SHARE = 10**6  # no rate is a million times its expected value
 
 
 def bounds(unit: str, most: int, least: int = 0) -> Meta:
-    """Return a unit and the smallest and largest number that a field may hold."""
+    """Return a field's unit with the smallest and largest number that it may hold."""
     return Meta(ge=least, le=most, extra={"unit": unit})
 
 
@@ -74,7 +74,7 @@ def fields(record: type) -> dict[str, Field]:
 
 @cache
 def _texts(module: str) -> dict[str, dict[str, str]]:
-    """The texts below the fields of a module's classes, by class and field."""
+    """Return the texts below the fields of a module's classes, by class and field."""
     if not module.startswith("scaling_study."):
         return {}
     tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The description of a machine as a process may use it: machine.json, repeated in heads of records.
+"""The description of a machine as a process may use it: machine.json, and the heads of records.
 
 The format has version 1.
 """
@@ -17,15 +17,15 @@ class Machine(Struct, frozen=True, kw_only=True):
     schema_version: Literal[1] = 1
     """Version of the format."""
     hash: str
-    """Digest of all that matters to speed: machines with the same one are the same machine."""
+    """Digest of all that affects speed: machines with equal digests count as the same machine."""
     hostname: str
     """Name of the node. Source: /proc/sys/kernel/hostname."""
     cpu_model: str
     """Name of the processor. Source: /proc/cpuinfo."""
     cpu_vendor: str
-    """Its vendor. Source: /proc/cpuinfo."""
+    """Vendor of the processor. Source: /proc/cpuinfo."""
     isa: tuple[str, ...]
-    """Its instruction sets, of those that matrix libraries choose kernels by. Source:
+    """Its instruction sets, of those that decide which kernels matrix libraries choose. Source:
     /proc/cpuinfo."""
     topology: Topology
     """Its online CPUs, with core, socket, NUMA node and L3 cache of each, and its NUMA nodes.
@@ -37,7 +37,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     l3_bytes: Bytes | None
     """Size of an L3 cache. Source: /sys/devices/system/cpu."""
     virtual: str | None
-    """Kind of virtual machine, as far as it says; null on hardware."""
+    """Kind of virtual machine, as far as it names itself; null on bare metal."""
     allowed_cpus: str
     """CPUs that the study may use. Source: /proc/self/status."""
     allowed_nodes: str
@@ -48,9 +48,9 @@ class Machine(Struct, frozen=True, kw_only=True):
     cgroup_version: int | None
     """Version of the hierarchy that limits CPUs; null without one."""
     memory_bytes: Bytes
-    """Memory. Source: /proc/meminfo."""
+    """Size of the memory. Source: /proc/meminfo."""
     memory_limit_bytes: Bytes | None
-    """The cgroup's limit of it; null without a limit."""
+    """The cgroup's memory limit; null without a limit."""
     swap_bytes: Bytes
     """Swap space. Source: /proc/meminfo."""
     kernel: str
@@ -80,12 +80,12 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> Topology:
-        """Return the part of the topology that placements work on."""
+        """Return the part of the topology on which members may be placed."""
         return self.topology.restricted(self.cpus, parse_cpu_list(self.allowed_nodes))
 
     @property
     def usable_cpus(self) -> float:
-        """Return how many CPUs the study may keep busy: those, or the quota if that is less."""
+        """Return how many CPUs the study may keep busy: all allowed ones, or the quota if less."""
         allowed = len(self.cpus)
         return allowed if self.quota_cpus is None else min(allowed, self.quota_cpus)
 
@@ -98,5 +98,5 @@ class Fact(Struct, frozen=True):
     there: object
 
     def __str__(self) -> str:
-        """Return it as ``kernel: 6.1 here, 5.4 there``."""
+        """Return the fact as ``kernel: 6.1 here, 5.4 there``."""
         return f"{self.fact}: {self.here} here, {self.there} there"

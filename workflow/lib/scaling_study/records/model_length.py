@@ -1,4 +1,4 @@
-"""How many steps train one model, as starts of a script that have ended show it."""
+"""The number of steps that train one model, seen in starts of a script that have ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ SAME_LENGTH = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ModelLength:
-    """Steps of starts that have ended, as often as they were counted (see ``Member``).
+    """Steps of starts of a script that have ended, as members counted them.
 
     Attributes:
         starts: How many have ended; without any, nothing else is known.
-        steps: Of each, as a mean.
+        steps: Mean steps of a start.
     """
 
     starts: Count = 0
@@ -31,18 +31,18 @@ class ModelLength:
         return not is_model(self.shortest, self.longest)
 
     def times(self, work: float) -> "ModelLength":
-        """Return the same in steps of other work."""
+        """Return the length in other steps; a step of this length is ``work`` of them."""
         ends = (None if end is None else end * work for end in (self.shortest, self.longest))
         return ModelLength(self.starts, None if self.steps is None else self.steps * work, *ends)
 
 
 def is_model(steps: float, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
-    """Whether a start of the script that ended after so many steps has trained one model."""
+    """Return whether a start of the script that ended after so many steps trained one model."""
     return abs(steps - steps_per_model) <= max(1, same * steps_per_model)
 
 
 def pool(ended: Iterable[ModelLength]) -> ModelLength:
-    """Put together what was seen of starts that have ended."""
+    """Return the pooled length of starts that have ended."""
     seen = [one for one in ended if one.starts]
     if not seen:
         return ModelLength()

@@ -1,6 +1,6 @@
 """profile/<target>/profile.json: how a launch was profiled. The format has version 3.
 
-1: of one member. 2: stacks of several members, in turns. 3: other names.
+1: profiles of one member. 2: stacks of several members, sampled in turns. 3: other names.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ class Operators(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The sampled stacks of one member, for a while."""
+    """The sampled stacks of one member in one turn."""
 
     slot: int
     """The member."""
@@ -45,7 +45,7 @@ class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: int
     """Steps of the member in that time."""
     trainer_tid: int | None = None
-    """Its training thread, as the kernel numbers it."""
+    """The kernel's number of its training thread."""
     file: str
     """py-spy's raw output, in the folder of the point."""
 
@@ -56,7 +56,7 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind
     status: Status
     reason: str | None = None
-    """Why there is none."""
+    """Why there is no profile."""
     remedy: str | None = None
     steps: int | None = None
     """Steps that it covers."""
@@ -68,18 +68,18 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate_hz: Number = None
     """Samples per second."""
     native: bool | None = None
-    """Whether it has frames of libraries."""
+    """Whether it has frames of native libraries."""
     native_failed: str | None = None
-    """Why it has none."""
+    """Why it has no such frames."""
     step_s: Number = None
     """Mean step time of the profiled members."""
     unprofiled_step_s: Number = None
     """Mean step time of the same members in the windows around it."""
     overhead: Number = None
-    """One over the other."""
+    """`step_s` over `unprofiled_step_s`."""
     turns: tuple[Turn, ...] = ()
     files: tuple[str, ...] = ()
-    """From the folder of the target."""
+    """Its files, as paths in the folder of the target."""
 
 
 class ProfiledPoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,9 +87,9 @@ class ProfiledPoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     n: int
     unprofiled_step_s: Number = None
-    """Mean of all windows without a profiler."""
+    """Mean step time of all windows without a profiler."""
     unprofiled_windows: tuple[Number, ...] = ()
-    """Each of them."""
+    """Mean step time of each of these windows."""
     kinds: tuple[Profile, ...] = ()
 
     def profile(self, kind: str) -> Profile | None:
@@ -106,7 +106,7 @@ class Profiled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: str
     """A launch id, or `recommended`."""
     launch: str | None = None
-    """Its id; None where none is recommended."""
+    """Id of the launch; None if none is recommended."""
     label: str | None = None
     role: str | None = None
     same_as: str | None = None

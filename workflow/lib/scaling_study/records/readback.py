@@ -19,7 +19,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     """Checks of whether members got what their launch asks for."""
 
     checks: list[Check]
-    """For each axis what was asked for, what was found, whether it holds."""
+    """For each axis, what was asked for, what was found, and whether the two agree."""
 
     @property
     def proven(self) -> bool:
@@ -33,19 +33,19 @@ class Loader(Struct, frozen=True, kw_only=True):
     kind: str
     """Its class."""
     kinds: list[str] = []
-    """Names of that and of what it is derived from."""
+    """Names of its class and of its base classes."""
     workers: Count | None
-    """Its workers; null: threads or processes of its own."""
+    """Its workers; null if it has threads or processes of its own."""
     threads: bool = False
-    """Whether those are threads of this process."""
+    """Whether its own ones are threads of this process."""
     settable: bool = False
-    """Whether their number can be set."""
+    """Whether the number of its workers can be set."""
     shares_out: bool = False
     """Whether it shares its batches out among several workers."""
     by_row: bool = False
     """Whether torch makes its batches row by row."""
     batches: Count | None = None
-    """Batches in a pass; null where it does not say."""
+    """Batches in a pass; null if its length is not known."""
     ready: Count = 0
     """Batches that may be ready while nobody takes any."""
 
@@ -60,10 +60,11 @@ class Readback(Struct, frozen=True, kw_only=True):
     once: bool
     """Whether each run of the script needs a process of its own."""
     counted: Json
-    """How iterations were counted: the optimizers, their steps, and which one ends a round."""
+    """How iterations were counted: the optimizers, their steps, and which one ends an
+    iteration."""
     ended: ModelLength | None = None
     """How many starts of the script have ended since the process began, and after how many
-    steps: mean, `shortest`, `longest`; null where none has."""
+    steps: mean, `shortest`, `longest`; null if none has."""
     pid: Count
     """Process id."""
     cpus: list[Index]
@@ -89,11 +90,11 @@ class Readback(Struct, frozen=True, kw_only=True):
     sgemm: str | None
     """Library that multiplies matrices. Source: dladdr(3) on `sgemm_`."""
     sgemm_kernel: str | None
-    """The kernel that it selected. Source: OpenBLAS and BLIS by a function, MKL by its
-    version."""
+    """The kernel that this library selected. Source: a function of OpenBLAS and BLIS, the
+    version of MKL."""
     sgemm_gflops: float
-    """A 512 by 512 multiply, best of six, while all other members sleep; on a machine of 16
-    CPUs and more, all but a few."""
+    """Rate of a 512 by 512 multiply, best of six, while all other members sleep (all but a few
+    on a machine of 16 or more CPUs)."""
     intel_path: str | None
     """Library whose answer makes MKL take its Intel path. Source: dladdr(3) on
     `mkl_serv_intel_cpu_true`."""
@@ -104,37 +105,37 @@ class Readback(Struct, frozen=True, kw_only=True):
     huge_page_bytes: Count | None
     """AnonHugePages. Source: /proc/self/smaps_rollup."""
     isa: str
-    """The vector set that ATen chose. Source: torch."""
+    """The vector instruction set that ATen chose. Source: torch."""
     default_dtype: str
     """Default type of numbers. Source: torch."""
     spin_s: float | None
-    """CPU time in 20 ms of sleep after parallel work: waiting threads that spin; null with
+    """CPU time in 20 ms of sleep after parallel work, spent by threads that spin; null with
     one thread."""
     changes: dict[str, bool]
-    """Experiments' single changes, and whether each holds inside the member."""
+    """Single changes of experiments, and whether each took effect inside the member."""
     impossible: dict[str, str]
-    """Why a change cannot be made in this script."""
+    """Changes that cannot be made in this script, and why."""
     cached: Json
     """Batches from memory: how many, their bytes, whether the script changes them."""
     compiled: Json
     """torch.compile: `times` (compiled functions, of which torch keeps the last 64),
-    `seconds`, and of its kernels those `anew` and those `cached` on the disk."""
+    `seconds`, and the number of kernels made `anew` and found `cached` on the disk."""
     torch: str
     """Version of torch."""
     python: str
     """The interpreter."""
     env: dict[str, str]
     """Variables that can change a measurement (`OMP_*`, `MKL_*`, `OPENBLAS_*`, `MALLOC_*`,
-    `LD_*`, `PYTHON*`, `TORCH_*`, `ATEN_*` and their kin), no others."""
+    `LD_*`, `PYTHON*`, `TORCH_*`, `ATEN_*` and similar ones), no others."""
     switches: Json
-    """For each switch of the launch, what its axis finds to hold in the process: live
+    """For each switch of the launch, the state that its axis finds in the process: of live
     optimizers, loaders, modules, settings of torch."""
     loaders: list[Loader]
     """Kinds of loaders that were iterated over: class, workers (null: threads or processes
     of its own; `threads` says which), whether their number can be set, whether torch makes
     its batches row by row (`by_row`), batches that may be ready."""
     start_s: Seconds | None = None
-    """From the process's start to the end of its first step, while all of its cohort started;
-    null in a pool."""
+    """Time from the process's start to the end of its first step, while its whole cohort
+    started; null in a pool."""
     warm_up_compile_s: Seconds | None = None
     """Time in torch.compile after the first step and before the first window; null in a pool."""

@@ -24,7 +24,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     text: str | None = None
     axes: Axes | None = None
-    """A launch's values that do it."""
+    """A launch's values that apply it."""
     config: str | None = None
     command: str | None = None
     code: str | None = None
@@ -51,7 +51,7 @@ class Cause(Struct, frozen=True, kw_only=True):
 
     @property
     def value(self) -> float | None:
-        """Return the share alone."""
+        """Return the share without its interval."""
         return self.share.value if self.share else None
 
 
@@ -88,7 +88,7 @@ class CountPerStep(Struct, frozen=True, kw_only=True):
 
 
 class Intervention(Struct, frozen=True, kw_only=True):
-    """One change of an experiment, and what it took away."""
+    """One change of an experiment, and the time that it recovered."""
 
     intervention: str = ""
     title: str
@@ -104,22 +104,22 @@ class Intervention(Struct, frozen=True, kw_only=True):
 
 
 class Dose(Struct, frozen=True, kw_only=True):
-    """A step beside other work, against one beside none."""
+    """A step beside a stressor at one dose, over a step without it."""
 
     dose: float
-    """Share of the time in which the other work ran."""
+    """Share of the time in which the stressor ran."""
     ratio: Interval | None = None
     rate_share: Number = None
-    """The rate that the other work reached, over `dose` times its rate alone."""
+    """The rate that the stressor reached, over `dose` times its rate alone."""
 
 
 class Sensitivity(Struct, frozen=True, kw_only=True):
-    """Step times beside one kind of work."""
+    """Step times beside one stressor."""
 
     kernel: str = ""
     title: str
     verified: bool = True
-    """Whether the other work had the effect on itself that it should have."""
+    """Whether the stressor reached enough of its rate to load the machine as it should."""
     doses: tuple[Dose, ...] = ()
     effect: Interval | None = None
     """The time that the largest dose adds to a step, as part of it."""
@@ -132,7 +132,7 @@ class TrainerWait(Struct, frozen=True, kw_only=True):
     syscall: str
     on: str | None
     share: float
-    """Share of all looks."""
+    """Share of all samples."""
 
 
 class Boundary(Struct, frozen=True):
@@ -188,7 +188,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return the launch, and why it is looked at."""
+        """Return the label of the launch, and its role if it is recommended or the default."""
         if self.target == "recommended":
             return f"{self.label} (recommended)"
         if self.role == "default" and self.label != "default":
@@ -197,12 +197,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def undecided(self) -> tuple[Cause, ...]:
-        """Return what was tested without a result."""
+        """Return the causes that were tested without a result."""
         return (*self.scaling_loss.inconclusive, *self.single_process_loss.inconclusive)
 
     @property
     def untested(self) -> dict[str, str]:
-        """Return what was not tested, with the reason: both losses often have the same."""
+        """Return the titles of untested causes with the reason; both losses often share them."""
         both = (*self.scaling_loss.not_tested, *self.single_process_loss.not_tested)
         return {cause.title: cause.reason or "" for cause in both}
 
@@ -231,11 +231,11 @@ class LoaderVariant(Struct, frozen=True, kw_only=True):
     variant: str
     step_s: Interval
     against: Interval | None = None
-    """Over the step as it is."""
+    """Its step over the step as it is."""
     cpu_s: Number = None
     """CPU time of a step, all threads and processes."""
     per_s: Number = None
-    """Steps of all members."""
+    """Steps per second of all members."""
 
 
 class LoaderWay(Struct, frozen=True, kw_only=True):
@@ -246,17 +246,17 @@ class LoaderWay(Struct, frozen=True, kw_only=True):
     axes: Axes = {}
     """Axes of a launch that loads this way."""
     loader_s: Number = None
-    """A batch, with nobody who trains."""
+    """Time of a batch while nobody trains."""
     predicted_s: Number = None
     """Predicted time of a step."""
     measured_s: Number = None
-    """The same, where the script was run so."""
+    """Measured time of a step, if the script was run this way."""
     gain: Interval | None = None
-    """Against the script as it is."""
+    """Speedup over the script as it is."""
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """Use of the machine between two looks: CPUs by kind of thread."""
+    """Use of the machine between two readings: CPUs by kind of thread."""
 
     at_s: float
     trainers: float = 0.0
@@ -264,16 +264,16 @@ class Span(Struct, frozen=True, kw_only=True):
     workers: float = 0.0
     others: float = 0.0
     disk: Number = None
-    """Bytes/s."""
+    """Bytes/s read from disks."""
     network: Number = None
-    """Bytes/s."""
+    """Bytes/s received from the network."""
     stalled_cpu: Number = None
     """Share of the time in which something waited for a CPU."""
     stalled_io: Number = None
     memory_left: float = 0.0
-    """Bytes."""
+    """Free memory (bytes)."""
     shared_left: float = 0.0
-    """Bytes of /dev/shm."""
+    """Free space in /dev/shm (bytes)."""
 
 
 class MachineUse(Struct, frozen=True, kw_only=True):
@@ -316,10 +316,10 @@ class DataLoader(OfMachine, frozen=True, kw_only=True):
     preparing: Interval | None = None
     """Time of a step (s) for making batches of files in memory."""
     most: dict[str, float] = field(default_factory=dict)
-    """Steps per second that the `loader` and `training` could give."""
+    """Steps per second of the `loader` alone and of `training` alone."""
     ways: tuple[LoaderWay, ...] = ()
     disk_bytes_per_s: dict[str, float] = field(default_factory=dict)
-    """By variant."""
+    """Bytes/s read from disks, by variant."""
     use: MachineUse | None = None
 
     def part(self, name: str) -> LoaderPart | None:

@@ -62,7 +62,7 @@ class Measured(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replicate: Index
     """Fresh cohort of the launch, from 0."""
     seed: int
-    """Seed of all that is shuffled."""
+    """Seed of all shuffles."""
     measured_hash: str
     """Hash of the script, its arguments, inputs and build."""
     harness_hash: str
@@ -79,7 +79,7 @@ class AskedCohort(Measured, frozen=True, kw_only=True):
     process_counts: list[Processes]
     """Process counts."""
     batch: str | None = None
-    """The job that measured several launches in turns."""
+    """The job that measured several launches in turns; null for one launch alone."""
     slots: list[Slot]
     """CPUs and memory policy of each member."""
     requested_env: dict[str, str | None]
@@ -87,7 +87,7 @@ class AskedCohort(Measured, frozen=True, kw_only=True):
 
 
 class Cohort(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="cohort"):
-    """A cohort starts: what was asked for, and of which machine."""
+    """A cohort starts: its request, and its machine."""
 
     schema_version: Literal[2]
     study: str
@@ -112,11 +112,11 @@ class Readbacks(
     members: list[Readback]
     """The report of each member."""
     shared_files: dict[str, Processes] | None = None
-    """How many members wrote each file that several wrote."""
+    """Files that several members wrote, and how many wrote each."""
 
 
 class WindowMachine(Struct, frozen=True, kw_only=True, gc=False):
-    """Readings of the whole machine between a window's edges; null where it has no such counter."""
+    """Readings of the whole machine over a window; null where the machine has no such counter."""
 
     busy_cpu_s: CpuSeconds | None = None
     """CPU time of all programs. Source: /proc/stat."""
@@ -156,18 +156,18 @@ class Steps(Struct, frozen=True, kw_only=True, gc=False):
     step_us: list[StepMicroseconds]
     """Times of the counted steps."""
     load_s: Seconds | None
-    """Time in the loader, its workers' start and end too."""
+    """Time in the loader, including the start and end of its workers."""
     forward_s: Seconds | None
-    """Rest: forward pass, Python, what lies between steps."""
+    """Time in the rest of the steps: forward pass, Python, work between steps."""
     backward_s: Seconds | None
     """Time in `backward`."""
     optimizer_s: Seconds | None
     """Time in the optimizer."""
     ranks_wait_s: Seconds | None = None
-    """Time that the slowest rank takes outside of backward beyond the mean of all ranks, step by
-    step; 0 without ranks, empty in older files."""
+    """Time outside of backward that the slowest rank of each step takes beyond the mean of all
+    ranks; 0 without ranks, empty in older files."""
     active_s: Seconds
-    """Release of the member to its next sleep."""
+    """Time from the member's release to its next sleep."""
     steps_active: StepCount
     """Whole steps in that time."""
     samples_active: SampleCount | None = None
@@ -177,23 +177,24 @@ class Steps(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """Counts of the kernel for a member and all its child processes, between two edges."""
+    """Kernel counts of a member and all its child processes, between two counter snapshots."""
 
     cpu_user_s: CpuSeconds
     """User time, all threads and child processes. Source: the process's CPU clock, divided
-    as /proc/PID/stat says."""
+    in the proportion of /proc/PID/stat."""
     cpu_system_s: CpuSeconds
     """System time, all threads and children. Source: as for user time."""
     runqueue_s: Seconds
-    """Runnable but waiting for a CPU, all threads; time held back by a quota is in it.
+    """Time runnable but waiting for a CPU, all threads; includes time held back by a quota.
     Source: /proc/PID/task/TID/schedstat."""
     trainer_user_s: CpuSeconds
-    """User time of the training thread. Source: its schedstat, divided as its own stat says."""
+    """User time of the training thread. Source: its schedstat, divided
+    in the proportion of its stat."""
     trainer_system_s: CpuSeconds
     """System time of the training thread. Source: as for user time."""
     trainer_runqueue_s: Seconds
-    """Training thread ready to run, and not running; time for which a quota held it back is
-    in it. Source: its schedstat."""
+    """Time in which the training thread was ready to run but did not; includes time held back
+    by a quota. Source: its schedstat."""
     minor_faults: Annotated[Count, Meta(title="minor page faults")]
     """Page faults served from memory. Source: /proc/PID/stat."""
     major_faults: Annotated[Count, Meta(title="major page faults")]
@@ -205,8 +206,8 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     migrations: Annotated[Count, Meta(title="migrations")] | None
     """Moves of a thread to another CPU. Source: /proc/PID/task/TID/sched."""
     instructions: Annotated[Count, Meta(title="instructions")] | None = None
-    """Instructions in user mode, all threads; this and the next three where the machine
-    counts. Source: perf_event_open(2) in user mode, with all threads and children."""
+    """Instructions in user mode, all threads; this and the next three need hardware
+    counters. Source: perf_event_open(2) in user mode, with all threads and children."""
     cycles: Annotated[Count, Meta(title="CPU cycles")] | None = None
     """CPU cycles in user mode, all threads. Source: perf_event_open(2) in user mode, with
     all threads and children."""
@@ -230,18 +231,19 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Life(Struct, frozen=True, gc=False):
-    """The place of a window among all steps of its member; null of bursts and in older files."""
+    """The place of a window among all steps of its member; null for bursts and in older files."""
 
     first_step: StepCount | None = None
-    """Steps this member had done before the window."""
+    """Number of steps that the member had done before the window."""
     settled_us: list[StepMicroseconds] | None = None
-    """Its steps that began before the window opened."""
+    """Times of its steps that began before the window opened."""
     inside: StepCount | None = None
-    """Steps that began in between, with those in which the script was started anew."""
+    """Number of steps that began inside the window, including those in which the script
+    restarted."""
     after_us: list[StepMicroseconds] | None = None
-    """Its steps that began after it closed."""
+    """Times of its steps that began after the window closed."""
     fresh: list[tuple[Count, StepMicroseconds]] | None = None
-    """Place and time of each step in which the script was started anew; they never count."""
+    """Index and time of each step in which the script restarted; such steps never count."""
 
 
 MEMBER = fields(Steps) | fields(Life) | fields(Usage)
@@ -285,11 +287,11 @@ class Taken(Struct, frozen=True, kw_only=True):
     valid: bool
     """Whether the window counts."""
     flags: list[str]
-    """Why not, and remarks."""
+    """Why it does not count, and remarks."""
     window_s: Seconds
-    """Release to close."""
+    """Time from release to close."""
     start_skew_s: Seconds
-    """First to last member released."""
+    """Time from the first to the last release of a member."""
     overlap: Share
     """Share of the window in which all n members trained."""
     machine: WindowMachine
@@ -304,7 +306,7 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     cohort: Index
     """The cohort."""
     attempt: Index
-    """0 for the first attempt, above for a retry."""
+    """0 for the first attempt, larger for a retry."""
 
 
 class LostMember(Struct, frozen=True, kw_only=True):
@@ -315,7 +317,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
     what: str
     """The kind of event."""
     reason: str
-    """Why; of a script that failed, the exception's last line."""
+    """Why it ended; for a script that failed, the exception's last line."""
     log: str
     """The ends of its standard output and standard error."""
 
@@ -358,20 +360,20 @@ class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     cohort: Index
     """The cohort."""
     start_s: Seconds | None
-    """To the first window."""
+    """Time until the first window."""
     in_windows_s: Seconds
-    """Inside windows."""
+    """Time inside windows."""
     member_bytes: Bytes | None = None
     """Memory that each member took once all had started."""
     member_shared_bytes: Bytes | None = None
-    """Part of /dev/shm, through which loader workers pass batches, that each took."""
+    """Memory that each took in /dev/shm, through which loader workers pass batches."""
 
 
 class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"):
-    """The first windows were taken anew, because the script had not settled before.
+    """The first windows were taken again, because the script had not settled.
 
-    Of each process count that has valid windows from ``block`` on, those before do not count, in
-    earlier, interrupted cohorts either.
+    If a process count has valid windows from ``block`` on, its earlier windows do not count. This
+    also holds for earlier, interrupted cohorts.
     """
 
     cohort: Index
@@ -379,9 +381,9 @@ class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"
     block: Index
     """The first block of windows that counts."""
     change: float
-    """Part of all time by which steps had become longer (below 0: shorter) before."""
+    """Part of all time by which later steps took longer (below 0: shorter), before that."""
     left: float | None
-    """The same in the new windows; null where the script has settled."""
+    """The same after that; null if the script has settled."""
 
 
 Record = Cohort | Readbacks | Window | Event | Settled | End

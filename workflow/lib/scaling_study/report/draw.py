@@ -1,7 +1,7 @@
 """The four ways in which the report draws: lines, dots with intervals, stacked bars, a waterfall.
 
-Figures are narrow and have large text: they are readable on a phone, and two stand beside each
-other on a desk. Colours are names of ``svg.THEME`` and follow the reader's theme.
+Figures are narrow and have large text: they are readable on a phone, and two fit side by side on a
+desktop screen. Colours are names in ``svg.THEME`` and follow the reader's theme.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ NAME_PART = 0.0185
 LABEL_CHARACTERS = 46
 """Longest line of a legend: it fits a figure's width in the widest font."""
 ROW_CHARACTERS = 34
-"""Longest name of a row, which has its number beside it."""
+"""Longest name of a row that has a number beside it."""
 LONG_AXIS = 16
 """From this ratio of largest to smallest count on, a linear axis squeezes the small counts."""
 WIDE_RANGE = 8.0
@@ -49,13 +49,13 @@ HEADROOM = 1.15
 FEW_DECADES = 1e3
 """Up to this ratio of values a logarithmic axis has room for three labels a decade."""
 CROWDED_BARS = 9
-"""More bars than these have no room for a number on each."""
+"""More bars than this have no room for a number on each."""
 FEWEST_BARS = 4
-"""Two bars over the whole width would look like a wall."""
+"""Room is left for this many bars: two over the whole width would look like a wall."""
 LEAST_S = 1e-9
-"""Differences below a nanosecond are those of rounding."""
+"""Differences below a nanosecond are due to rounding."""
 FARTHEST = 1.5
-"""Shares beyond this stand at the edge: intervals may reach over thousands of percent."""
+"""Shares beyond this are drawn at the edge: intervals may reach over thousands of percent."""
 STYLE: dict[str, object] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 14,
@@ -147,7 +147,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bar of a waterfall: what it adds (s; below zero, saves), or a whole step from zero on."""
+    """A bar of a waterfall: the time that it adds (s; negative: saves), or a step from zero on."""
 
     title: str
     added_s: float
@@ -156,7 +156,7 @@ class Step:
 
 
 def shorten(text: str, characters: int) -> str:
-    """Cut a long text in its middle, and make what cannot be printed visible."""
+    """Cut a long text in its middle, and replace characters that cannot be printed."""
     visible = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
     if len(visible) <= characters:
         return visible
@@ -176,7 +176,7 @@ def drawing(about: About, height_in: float) -> Iterator[Canvas]:
     """Yield a canvas, and set the style while a figure is drawn on it and written."""
     style = {**STYLE, "svg.hashsalt": about.name}
     with sns.axes_style("white"), mpl.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type]
-        # Names may hold any script. The reader's browser has fonts that matplotlib has not.
+        # Names may be in any script. The reader's browser has fonts that matplotlib lacks.
         warnings.filterwarnings("ignore", message=r"(?s).*Glyph.* missing from font")
         warnings.filterwarnings("ignore", message=r"(?s).*Matplotlib currently does not support")
         yield Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
@@ -198,9 +198,9 @@ def lines(
         panels: the curves of each plot by its title; at least one.
         about: the texts around the figure.
         x_label: below the plot.
-        counts: whether x is process counts: their ticks are the counts themselves.
+        counts: whether x is process counts, which are then the ticks.
         marks: process counts at which a part of the machine is full, as faint named lines.
-        from_zero: whether the axis of values may not be logarithmic.
+        from_zero: whether the axis of values is never logarithmic.
         ratios: whether values are ratios to 1.
     """
     several = len(panels) > 1
@@ -225,7 +225,7 @@ def lines(
                 axes.set_title("\n".join(textwrap.wrap(shorten(title, 42), 25)), pad=5)
             if ratios:
                 axes.axhline(1, color=svg.colour("rest"), linewidth=1, zorder=1)
-        # What is ideal, without values of its own, does not stretch the axis.
+        # Ideal lines, which have no values of their own, do not stretch the axis.
         shown = [
             (value.value, x, curve.label)
             for curve in curves
@@ -411,8 +411,8 @@ def with_room(places: Sequence[float], place: Callable[[float], float]) -> list[
 def _scale_y(axes: Axes, values: Sequence[float], *, from_zero: bool, ratios: bool) -> bool:
     """Set the axis of values: from zero, around one, or logarithmic where the range is wide.
 
-    Only values count. An interval that is much wider is cut at the edge: an axis for it would make
-    a flat line of everything else.
+    Only values count. A much wider interval is cut at the edge: an axis for it would flatten
+    everything else.
     """
     if not values:
         return False
@@ -505,7 +505,7 @@ def _write(axes: Axes, place: int, left: str, *, right: str = "", bold: bool = F
 
 
 def _rows_only(axes: Axes, rows: int, ticks: int, texts: FuncFormatter) -> None:
-    """Leave the vertical axis to rows, and mark zero on the other."""
+    """Leave the vertical axis to the rows, and mark zero on the horizontal one."""
     axes.axvline(0, color=svg.colour("muted"), linewidth=1.2, zorder=1)
     axes.set_ylim(rows - 0.6, -0.95)
     axes.set_yticks([])

@@ -122,9 +122,9 @@ class Kind:
     Attributes:
         title: above the plots.
         caption: how to read it.
-        column: of tables/points, drawn as curves against the number of processes.
-        scale: of the column.
-        parts: columns of tables/points, with title and colour, drawn as stacked bars.
+        column: column of tables/points to draw as curves against the number of processes.
+        scale: factor of the column.
+        parts: columns of tables/points to draw as stacked bars, with title and colour.
     """
 
     title: str
@@ -207,7 +207,7 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
 
     Args:
         kind: a key of ``KINDS``.
-        suffix: the machine's.
+        suffix: suffix of the machine's files.
         at: the figure's place among those of its kind, from 0.
     """
     found = KINDS[kind]
@@ -216,7 +216,7 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
 
 
 def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
-    """Draw a machine's figures, by what a page calls them."""
+    """Draw a machine's figures; return them by their names in a page."""
     suffix, alone = machine.suffix, machine.microbenchmarks
     found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
     for at, comparison in enumerate(machine.comparisons):
@@ -250,7 +250,7 @@ def _against_n(
 ) -> Figure | None:
     kind = KINDS[name]
     ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
-    needed = ["launch", "n", "replicates", "steps_per_s", *ends]  # a row of all takes long to make
+    needed = ["launch", "n", "replicates", "steps_per_s", *ends]  # rows of all columns take long
     points = machine.points[machine.points[kind.column].notna()]
     points = points.loc[:, points.columns.isin(needed)]
     if points.empty:
@@ -295,7 +295,7 @@ def _against_n(
 
 def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | None:
     points = machine.points
-    # A quota and what is not accounted for are shown where they are not nothing.
+    # Time held back by a quota or not accounted for is drawn only where it is not negligible.
     parts = {
         column: part
         for column, part in KINDS[name].parts.items()
@@ -375,7 +375,7 @@ def accounts(target: Target, about: About) -> Figure | None:
 
 
 def interventions(target: Target, about: About) -> Figure | None:
-    """Draw what each change takes away, of the added time and of a step of one process."""
+    """Draw the share that each change recovers of the added time, and of a step of one process."""
     rows = [
         Row(one.title, (_known(one.scaling_loss), _known(one.single_process_loss)))
         for one in target.interventions
@@ -446,7 +446,7 @@ def _multiples(
 
 
 def use(machine: Machine) -> Figure | None:
-    """Draw the CPUs that each kind of thread used over time; None where it was not looked at."""
+    """Draw the CPUs that each kind of thread used over time; None without readings."""
     found = machine.data_loader.use if machine.data_loader else None
     if found is None or not found.spans:
         return None

@@ -1,7 +1,7 @@
-"""Flamegraphs of one profile or of the difference between two, and those that a report has.
+"""Flamegraphs of one profile or of the difference between two, and the choice for a report.
 
 Two profiles are merged into one tree in which every frame has both its times per step. The page
-draws it (``workflow/report/flame.js``). Stacks are files for other programs too: folded, as
+draws it (``workflow/report/flame.js``). Stacks are also written for other programs: folded, as
 flamegraph.pl reads them, and for https://speedscope.app.
 """
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 LEAST_SHARE = 1 / 20_000
 """Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
 PALE_SAMPLES = 4
-"""A frame of so few samples stays pale however different: chance alone would give that."""
+"""A frame of so few samples stays pale, since chance alone can make it differ."""
 UNITS = 10_000_000
-"""Times are whole numbers of this part of the whole: a frame of LEAST_SHARE has 500 of them."""
+"""Units of time in the whole graph; a frame of LEAST_SHARE has 500 of them."""
 TABLE_ROWS = 6
 PHASES = ("forward", "backward", "optimizer", "load", "other")
 FIRST = (
@@ -43,7 +43,7 @@ FIRST = (
 )
 """Groups of threads and phases come in this order; frames by width."""
 ENOUGH_SAMPLES = 300
-"""With so many a frame of a tenth of the time may have 7 to 14% of it; with 35, 4 to 24%."""
+"""With so many, a tenth of the samples stands for 7 to 14% of the time; with 35, for 4 to 24%."""
 COARSE_SHARE = 0.10
 NORMAL = 1.96
 """Two-sided 95% quantile of the normal distribution."""
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def width(self) -> float:
-        """The larger of both times: what decides whether the frame can be seen."""
+        """The larger of both times, which decides whether the frame can be seen."""
         return max(self.times)
 
 
@@ -77,8 +77,8 @@ class Flame:
         name: unique in the page; letters, digits, ``-`` and ``_``.
         title: one line.
         caption: what it shows and what it leaves out.
-        labels: of the first and the second profile; the second is None where there is one only.
-        data: JSON for ``<script type="application/json">``, with nothing in it that HTML knows.
+        labels: names of the first and the second profile; the second is None if there is only one.
+        data: JSON for ``<script type="application/json">``, without characters special to HTML.
         rows: the frames with the largest own times, or the most different ones, with their times
             in both profiles (s per step), callees excluded.
     """
@@ -94,17 +94,17 @@ class Flame:
 def view(
     name: str, title: str, a: Folded, b: Folded | None = None, labels: Labels | None = None
 ) -> Flame:
-    """Make what the report shows of one profile, or of the difference between two.
+    """Return the flamegraph of one profile, or of the difference between two.
 
     Args:
         name: unique in the page; letters, digits, ``-`` and ``_``.
         title: one line.
         a: the profile, or the one that the other is compared with.
-        b: what is red where it costs more.
-        labels: what the profiles are called below the title; their own names by default.
+        b: the other profile; frames are red where it takes longer.
+        labels: names of the profiles below the title; their own labels by default.
     """
     called = labels or (a.label, b.label if b else None)
-    # The time beside which a difference counts as small (``heat`` in flame.js).
+    # A difference that is small compared with this time stays pale (``heat`` in flame.js).
     pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
     return Flame(
         name=name,
@@ -132,8 +132,8 @@ def merge(a: Folded, b: Folded | None = None) -> Node:
 def walk(root: Node) -> Iterator[tuple[Node, int]]:
     """Yield the frames that can be seen with their depths, callers before callees.
 
-    Groups and phases have their usual order, frames that of their times. Each group of threads is
-    shown alone, so a frame is narrow beside its group; its time stays with its caller.
+    Groups and phases come in their usual order, frames by time. Each group of threads is shown
+    alone, so a frame is too narrow by its share of the group; its time stays with its caller.
     """
     waiting = [(root, 0, 0.0)]
     while waiting:
@@ -146,7 +146,7 @@ def walk(root: Node) -> Iterator[tuple[Node, int]]:
 
 
 def _order(node: Node) -> tuple[int, float, str]:
-    """Return the place of a frame among those beside it."""
+    """Return the sort key of a frame among the callees of its caller."""
     place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
     return place, -sum(node.times), node.name
 
@@ -217,7 +217,7 @@ def own_times(a: Folded, b: Folded | None) -> list[tuple[str, float, float]]:
 
 
 def say_coarse(samples: int) -> str:
-    """Say how far off a frame of a tenth of the time may be with so few samples; empty with enough.
+    """Say how inexact a tenth of the time is with so few samples; empty with enough samples.
 
     The interval is Wilson's (1927, Journal of the American Statistical Association 22:209).
     """
@@ -234,7 +234,7 @@ def say_coarse(samples: int) -> str:
 
 
 def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
-    """Say how many samples there are, and what weakens or limits what is seen."""
+    """Write the numbers of samples, and what limits the flamegraph."""
     parts = [
         f"{label}: {format_count(folded.samples, 'sample')}, a step "
         f"{format_seconds(folded.sampled_step_s)} ({format_seconds(folded.step_s)} unsampled)"
@@ -252,7 +252,7 @@ class Flames:
     """The flamegraphs of one machine.
 
     Attributes:
-        shown: in the page: the comparisons, and the points of launches that have only one.
+        shown: those in the page: comparisons, and the points of launches that have only one.
         files: texts of files by name: the stacks of all points.
         notes: stacks that could not be read, as sentences.
     """
@@ -273,8 +273,8 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
     """Draw the stacks of one machine's profiles.
 
     Args:
-        manifests: of ``profiles.read_manifests``.
-        suffix: of the figures' names, ``""`` for the first machine.
+        manifests: those of ``profiles.read_manifests``.
+        suffix: suffix of the figures' names, ``""`` for the first machine.
     """
     flames = Flames()
     points = _read_points(manifests, flames.notes)
@@ -292,14 +292,14 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
 
 
 class PointError(Exception):
-    """No such point was profiled; the message has those that were."""
+    """No such point was profiled; the message lists those that were."""
 
 
 def view_points(manifests: Sequence[Profiled], point: str, other: str | None = None) -> Flame:
     """Show the stacks of any profiled point, or the difference between two.
 
     Args:
-        manifests: of ``profiles.read_manifests``.
+        manifests: those of ``profiles.read_manifests``.
         point: its target and process count, such as ``recommended/64``.
         other: a point to compare with it.
 
@@ -324,7 +324,7 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
 
 
 def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:
-    """Read the stacks of every launch and process count; say which could not be read."""
+    """Read the stacks of every launch and process count; note those that could not be read."""
     points: dict[str, dict[int, _Point]] = {}
     for manifest in manifests:
         for point in manifest.points:

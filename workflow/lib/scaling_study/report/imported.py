@@ -41,7 +41,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     Args:
         study_folder: results/<study>, with its tables and analyses.
         report: the HTML file to write.
-        decide: the config whose experiments decide what tables cannot, as text.
+        decide: text of the config whose experiments decide what tables cannot.
 
     Returns:
         The files written.
@@ -80,7 +80,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
 
 
 def conclusion(results: Path, report: Path) -> str:
-    """Say what came out of a study, and where its report is."""
+    """Write the result of a study, and the place of its report."""
     tables = read_file(results / "analysis/tables.json", SavedTables).tables
     (machine,) = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
     texts = [sections.operators(one) for one in machine.comparisons[:1]]

@@ -1,7 +1,7 @@
 """The script that starts what a study recommends, without Snakemake and without the harness.
 
 ``workflow/report/launch.sh.j2`` is plain bash around ``bind.py``, meant to be read and copied. All
-values are quoted with ``shlex.quote``; what only informs stands in comments, on one line each.
+values are quoted with ``shlex.quote``. Texts that only inform are comments of one line each.
 """
 
 import os
@@ -38,12 +38,12 @@ BINDER = [sys.executable, "-P", str(bind.__file__)]
 QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
 """``-P`` keeps this package's folder, with modules named like common ones, off the path."""
 SWITCHES, IMPORTS, ARRAY_JOB = BESIDE = (".switches.py", ".imports.json", ".sbatch")
-"""Ends of the names of the files beside a launch script: what makes the launch's switches true in
-a process, what is imported before a model is forked, and the array job for several nodes."""
+"""Ends of the names of the files beside a launch script: the code that applies the launch's
+switches in a process, the imports before a model is forked, and the array job for several nodes."""
 COLUMNS, ROW = 76, 8
-"""A longer array is written over several lines, of so many words each."""
+"""An array longer than this many characters is written in lines of this many words."""
 MARK = "\0"
-"""Stands for the member's number while a word is quoted: no argument can hold it."""
+"""Stands for the member's number while a word is quoted; no argument can contain it."""
 
 SBATCH = ("partition", "account", "qos", "constraint")
 """Keys of a kind of node that are options of sbatch."""
@@ -59,14 +59,14 @@ def render_launch_script(
     """Write the launch script of one machine's recommendation.
 
     Args:
-        recommendation: of the machine.
+        recommendation: the machine's.
         plan: plan.json.
-        script: the file that it is for; files with its name and `SWITCHES` or `IMPORTS` are beside.
+        script: path of the launch script; files with its name and ends in `BESIDE` lie beside it.
         builds: folder of the environments that were made from requirements.
-        confirmation: of the machine, if there is one.
+        confirmation: the machine's, if there is one.
 
     Returns:
-        The text of a bash script. Where nothing is recommended it says why and fails.
+        The text of a bash script. If nothing is recommended, the script prints why and fails.
     """
     launch = recommendation.recommended
     if recommendation.status != "ok" or launch is None:
@@ -108,10 +108,10 @@ def render_array_job(study: str, script: Path, kind: str, options: Mapping[str, 
     """Write the array job of SLURM in which several nodes of a kind train one list of models.
 
     Args:
-        study: its name.
+        study: name of the study.
         script: the launch script of the kind.
         kind: its name in the config; empty for the study's only machine.
-        options: what the config says of it; of these, names of sbatch's options count.
+        options: the kind's section of the config; only its keys in `SBATCH` count.
     """
     return _template("queue.sbatch.j2").render(
         study=study,
@@ -124,7 +124,7 @@ def render_array_job(study: str, script: Path, kind: str, options: Mapping[str, 
 
 
 def _template(file: str) -> jinja2.Template:
-    """Return a template of bash, whose filters quote: nothing in it is HTML."""
+    """Return a template of a bash script: its filters quote, and nothing is escaped as HTML."""
     environment = jinja2.Environment(  # noqa: S701 (bash: filters quote)
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -138,7 +138,7 @@ def _template(file: str) -> jinja2.Template:
 
 
 def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
-    """Return the script's arguments as words of bash; the member's number is a variable."""
+    """Yield the script's arguments as words of bash; the member's number is a variable."""
     own = {name: launch.axes[name] for name in workload.parameters}
     if workload.pool:
         own[placeholders.N] = launch.n
@@ -193,5 +193,5 @@ def _words(values: Iterable[str]) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return a text for a comment: a line break in it would end the comment."""
+    """Return a text on one line, for a comment, which a line break would end."""
     return " ".join(printable(text).split())

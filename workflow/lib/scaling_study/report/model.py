@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=analysis.OfMachine)
 
 OTHER_NODES = ", other nodes"
-"""Behind a machine's name: nodes under it that are another machine."""
+"""Suffix of a machine's name, for nodes of this name that are another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Machine:
     """A machine, with its analyses, tables and profiles.
 
     Attributes:
-        name: what the config calls it; ``""`` in a study of one machine.
-        suffix: of its files' names; ``""`` for the first machine.
+        name: its name in the config; ``""`` in a study of one machine.
+        suffix: suffix of its files' names; ``""`` for the first machine.
         points: its rows of tables/points, without the baseline's repeat.
         between: its rows of tables/between.
-        profiled: of `profiles.read_manifests`.
+        profiled: its profiles, from `profiles.read_manifests`.
         targets: launches on which experiments were made, each once.
     """
 
@@ -73,13 +73,13 @@ class Machine:
 
     @property
     def queued(self) -> str:
-        """The launch script's arguments if forked models are the headline."""
+        """The launch script's arguments if forked models are the headline; empty otherwise."""
         forked = self.confirmation is not None and self.confirmation.start == "forked"
         return " --queue models.txt" if forked else ""
 
 
 def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> Interval:
-    """Return a cell of tables/points, with its interval if that is of enough starts."""
+    """Return a cell of tables/points, with its interval if it comes from enough starts."""
     ends = (row.get(f"{column}_low"), row.get(f"{column}_high"))
     sure = row["replicates"] >= analysis.ENOUGH_STARTS and known(ends[0])
     return Interval(row[column], *(ends if sure else ())).times(scale)
@@ -89,14 +89,14 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
     """Read all machines of a folder.
 
     Args:
-        folder: that holds tables, analysis and profile.
+        folder: folder with tables, analysis and profile.
         plan: plan.json.
-        name: of the machine in the config; ``""`` in a study of this machine alone.
-        first: hash of the machine that comes first, which the name stands for.
+        name: the machine's name in the config; ``""`` in a study of this machine alone.
+        first: hash of the machine that the name stands for; it comes first.
     """
 
     def made(name: str, kind: type[E], machine: str) -> E | None:
-        """Return a machine's entry of an analysis file; None where the file is not made."""
+        """Return a machine's entry of an analysis file; None without the file or the entry."""
         path = folder / f"analysis/{name}.json"
         if not path.exists():
             return None
@@ -104,7 +104,7 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         return content.of(machine)
 
     def entry(name: str, kind: type[E], machine: str) -> E:
-        """Return the same; an empty one where there is none."""
+        """Return a machine's entry of an analysis file; an empty one if there is none."""
         return made(name, kind, machine) or kind()
 
     points = tables.read_table(folder / "tables", POINTS)

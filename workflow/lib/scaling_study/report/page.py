@@ -1,8 +1,8 @@
-"""One self-contained HTML page of a study: opens from disk, loads nothing.
+"""One self-contained HTML page of a study: it opens from disk and loads nothing.
 
 Templates (``workflow/report``) get typed objects (`model`), sentences (`words`, `sections`) and the
-filters below. Jinja escapes whatever comes from a config or a record, and the page's policy allows
-no script but its own, which it knows by its hash.
+filters below. Jinja escapes all text from configs and records, and the page's policy allows only
+its own script, by its hash.
 """
 
 import base64
@@ -55,7 +55,7 @@ def ratio(found: Interval | float | None) -> str:
 
 
 def share(found: Interval | float | None) -> str:
-    """Write a share: of an experiment in whole percent."""
+    """Write a share; one with an interval, as of an experiment, in whole percent."""
     if isinstance(found, Interval):
         return words.share_text(found)
     return quantities.format_percent(found)
@@ -68,7 +68,7 @@ def overhead(found: float | None) -> str:
 
 
 def sortable(value: Interval | float | None) -> str:
-    """Write what a table is sorted by; what is missing sorts last."""
+    """Write the number that a table is sorted by; missing ones sort last."""
     number = value.value if isinstance(value, Interval) else value
     return f"{number:.9g}" if number is not None and not math.isnan(number) else ""
 
@@ -143,7 +143,7 @@ class View:
 
     @cached_property
     def headline(self) -> words.Headline:
-        """The first answer."""
+        """The answer at the top of the report."""
         return words.headline(self.machine)
 
     @cached_property
@@ -175,7 +175,7 @@ class View:
 
     @property
     def between(self) -> list[dict[Hashable, object]]:
-        """Time between steps, of launches and counts where it takes a part worth a row."""
+        """Rows on the time between steps, for launches and counts where it is noticeable."""
         found = self.machine.between
         found = found[found["launch"].isin([*self.titles])]
         whole = found.groupby(["launch", "n"])["share"].transform("sum")
@@ -183,7 +183,7 @@ class View:
 
     @property
     def script_lines(self) -> str:
-        """Lines of the script that do what the switches file does; empty without any."""
+        """Lines for the script that have the effect of the switches file; empty without any."""
         best = self.machine.recommendation.recommended
         if best is None:
             return ""
@@ -224,7 +224,7 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
 
     Args:
         template: file in workflow/report; it gets ``css``, ``script`` and ``script_hash`` too.
-        flames: whether there are flame graphs, which bring a script of their own.
+        flames: whether there are flame graphs, which need a script of their own.
         content: what the template shows.
     """
     files = ["page.js", "flame.js"] if flames else ["page.js"]
@@ -266,7 +266,7 @@ def environment() -> jinja2.Environment:
 
 
 def _css() -> str:
-    """The page's style, with the theme's colours for both schemes and for the reader's choice."""
+    """Return the page's style, with the theme's colours for both schemes and for a choice."""
     light, dark = svg.theme_css(0), svg.theme_css(1)
     return (
         f":root{{{light}}}"
@@ -276,7 +276,7 @@ def _css() -> str:
 
 
 def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
-    """The plan in the order of a config: what is set, and what each launch changes."""
+    """Return the plan in the order of a config: keys that are set, and the changes of launches."""
     keys = ("study", "description", "seed", "objective", "workload", "processes", "search")
     launches = {
         launch.id: {"role": launch.role, **differing(launch.axes, DEFAULTS)}
@@ -295,7 +295,7 @@ def _set(section: object) -> dict[str, object]:
 
 
 def checks(launches: Sequence[Effective]) -> list[tuple[tuple[bool, str, str, str], list[str]]]:
-    """Return what launches asked for beside defaults: what did not take effect comes first.
+    """Return the checks that failed, then those of values other than the defaults.
 
     Returns:
         Whether it took effect, axis, requested and effective; and the labels of the launches.

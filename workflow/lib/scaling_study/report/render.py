@@ -1,4 +1,4 @@
-"""Reading what a study found and writing its figures, its launch scripts and its report."""
+"""Read the results of a study; write its figures, its launch scripts and its report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +69,7 @@ def render_study(
             if text:
                 texts[path] = text
             else:
-                path.unlink(missing_ok=True)  # that of an earlier recommendation
+                path.unlink(missing_ok=True)  # left by an earlier recommendation
         seen = flamegraph.view_flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         for name in FIGURES:
@@ -84,7 +84,7 @@ def render_study(
 
 
 def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machine]:
-    """Read the machines of a study; one that is missing keeps no launch script of an older plan."""
+    """Read the machines of a study; delete older launch scripts of machines that are missing."""
     if compared is None:
         return model.read_machines(folder, plan)
     machines = []

@@ -1,6 +1,6 @@
-"""One sentence for each further section of the report, and what is folded below it.
+"""One sentence for each further section of the report, and the details folded below it.
 
-A sentence quotes figures of at least two starts only, and each quantity has one source (`words`).
+A sentence quotes only figures of at least two starts, and each quantity has one source (`words`).
 """
 
 import statistics
@@ -35,13 +35,13 @@ from scaling_study.stats import thresholds
 Rule = tuple[str, bool | None, str]
 
 MAXED = 0.9
-"""A resource used to this part has nothing left to give."""
+"""From this share on, a resource counts as used up."""
 STALLED = 0.1
-"""Something waits for this share of the time, and more."""
+"""From this share of the time on, waiting counts."""
 
 
 def operators(comparison: Comparison) -> str:
-    """Say in which known operator the largest part of a step's difference is."""
+    """Name the known operator with the largest part of the difference between two steps."""
     change = "added" if comparison.added_s >= 0 else "saved"
     groups = [
         f"{one.group} {format_percent(one.share)}"
@@ -88,9 +88,9 @@ def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:
 
 
 def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
-    """Return what a loader cannot exceed (bytes per second): streams, and reading from the disk.
+    """Return rates that a loader cannot exceed (bytes/s): streams, and reading from the disk.
 
-    Streams with one process and with the most.
+    Streams are those of the fewest and of the most processes.
     """
     found = []
     for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
@@ -108,7 +108,7 @@ def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
 
 
 def compared_verdict(compared: Compared) -> str:
-    """Say which machine gives most, by their windows: each confirmation stands in its own part."""
+    """Say which machine gives most, as predicted; confirmations are in the part of each machine."""
     best = compared.best.get("rate")
     if best is None:
         names = [one.name for one in compared.measured]
@@ -117,7 +117,7 @@ def compared_verdict(compared: Compared) -> str:
 
 
 def _most(best: Best, what: str) -> str:
-    """Say which machine gives most of something, where this study can tell."""
+    """Say which machine gives most of something, if this study can tell."""
     first, other, ratio = best.first, best.next, best.ratio
     if not ratio.sure:
         return f"{first} looks best; without an interval it is not certain"
@@ -127,7 +127,7 @@ def _most(best: Best, what: str) -> str:
 
 
 def per_unit(compared: Compared) -> dict[str, str]:
-    """Return what rates are per, of those that some machine has, by the name of the measure."""
+    """Return the unit (a currency, kWh) of each measure that some machine has."""
     units = {"per_price": compared.currency, "per_kwh": "kWh"}
     return {
         measure: unit
@@ -137,7 +137,7 @@ def per_unit(compared: Compared) -> dict[str, str]:
 
 
 def compared_notes(compared: Compared) -> list[Mark]:
-    """Say what a careful reader wants to know of a comparison; bad ones weaken it."""
+    """Return notes for the careful reader of a comparison; bad ones weaken it."""
     things, *_ = NOUNS[compared.objective or "steps_per_s"].split()
     notes = [
         Mark(f"{one.name} is missing: {one.reason}.", bad=True)
@@ -167,7 +167,7 @@ def compared_notes(compared: Compared) -> list[Mark]:
 
 
 def throughput(found: Recommendation) -> str:
-    """Say which point gives most per hour, where one model soonest was asked for."""
+    """Say which point has the highest rate, for a study that asks for one model soonest."""
     most = found.throughput
     if most is None or most.once:
         return ""

@@ -1,4 +1,4 @@
-"""A study as a whole: what the terminal says of it before and after."""
+"""Texts about a whole study for the terminal: an outline before it, a conclusion after it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ BLOCK_LINES, SHOWN_WARNINGS = 15, 3
 """Lines of the result, and warnings among them."""
 
 SHOWN_LINES, SHOWN_CHARACTERS = 15, 300
-"""Lines that a script has printed, and characters of each."""
+"""Lines of a script's output that are shown, and characters of each."""
 
 
 def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str] = ()) -> str:
@@ -26,9 +26,9 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
 
     Args:
         plan: the plan.
-        jobs: how many (launch, replicate) it has.
-        measured: how many of them are measured already.
-        machines: names of those that are measured; none in a study of this machine alone.
+        jobs: number of its jobs: a launch and a replicate each.
+        measured: number of jobs that are measured already.
+        machines: names of the machines to measure; none in a study of this machine alone.
     """
     machine = probe.read_machine()
     counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
@@ -61,7 +61,7 @@ def tell_stopped(path: Path) -> str:
 
 
 def look_around() -> str:
-    """Say who else is at work on this machine, which takes a second; empty if nobody is."""
+    """Warn of other programs that keep this machine busy, after a second's look; empty if none."""
     return words.warn_busy(foreign.look(frozenset(probe.read_machine().cpus)))
 
 
@@ -84,13 +84,13 @@ def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
 
 
 def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
-    """Say what came out of a study, in a few lines, and where its report is.
+    """Write the result of a study in a few lines, and the place of its report.
 
     Args:
         results: results/<study>.
-        planned: its plan.json, or what a race has made of it.
+        planned: its plan.json, or the plan that a race has made of it.
         report: the report.
-        compared: whether the study names machines, so that analysis/machines.json has them.
+        compared: whether the study names machines, and so has an analysis/machines.json.
     """
     plan = read_plan(planned)
     lines = []
@@ -112,7 +112,7 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
 
 
 def _first(lines: Sequence[str], most: int) -> list[str]:
-    """Return so many lines at most; the last one says how many the report has besides."""
+    """Return at most this many lines; if some are left out, the last one gives their number."""
     if len(lines) <= most:
         return list(lines)
     left = len(lines) - most + 1

@@ -1,8 +1,8 @@
-"""From a matplotlib figure to an SVG that follows the reader's light or dark theme.
+"""Turn a matplotlib figure into an SVG that follows the reader's light or dark theme.
 
 Matplotlib writes fixed colours, ids that repeat from figure to figure and a style rule for every
-element of the page. Here the colours of ``THEME`` become CSS variables, ids that nothing refers to
-go, and what only a file of its own needs is left to ``standalone``.
+element of the page. Here the colours of ``THEME`` become CSS variables, and ids that nothing refers
+to are removed. ``standalone`` adds the parts that only a separate file needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 THEME: dict[str, tuple[str, str]] = {
-    # name: (on light, on dark). The light colour is what figures draw with, so each is unique.
+    # name: (on light, on dark). Figures draw with the light colours, so each of these is unique.
     # Hues after Okabe and Ito (colour-blind safe), each at least 3:1 against its background.
     "surface": ("#ffffff", "#16191d"),
     "ink": ("#1c2128", "#e8eaed"),
@@ -38,27 +38,27 @@ THEME: dict[str, tuple[str, str]] = {
 }
 FONT_STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 DRAWN_FONT = "'DejaVu Sans'"
-"""Matplotlib's own font, which it brings along: layouts are the same on every machine. It is
-wider than the fonts of ``FONT_STACK``, so what fits here fits there."""
+"""The font that matplotlib brings along, so layouts are the same on every machine. It is wider than
+the fonts of ``FONT_STACK``, so a text that fits in this font fits in those."""
 SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 _VARIABLE = {light: f"var(--{name}, {light})" for name, (light, _) in THEME.items()}
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _STYLE = re.compile(r'style="[^"]*"')
 _GROUP_ID = re.compile(r' id="[A-Za-z.]+(?:2d)?_\d+"')
-"""Ids of groups, such as ``axes_1``: those that something refers to are hashes."""
+"""Ids of groups, such as ``axes_1``. Nothing refers to them; ids that are used are hashes."""
 _HEAD_END = "</style>\n </defs>\n"
-"""Ends the head of matplotlib's file: the root element, and a style rule for ``*``, which in a page
-would reach everything in it."""
+"""Ends the head of matplotlib's file: the root element, and a style rule for ``*``, which
+would apply to everything in a page."""
 
 
 def colour(name: str) -> str:
-    """The colour to draw with, which the reader's theme replaces."""
+    """Return the colour to draw with, which the reader's theme replaces."""
     return THEME[name][0]
 
 
 def theme_css(scheme: int) -> str:
-    """CSS declarations of the theme's variables.
+    """Return CSS declarations of the theme's variables.
 
     Args:
         scheme: 0 for light, 1 for dark.
@@ -70,9 +70,9 @@ def themed(figure: Figure, *, alt: str) -> str:
     """Write a figure as an SVG element to put into a page.
 
     Args:
-        figure: what to write; the same figure always gives the same text. The setting
-            ``svg.hashsalt`` makes the ids in it unique in the page.
-        alt: what the figure shows, for those who cannot see it.
+        figure: the figure; it always gives the same text. The setting ``svg.hashsalt`` makes
+            its ids unique in the page.
+        alt: the content of the figure in words, for those who cannot see it.
 
     Returns:
         One ``<svg>`` element with its width left to the page.

@@ -1,9 +1,9 @@
-"""The report's sentences: each is chosen from a table by what was found, and says nothing else.
+"""The report's sentences, each chosen from a table by the findings.
 
 A row of a table is a name, a condition and a sentence; the first row whose condition holds is the
-answer. A sentence quotes figures of at least two starts only, and each quantity has one source: the
-gain is that of the confirmation, or else of the windows; scaling is that of tables/points; shares
-of causes are those of the verdict.
+answer. A sentence quotes only figures of at least two starts, and each quantity has one source: the
+gain comes from the confirmation, or else from the windows; scaling from tables/points; shares of
+causes from the verdict.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,16 +46,16 @@ UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
 VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
-"""Things that take the time, by the rate that it comes from."""
+"""The thing that the time is stated for, by the rate that it comes from."""
 PLAIN_NAMES = {
     "default": "the default launch",
     "today": "today's launch",
     "intra_op 1": "one thread per process",
 }
 SURE = 0.8
-"""From this probability of being best on, a launch is called the best one."""
+"""A launch is called the best one if it is that with at least this probability."""
 SMALL_GAIN = 1.25
-"""An interval that ends below this rules a large gain out, which is worth a verdict."""
+"""An interval that ends below this rules out a large gain, and the headline states that."""
 WIDE = 4.0
 """From this ratio of an interval's ends on, only its lower end is claimed."""
 ENOUGH_REPLICATES = 3
@@ -65,11 +65,11 @@ LEAST_FACTOR = 0.01
 MANY_LOST = 0.1
 """Retries make up for fewer windows than this share of all."""
 FEW = 3
-"""So many things are named; of more, the number."""
+"""At most this many things are named; the others are counted."""
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital letter, as a sentence does."""
+    """Return a text with a capital first letter, as a sentence has."""
     return text[:1].upper() + text[1:]
 
 
@@ -132,7 +132,7 @@ def share_and_interval(share: Interval) -> str:
 
 
 def amount(given: Interval, objective: str) -> str:
-    """Write what a launch gives: ``870 models/hour``, or ``one model in 4.9 s``."""
+    """Write a launch's rate or time: ``870 models/hour``, or ``one model in 4.9 s``."""
     asked, value = OBJECTIVES[objective], given.value if known(given.value) else 0.0
     if asked.single:
         return f"{THINGS[asked.rate]} in {format_time(value)}"
@@ -162,18 +162,18 @@ class Answer:
 
     Attributes:
         ok: whether something is recommended.
-        objective: what is compared, a key of `OBJECTIVES`.
-        confirmed: whether free runs confirmed it.
+        objective: the objective that is compared, a key of `OBJECTIVES`.
+        confirmed: whether the figures come from a confirmation.
         launches: how many were measured.
         same: whether the recommended launch is the one it would be compared with.
         best: label of the recommended launch.
         started: how its models start, if not each in a fresh process.
         other: label of the launch that it is compared with.
-        value: what the recommended launch gives, in words.
-        verb: how the gain is said: ``trains {} as many models per hour as``.
+        value: the rate or time of the recommended launch, in words.
+        verb: the wording of the gain: ``trains {} as many models per hour as``.
         n: processes of the recommended launch.
-        probability: that nothing better is in the study.
-        once: whether a figure is of one start.
+        probability: probability that the study has nothing better.
+        once: whether a figure comes from one start.
         ratio: the gain, each launch at its own count; None without one.
         same_n: the gain at the same count.
         spread: of the A/A check.
@@ -197,12 +197,12 @@ class Answer:
     spread: float | None = None
 
     def surely_more(self, ratio: Interval | None) -> bool:
-        """Return whether a ratio is a gain; a confirmation is not judged by the A/A check."""
+        """Return whether a ratio is a gain; the A/A check does not apply to a confirmation."""
         spread = None if self.confirmed else self.spread
         return ratio is not None and ratio.above_one and differs(ratio, spread)
 
     def times(self, ratio: Interval | None) -> str:
-        """Word a gain; where its interval is wide, only what is certain."""
+        """Word a gain; if its interval is wide, only its lower end."""
         if ratio is None:
             return ""
         wide = ratio.low and ratio.high and ratio.high >= WIDE * ratio.low
@@ -251,7 +251,7 @@ HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
 """Name, condition and sentence: the first row whose condition holds is the headline."""
 QUOTED = ("faster", "faster with as many processes")
 UNQUOTED = ("not confirmed", "slower", "small", "uncertain")
-"""Rows with a gain, which the sentence quotes or does not."""
+"""Rows with a gain: those whose sentence quotes it, and those whose sentence does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +260,8 @@ class Bar:
 
     Attributes:
         role: ``recommended``, ``today``, ``default`` or ``same`` (at the recommended count).
-        share: of the largest value shown, 0 to 1.
-        once: of one start: grey.
+        share: share of the largest value shown, 0 to 1.
+        once: whether it comes from one start; it is grey then.
     """
 
     role: str
@@ -275,7 +275,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A few words on how sure something is, and a sentence behind them; bad ones weaken it."""
+    """A few words on how sure an answer is, and a sentence to explain them; bad ones weaken it."""
 
     text: str
     tip: str = ""
@@ -315,7 +315,7 @@ def verdict(answer: Answer) -> str:
 
 
 def headline(machine: Machine) -> Headline:
-    """Word the first answer."""
+    """Return the headline of a machine's report."""
     found, answer = machine.recommendation, answer_of(machine)
     asked = OBJECTIVES[answer.objective]
     question = (
@@ -337,7 +337,7 @@ def headline(machine: Machine) -> Headline:
 
 
 def answer_of(machine: Machine) -> Answer:
-    """Gather what decides the headline."""
+    """Return the findings that decide the headline."""
     found, confirmation = machine.recommendation, machine.confirmation
     best, other = found.recommended, found.compared
     if not found.ok or best is None:
@@ -372,7 +372,7 @@ def answer_of(machine: Machine) -> Answer:
 
 
 def confirmed_amount(confirmation: Confirmation | None) -> str:
-    """Write what the recommended launch gave as it was run; empty without that."""
+    """Write the confirmed rate or time of the recommended launch; empty if not confirmed."""
     arm = confirmation.arm("recommended") if confirmation else None
     if confirmation is None or arm is None:
         return ""
@@ -388,11 +388,14 @@ ROLES = {
     "recommended": "recommended",
 }
 STARTED = {"fresh": "", "forked": " with forked starts"}
-"""Behind a launch's name, by how its models start."""
+"""Words behind a launch's name, by how its models start."""
 
 
 def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
-    """Return today's launch, the default one, each at the recommended count too, and the best."""
+    """Return today's launch, the default one and the recommended one.
+
+    The launch that the recommended one is compared with comes at the recommended count, too.
+    """
     shown: list[tuple[str, Candidate | Arm]] = []
     best = found.recommended
     for role, entry in (("today", found.today), ("default", found.default)):
@@ -405,7 +408,7 @@ def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
 
 
 def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate | Arm]]:
-    """Return the same launches as they ran, and the best one with fresh starts; none without it."""
+    """Return the launches as confirmed, the recommended one with fresh starts too; or none."""
     if confirmation is None or confirmation.arm("recommended") is None:
         return []
     arms = [confirmation.arm(role) for role in ROLES]
@@ -435,7 +438,7 @@ def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple
     )
 
 
-# How sure it is.
+# How sure the answer is.
 
 
 def sureness(found: Recommendation) -> str:
@@ -517,7 +520,7 @@ PARTS = {
 
 
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
-    """Say where confirmed is not what was predicted, and what was not seen to its end."""
+    """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
         tip = "Each model is forked from a process that has imported what the script imports."
         yield Mark("forked", tip)
@@ -546,7 +549,7 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
 
 
 def explain_difference(confirmation: Confirmation) -> str:
-    """Say what the difference from the prediction is made of."""
+    """Write the factors of the difference from the prediction."""
     difference = confirmation.difference
     if difference is None:
         return ""
@@ -571,7 +574,7 @@ def _length_mark(length: ModelLength) -> Mark:
 
 
 def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:
-    """Say what changes training, of what is recommended and of what would be faster."""
+    """Mark changes of training: of the recommended launch, and of a faster one that is left out."""
     losses = {one.launch: one for one in (confirmation.losses if confirmation else ())}
     own = losses.get(found.recommended.launch) if found.recommended else None
     if own is not None:
@@ -630,11 +633,11 @@ def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
 
 
 def lost_windows(failures: Failures, taken: int) -> list[Mark]:
-    """Mark that many windows were lost to others, and to whom.
+    """Mark large shares of windows that were lost to other programs, or to the hypervisor.
 
     Args:
         failures: of the machine.
-        taken: windows in all.
+        taken: number of all windows.
     """
     marks = []
     for flag, whom in BY_WHOM.items():
@@ -650,7 +653,7 @@ def lost_windows(failures: Failures, taken: int) -> list[Mark]:
 
 
 def warn_busy(seen: Look) -> str:
-    """Say, before a study starts, that its machine is busy; empty where that costs no window."""
+    """Warn, before a study starts, that its machine is busy; empty if that costs no window."""
     if not (seen.taken or seen.stolen):
         return ""
     limit = format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
@@ -671,7 +674,7 @@ def grows(target: Target) -> bool:
 
 
 def is_open(target: Target) -> bool:
-    """Return whether there was growth to be explained."""
+    """Return whether there is growth to be explained."""
     return target.status != "nothing_to_explain" and (
         grows(target) or bool(target.scaling_loss.named)
     )
@@ -710,7 +713,7 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     ("one process", lambda t: t.n == 1, "Only one process was tried"),
     ("scales", lambda _: True, "Nothing to explain: it scales to {processes}"),
 )
-"""In this order: the first row that holds of a launch is its answer."""
+"""Name, condition and answer: the first row whose condition holds for a launch is its answer."""
 
 
 def why(target: Target) -> str:
@@ -730,7 +733,7 @@ def why(target: Target) -> str:
 
 
 def _causes(named: Sequence[Cause]) -> str:
-    """Name causes with their shares; the share of a single one stands before it."""
+    """Name causes with their shares; a single one without, since its sentence starts with it."""
     shares = [f" ({share_text(cause.share)})" if len(named) > 1 else "" for cause in named]
     return listed(f"{_doubted(cause)}{text}" for cause, text in zip(named, shares, strict=True))
 
@@ -749,13 +752,13 @@ def _doubted(cause: Cause) -> str:
 
 
 def inside(title: str) -> str:
-    """A title inside a sentence: ``A slow kernel`` begins small there, ``CPU quota`` does not."""
+    """Return a title for inside a sentence: ``a slow kernel``, but still ``CPU quota``."""
     first, _, _ = title.partition(" ")
     return title[:1].lower() + title[1:] if first[1:] == first[1:].lower() else title
 
 
 def unexplained(target: Target) -> Interval | None:
-    """Return what is left of the added time; None where nothing was added."""
+    """Return the unexplained share of the added time; None if nothing was added."""
     if not is_open(target):
         return None
     rest = target.scaling_loss.unexplained_share
