@@ -201,7 +201,7 @@ class Run:
             logger.info(text, extra={"study_says": True, "study_ends": last})
 
     def group(self, name: str) -> str | None:
-        """Return a name for a machine's jobs that may share an allocation; None without cluster."""
+        """Return a name for jobs of a machine that share an allocation; None without a cluster."""
         if self._workflow.resource_settings.nodes is None:  # `jobs` in a profile
             return None
         return f"{{machine}}-{name}" if self.study.machines else name
