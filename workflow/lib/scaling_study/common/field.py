@@ -14,7 +14,7 @@ class Field:
     """A described field of a record, or column of a table.
 
     Attributes:
-        name: As in the record or table; ends in its unit where it has one.
+        name: As in the record or table; ends in its unit if it has one.
         type: Type of the value, without bounds and null.
         unit: Unit as text; empty for names and flags.
         meaning: What it is.

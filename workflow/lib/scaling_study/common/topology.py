@@ -106,7 +106,7 @@ class Node:
 
 @dataclass(frozen=True)
 class CpuText:
-    """The text of sysfs about an online CPU; None where the kernel has no such file."""
+    """The text of sysfs about an online CPU; None if the kernel has no such file."""
 
     socket: str | None
     """topology/physical_package_id"""
