@@ -36,7 +36,7 @@ class Effort:
 
     @property
     def dose_windows(self) -> int:
-        """Number of windows in these blocks, each of which has one window without a stressor."""
+        """Number of windows in all dose blocks; each block has one without a stressor."""
         return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
 
     def over_periods(self, shortest_s: float) -> Self:

@@ -178,7 +178,7 @@ def describe(
 
 
 def _duration(seconds: Span) -> str:
-    """Write a span of time in minutes, or in hours where that is easier to grasp."""
+    """Write a span of time in minutes, or in hours if it is long."""
     unit, unit_s = ("hours", HOUR_S) if seconds[1] >= 2 * HOUR_S else ("minutes", MINUTE_S)
     low, high = (f"{each / unit_s:.1f}" for each in seconds)
     return f"{low} to {high} {unit}"

@@ -116,7 +116,7 @@ class Import(Section):
     def _check_steps(
         cls, steps: int | Mapping[int, int], info: ValidationInfo
     ) -> Mapping[int, int]:
-        tables = info.data.get("tables")  # None where they have mistakes themselves
+        tables = info.data.get("tables")  # None if they have mistakes
         if isinstance(steps, int):
             return dict.fromkeys(tables or (), steps)
         if tables is not None and steps.keys() - tables:

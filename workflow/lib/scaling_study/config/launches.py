@@ -49,7 +49,7 @@ from scaling_study.launch.axes.values import read_id_list
 
 Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Found = tuple[str, ...]
-"""A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
+"""A value of the axis ``shell`` that is not ``none``; empty if nothing was found."""
 
 # These give a rank its place in the group. They slow nothing down, and would hang members.
 NOT_OURS = frozenset(AXES["ranks"].variables)
@@ -90,7 +90,7 @@ class Launch:
 
 
 NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
-"""Stands for the launch of a job where none is recommended."""
+"""The launch of a job if none is recommended."""
 
 
 class Candidate(NamedTuple):
@@ -455,6 +455,6 @@ class Launches(Section):
                 )
 
     def exclusion_text(self, index: int) -> str:
-        """Return the reason of a launch that an item of `exclude` drops."""
+        """Return the reason why an item of `exclude` drops a launch."""
         values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
         return f"excluded by launches.exclude[{index}] ({values})"

@@ -36,12 +36,12 @@ class Row:
     """An operator, as a line of the table shows it. Its times are sums over all calls.
 
     Attributes:
-        name: as printed; ends in ``...`` where torch has cut it.
+        name: as printed; ends in ``...`` if torch has cut it.
         calls: how often it was called.
         self_s: time in it, without the operators that it called.
         total_s: time in it; None without that column.
         mean_s: `total_s` for each call, as printed; None without that column.
-        flops: floating-point operations; None where torch does not know.
+        flops: floating-point operations; None if torch does not know them.
     """
 
     name: str

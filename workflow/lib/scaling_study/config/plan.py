@@ -150,7 +150,7 @@ class Plan(Planned):
 
     @property
     def objective_name(self) -> str:
-        """Return the key of `OBJECTIVES` for the goal: of models if their steps are known."""
+        """Return the key of `OBJECTIVES` for the goal; steps replace models of unknown length."""
         rate = "steps_per_s" if self.steps_per_model is None else "models_per_hour"
         return named_objective(rate, single=self.objective == ONE_MODEL)
 

@@ -137,7 +137,7 @@ def changed_training(plan: Plan) -> dict[str, dict[str, Value]]:
     """Return each launch's changes of training itself, by launch: values by axis, perhaps none.
 
     Such changes are another number of samples per step, and axes that compute with coarser numbers.
-    Their effect on the loss is not known. Changes that the baseline has too are accepted.
+    Their effect on the loss is not known. Changes that the baseline has too are left out.
 
     Args:
         plan: Plan of ``with_learnt``.
