@@ -1,8 +1,8 @@
 # make report   create the environment, run the quick study of this machine, write reports/quick.html
 # make test     create the environment, check the style, run the tests that every change must pass
 # make nightly  long, faults, slurm and emulated
-# make long     what takes longer: whole studies, real experiments, a thousand simulated studies
-# make faults   kills, full disks, scripts that misbehave: what is left, and that a rerun goes on
+# make long     the longer tests: whole studies, real experiments, a thousand simulated studies
+# make faults   tests with kills, full disks and scripts that misbehave, and of the rerun after each
 # make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
 # make steady   the tests that read clocks and counters, 20 times beside a program that takes a CPU: an hour at most
@@ -14,7 +14,7 @@ PYTHON ?= python3
 ENV := .venv
 BIN := $(ENV)/bin
 CORES ?= all
-# What `make test` leaves out; a marker that is asked for replaces pytest's own default.
+# The tests that `make test` runs. A -m on the command line replaces pytest's own default.
 TODAY := not long and not faults and not slurm and not emulated
 
 .PHONY: report test nightly long faults slurm emulated steady lint lines bench clean
@@ -61,7 +61,7 @@ bench: $(ENV)/tests
 clean:
 	rm -rf $(ENV) .snakemake results reports/*.html
 
-# What a study needs; a changed lock file updates the environment.
+# The environment of a study; a changed lock file updates it.
 $(ENV)/study: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(ENV)
@@ -70,7 +70,7 @@ $(ENV)/study: requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q workflow/lib scripts
 	@touch $@
 
-# What its tests need besides.
+# The packages that the tests need besides.
 $(ENV)/tests: $(ENV)/study requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
 	@touch $@

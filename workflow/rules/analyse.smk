@@ -20,7 +20,7 @@ def tables(*names):
 
 
 rule analyse:
-    """Records as tables; intervals, laws, the recommendation, and what went wrong."""
+    """Make tables of the records, and analyse them: intervals, laws, recommendation, failures."""
     input:
         # By path: a reference to a rule makes Snakemake hash all records once for each of them.
         plan=STUDY.planned,
@@ -39,7 +39,7 @@ rule analyse:
 
 
 rule judge:
-    """What the confirmation, the profiles and the experiments show."""
+    """Judge the confirmation, the profiles and the experiments."""
     input:
         plan=STUDY.planned,
         analysed=rules.analyse.output,
@@ -60,7 +60,7 @@ rule judge:
     resources:
         quiet=1,
     params:
-        # A cause of a user's own that has changed judges anew.
+        # A change in a user's own cause makes this job run again.
         own=[file.read_text() for file in entries.files_outside("causes")],
     shell:
         f"{STAGE} judge --study-folder {FOLDER} --plan {{input.plan:q}} --log {{log:q}}"
@@ -72,10 +72,10 @@ if STUDY.machines:
         compare,
 
     rule compare:
-        """Set the machines side by side; one that this run leaves out is taken as it is."""
+        """Compare the machines; one that this run leaves out keeps its earlier results."""
         input:
             plan=f"{RESULTS}/plan.json",
-            # Where one is missing, what was analysed is not all that is asked for.
+            # If a record is missing, the analysis does not cover all that was asked for.
             records=STUDY.of_chosen(STUDY.records),
             machines=STUDY.of_chosen([*rules.probe.output, *rules.analyse.output]),
             code=CODE,

@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-# Whatever jobs start writes nothing beside its code or in the user's home: `make` has compiled the
-# package, a script's own modules stay as they are, and the caches of matplotlib and torch are here.
+# Programs that jobs start write nothing beside their code or in the user's home: `make` has compiled
+# the package, a script's own modules are not compiled, and matplotlib and torch have caches in results/.
 sys.dont_write_bytecode = True
 os.environ.update(
     PYTHONDONTWRITEBYTECODE="1",
@@ -16,10 +16,10 @@ os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path("results/.torchinductor").absolute())
 )
 
-# The checkout of this file, whose package comes first, here and in jobs, installed or not. In a
-# module workflow.basedir is the outer workflow's.
+# The checkout of this file. Its package comes first, here and in jobs, whether installed or not. In
+# a module, workflow.basedir is the outer workflow's.
 CHECKOUT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1]
-if CHECKOUT.is_dir():  # not where Snakemake reads this file from a repository
+if CHECKOUT.is_dir():  # not if Snakemake reads this file from a remote repository
     LIBRARY = str(CHECKOUT / "workflow/lib")
     sys.path.insert(0, LIBRARY)
     further = filter(None, [os.environ.get("PYTHONPATH")])
@@ -31,7 +31,7 @@ from scaling_study.study_run import Run
 
 RUN = Run(workflow)
 
-# Without --configfile the full-size study is run. Snakemake would merge the two.
+# The full-size study is the default. Snakemake would merge it with a config that is given.
 if not workflow.overwrite_configfiles:
 
     configfile: str(study_files.PROJECT / "config/tsmixerx.yaml")
@@ -41,21 +41,21 @@ STUDY = RUN.load(config)
 RESULTS, REPORT, HERE = STUDY.results, STUDY.report, STUDY.here
 FOLDER = HERE.replace("{machine}", "{wildcards.machine}")  # in a job's command
 
-# Relative, as all paths are: in an absolute one Snakemake would read { and < of a folder's name.
+# Relative, like all paths: in an absolute one, Snakemake would interpret { and < of a folder's name.
 ROOT = Path(os.path.relpath(study_files.PROJECT))
 CODE = study_files.code(ROOT)
 TEMPLATES = study_files.templates(ROOT)
 
-# It replaces Snakemake's own, with its strict mode.
+# This replaces Snakemake's own prefix, and keeps its strict mode.
 shell.prefix(study_files.SHELL_PREFIX)
 
-# What measures starts members: its supervisor ends them with it, and with Snakemake.
+# A job that measures starts members. Its supervisor ends them with the job, and with Snakemake.
 STAGE = "python -P -m scaling_study"
 MEASURING = f"exec {STAGE}.runner.supervisor --watch $PPID -- {STAGE}"
 FILES = "--log {log:q} --output {output:q}"
 JOB = f"--job {{params.job:q}} --builds {study_files.BUILDS} --probed {{input.probed:q}} {FILES}"
 
-# What measures under a machine's name checks that its node is the one that was probed.
+# A job that measures a named machine checks that its node is the one that was probed.
 PROBED = ancient(f"{HERE}/machine.json") if STUDY.machines else []
 
 

@@ -8,7 +8,7 @@ rule confirm:
     """Run the recommended launch and the default one as a user would, alone on the machine."""
     input:
         plan=STUDY.planned,
-        # Another analysis may choose another launch. The job does nothing where it has not.
+        # A new analysis may choose another launch. If it has not, the job does nothing.
         recommendation=f"{HERE}/analysis/recommendation.json",
         build=STUDY.any_builds,
         probed=PROBED,
@@ -16,7 +16,7 @@ rule confirm:
         f"{HERE}/confirm/rounds.jsonl",
     log:
         f"{HERE}/logs/confirm.log",
-    # Before profiles and experiments: it is what a person waits for first.
+    # Before profiles and experiments: users wait for the confirmation first.
     priority: 1
     resources:
         **ALONE,
@@ -49,7 +49,7 @@ rule profile:
 rule why:
     """Find out by experiment why one launch stops scaling, alone on the machine."""
     input:
-        # The knee is known after the analysis; another analysis of the same points moves it little.
+        # The knee is known after the analysis; a new analysis of the same points moves it little.
         analyses=ancient(ANALYSES),
         known=STUDY.known_before,
         build=STUDY.builds,
@@ -68,9 +68,9 @@ rule why:
 
 
 rule microbenchmarks:
-    """How much each part of the machine slows down with more members: once per machine."""
+    """Measure how much each part of the machine slows down with more members, once per machine."""
     input:
-        # It comes after what a person waits for first.
+        # After the analysis, which users wait for first.
         analyses=ancient(ANALYSES),
         probed=PROBED,
     output:
@@ -90,7 +90,7 @@ rule loader_experiment:
     """Measure the recommended launch with its data loader, without it, and with it alone."""
     input:
         plan=STUDY.planned,
-        # Another analysis of the same points seldom chooses another launch.
+        # A new analysis of the same points seldom chooses another launch.
         recommendation=ancient(f"{HERE}/analysis/recommendation.json"),
         build=STUDY.any_builds,
         probed=PROBED,

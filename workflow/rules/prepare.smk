@@ -11,7 +11,7 @@ rule plan:
         f"{RESULTS}/plan.json",
     log:
         f"{RESULTS}/logs/plan.log",
-    # First: a study that stops early has its plan.
+    # First, so that a study that stops early has its plan.
     priority: 2**40
     resources:
         quiet=1,
@@ -27,7 +27,7 @@ rule probe:
         f"{HERE}/machine.json",
     log:
         f"{HERE}/logs/probe.log",
-    # What measures under a machine's name waits for its probe, which is a job of its own then.
+    # Jobs that measure a named machine wait for its probe, which is then a job of its own.
     group:
         None if STUDY.machines else RUN.group("replicate-0")
     resources:

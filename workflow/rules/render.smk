@@ -6,7 +6,7 @@ localrules:
 
 
 rule render:
-    """Figures, the launch script and the report."""
+    """Render the figures, the launch script and the report."""
     input:
         plan=STUDY.planned,
         machine=STUDY.of_chosen(rules.probe.output),

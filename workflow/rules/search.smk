@@ -7,7 +7,7 @@ localrules:
 
 
 def rounds_needed(_):
-    """The rounds of the race, as far as they are decided; the last one measures nothing."""
+    """Return the files of the rounds that are decided; a race's last one measures nothing."""
     for number in STUDY.rounds:
         checkpoints.decide.get(round=number)
         if STUDY.is_over(number):
@@ -16,15 +16,15 @@ def rounds_needed(_):
 
 
 def last_measured(wildcards):
-    """What is there once the last round is measured, if it measures anything."""
+    """Return the files that exist once the last round is measured, if it measures anything."""
     last = len(rounds_needed(wildcards)) - 1
     return [] if STUDY.is_over(last) else STUDY.measured(last)
 
 
 checkpoint decide:
-    """Say what a round measures: a pure function of the plan, the machine and all records."""
+    """Decide what a round measures: a pure function of plan, machine and all records."""
     input:
-        # Not ancient: Snakemake would look at no other reason where the plan is written anew. Where
+        # Not ancient: Snakemake would then ignore all other reasons if the plan is written anew. If
         # nothing that counts has changed, the race is over as before.
         plan=f"{RESULTS}/plan.json",
         machine=f"{RESULTS}/machine.json",
@@ -48,7 +48,7 @@ rule race:
         build=STUDY.any_builds,
         probed=[],
     output:
-        # The records are not named here: which there are is known when the round is decided.
+        # The records are not named here: they are known only when the round is decided.
         f"{RESULTS}/rounds/{{round}}-{{node}}.done",
     log:
         f"{RESULTS}/logs/race/{{round}}-{{node}}.log",
@@ -62,7 +62,7 @@ rule race:
 
 
 rule searched:
-    """The plan with the combinations that the race has made, and what became of the race."""
+    """Write the plan with the combinations that the race has made, and the race's outcome."""
     input:
         last_measured,
         plan=f"{RESULTS}/plan.json",

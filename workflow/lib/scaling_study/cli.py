@@ -1,4 +1,4 @@
-"""The stages of a study as one command: ``python -m scaling_study STAGE``; rules run nothing else.
+"""The stages of a study as one command, which the rules run: ``python -m scaling_study STAGE``.
 
 A stage imports what it needs when it runs: a job that measures loads neither tables nor figures.
 """
@@ -74,7 +74,7 @@ class Stage:
     Attributes:
         run: takes the options; may return an exit status.
         arguments: keys of ``ARGUMENTS``.
-        reads: the study's own files from which alone it works (``file_errors.told``).
+        reads: the study's own files, if the stage reads nothing else (``file_errors.told``).
     """
 
     run: Callable[[argparse.Namespace], int | None]
@@ -109,14 +109,14 @@ def main() -> None:
             command.add_argument("--log", **{**ARGUMENTS["--log"], "required": False})
     options = parser.parse_args()
     stage = STAGES[options.stage]
-    # What measures writes its log itself.
+    # Stages that measure write their logs themselves.
     log = None if "--log" in stage.arguments else options.log
     with _written(log), file_errors.told(options.stage, reads=stage.reads):
         sys.exit(stage.run(options))
 
 
 class _Printed(io.StringIO):
-    """What is printed: in the log, as far as its disk has room, and errors on the terminal too."""
+    """A stream into a log, as far as its disk has room, and into a terminal if there is one."""
 
     def __init__(self, log: BinaryIO, terminal: TextIO | None = None) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _Printed(io.StringIO):
 
 @contextmanager
 def _written(path: Path | None) -> Iterator[None]:
-    """Write what is printed into a log; errors stand on the terminal too."""
+    """Write all output into a log, and errors to the terminal too."""
     if path is None:
         yield
         return
@@ -209,7 +209,7 @@ def probe(options: argparse.Namespace) -> None:
 
 @_stage("--requirements", "--output")
 def build(options: argparse.Namespace) -> int:
-    """Make the environment of a build from its requirements file, and write what it holds."""
+    """Make the environment of a build from its requirements file, and list its packages."""
     folder = options.output.with_suffix("")
     pip = [str(folder / "bin/python"), "-P", "-m", "pip"]
     cache = str(options.output.parent / ".pip")
@@ -257,7 +257,7 @@ def race(options: argparse.Namespace) -> None:
 
 @_stage("--job", "--study-folder", "--output", reads="plan.json, machine.json and the records")
 def decide(options: argparse.Namespace) -> None:
-    """Say what a race measures next, from all records so far."""
+    """Decide what a race measures next, from all records so far."""
     from scaling_study import stages
     from scaling_study.search import rounds
 
@@ -273,7 +273,7 @@ def decide(options: argparse.Namespace) -> None:
 
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
 def searched(options: argparse.Namespace) -> None:
-    """Write the plan with what a race has made of it."""
+    """Write the plan with the combinations and the outcome of a race."""
     from scaling_study.config.plan import read_plan
     from scaling_study.search import rounds
 
@@ -344,7 +344,7 @@ def why(options: argparse.Namespace) -> None:
 
 @_stage("--code", "--kept", "--probed", "--log", "--output", reads="results/.microbenchmarks")
 def microbenchmarks(options: argparse.Namespace) -> None:
-    """Measure how much each part of the machine slows down, or take what is kept of it."""
+    """Measure how much each part of the machine slows down, or copy a kept measurement."""
     from scaling_study.experiments import microbenchmarks
     from scaling_study.runner import job_process
 
@@ -377,7 +377,7 @@ def loader_experiment(options: argparse.Namespace) -> None:
     reads="confirm, profile, why, data_loader, tables, analysis, plan.json",
 )
 def judge(options: argparse.Namespace) -> None:
-    """Say what the confirmation, the profiles and the experiments show, in analysis/*.json."""
+    """Judge the confirmation, the profiles and the experiments, in analysis/*.json."""
     from scaling_study import stages
 
     stages.judge(options.study_folder, _plan(options))
@@ -388,7 +388,7 @@ def judge(options: argparse.Namespace) -> None:
     reads="analysis and tables of each machine, and plan.json",
 )
 def compare(options: argparse.Namespace) -> int:
-    """Set the machines of a study side by side in analysis/machines.json."""
+    """Compare the machines of a study, in analysis/machines.json."""
     from scaling_study.analysis import compare
     from scaling_study.config.config import NodeKind
 
@@ -482,9 +482,9 @@ def _recommendation(options: argparse.Namespace) -> tuple[Plan, Machines[Recomme
 
 
 def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
-    """Return a target's job, the plan if that is the recommended launch, and this machine's hash.
+    """Return a target's job, the plan if the target is ``recommended``, and this machine's hash.
 
-    Its launch has no id where none is recommended on this machine.
+    The job's launch has no id if none is recommended on this machine.
     """
     from scaling_study.config.launches import NO_LAUNCH
     from scaling_study.config.plan import RECOMMENDED

@@ -23,7 +23,7 @@ Short for: {shlex.join(SNAKEMAKE)} … --configfile CONFIG"""
 
 
 def main() -> None:
-    """Become Snakemake, or print the help."""
+    """Replace this process by Snakemake, or print the help or the version."""
     config, options = "".join(sys.argv[1:2]), sys.argv[2:]
     if not (CHECKOUT / "Snakefile").is_file():
         sys.exit(
@@ -39,7 +39,7 @@ def main() -> None:
     if not Path(config).is_file():
         sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
     options = ["--logger-study-verbose" if one in VERBOSE else one for one in options]
-    # -P: nothing in the user's folder is a module of Snakemake's.
+    # -P: no file in the user's folder shadows a module of Snakemake.
     words = ["-P", "-m", *SNAKEMAKE, *options, "--configfile", config]
     os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 (no shell is wanted)
 

@@ -1,4 +1,4 @@
-"""How far a run is, as the one line that a terminal shows while jobs run."""
+"""The progress of a run, as the one line that a terminal shows while jobs run."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from scaling_study.config.plan import Plan
 
 TAIL_BYTES = 4096
-"""So much of a log is read for its last line."""
+"""Bytes at a log's end that are read for its last line."""
 
 LEAST_WIDTH = 30
-"""So much of a line is for what runs now."""
+"""Characters that the running job has at least in the line."""
 
 MEASURING = (
     *("measure", "race", "confirm", "profile", "why", "microbenchmarks"),
     "loader_experiment",
 )
-"""Rules whose jobs write into their logs how far they are."""
+"""Rules whose jobs write their progress into their logs."""
 
 NUMBERED = ("measure", "profile", "why", "loader_experiment")
-"""Rules with several jobs whose logs do not say which of them it is."""
+"""Rules with several jobs whose logs do not name the job."""
 
 SHORT = ("plan", "all", "searched", "race")
-"""Rules whose end is not worth a line: they take no time, or each round has one."""
+"""Rules whose end gets no line: they take no time, or `decide` writes a line for each round."""
 
 TITLES = {
     "probe": "describe this machine",
@@ -41,7 +41,7 @@ TITLES = {
     "judge": "diagnose",
     "render": "write the report",
 }
-"""Titles of rules whose names say less."""
+"""Titles of rules whose names are less clear."""
 
 MINUTE_S, HOUR_S = 60, 3600
 
@@ -52,8 +52,8 @@ class _Job:
 
     Attributes:
         log: its log file.
-        since_s: when it started, of the clock.
-        started: the same, as files are stamped.
+        since_s: when it started, by the clock of `Progress`.
+        started: when it started, in seconds since the epoch, to compare with files' time stamps.
     """
 
     rule: str
@@ -67,9 +67,9 @@ class Progress:
 
     Args:
         planned: how many jobs each rule has in this run, as far as that is known at its start.
-        expected_s: what a job of a rule is expected to take; of `race`, all that is left of it.
-        best: says which launch is the best so far; empty where that is not known.
-        clock: seconds that only go forward.
+        expected_s: expected time of a job of each rule; for `race`, the time left for all its jobs.
+        best: returns the best launch so far, as text; empty if it is not known.
+        clock: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Progress:
             self._race_since_s = now
 
     def end(self, job: int) -> str:
-        """Note that a job has ended; return a line where that ends a stage or a round."""
+        """Note that a job has ended; return a line if that ends a stage or a round, else empty."""
         ended = self._running.pop(job, None)
         if ended is None:
             return ""
@@ -123,7 +123,7 @@ class Progress:
         """
         if not self._running:
             return ""
-        # What measures is what one waits for; the others take seconds.
+        # The run waits for jobs that measure; the others take seconds.
         job = max(self._running.values(), key=lambda one: self._expected_s.get(one.rule, 0.0))
         rule = job.rule
         now = _title(rule)
@@ -139,7 +139,7 @@ class Progress:
         )
 
     def left_s(self) -> float:
-        """Return about how long all measuring jobs that are left take; a race at most so long."""
+        """Return about how long the measuring jobs that are left take; for a race, at most."""
         return sum(self._left_s(rule) for rule in self._expected_s)
 
     def _left_s(self, rule: str) -> float:
@@ -155,20 +155,20 @@ class Progress:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the begin of a text that is too long, with a mark."""
+    """Return a text of at most this many characters; an ellipsis marks a cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def expected_s(
     plan: Plan, counts: Sequence[int], jobs: Mapping[str, int], spent_s: float
 ) -> dict[str, float]:
-    """Return what a job of each rule that measures is expected to take.
+    """Return the expected time (s) of a job of each rule that measures.
 
     Args:
         plan: the plan.
         counts: the process counts.
         jobs: how many jobs these rules have in the whole study.
-        spent_s: what a race has taken in earlier runs.
+        spent_s: time that a race has taken in earlier runs.
     """
     times_s = estimate.estimate(plan, counts).stages_s
     found = {rule: sum(span) / 2 / max(1, jobs.get(rule, 0)) for rule, span in times_s.items()}
@@ -182,7 +182,7 @@ def _title(rule: str) -> str:
 
 
 def _last_line(job: _Job) -> str:
-    """Return the last line of a job's log; none of an earlier run, or where it cannot be read."""
+    """Return the last line of a job's log; empty if an earlier run wrote it, or on an error."""
     try:
         if job.log is None or job.log.stat().st_mtime < job.started - 1:
             return ""
@@ -195,7 +195,7 @@ def _last_line(job: _Job) -> str:
 
 
 def describe_s(seconds: float) -> str:
-    """Write a time as short as it is exact."""
+    """Write a time in seconds, minutes or hours, rounded for a progress line."""
     if seconds < MINUTE_S:
         return f"{seconds:.0f} s"
     if seconds < 2 * HOUR_S:

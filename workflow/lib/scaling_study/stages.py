@@ -1,4 +1,4 @@
-"""Tables and analyses of a study's folder, each from the files before it."""
+"""Stages that make the tables and analyses of a study's folder from its records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def analyse(folder: Path, plan: Plan) -> None:
 
     Args:
         folder: results/<study>, or a machine's; ``tables`` and ``analysis`` in it are written.
-        plan: plan.json, with what a race has made of it.
+        plan: plan.json, or searched.json after a race.
 
     Raises:
         RecordError: a record cannot be used.
@@ -55,7 +55,7 @@ def analyse(folder: Path, plan: Plan) -> None:
 
 
 def judge(folder: Path, plan: Plan) -> None:
-    """Judge what came after the recommendation: its confirmation, profiles and experiments.
+    """Judge the confirmation of the recommendation, the profiles and the experiments.
 
     Raises:
         RecordError, ProfileError: a record or a profile cannot be used.
@@ -68,7 +68,7 @@ def judge(folder: Path, plan: Plan) -> None:
 
 
 def summarise_confirmation(folder: Path, plan: Plan) -> None:
-    """Write analysis/confirmation.json: what the rounds show, beside what was predicted."""
+    """Write analysis/confirmation.json: the rounds' results beside the predictions."""
     study = read_file(folder / "tables" / "cohorts.json", Cohorts)
     plan = with_learnt(plan, study.samples, study.model_length)
     off, pool = plan.confirm.seconds is None, plan.workload.pool
@@ -147,11 +147,11 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
 
     Args:
         folder: results/<study>.
-        now: the time.
-        first: no round was measured in this run.
+        now: the time, in ISO 8601.
+        first: whether this is the first round of this run.
 
     Returns:
-        The plan as the race has made it, and the round.
+        The plan with the launches that the race adds, and the round.
     """
     again = rounds.left(folder) if first else ()
     plan = rounds.grown(read_plan(folder / "plan.json"), folder)

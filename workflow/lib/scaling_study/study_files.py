@@ -1,4 +1,4 @@
-"""A study as its rules see it: what is planned, which files it makes, what each job depends on."""
+"""A study as its rules see it: its plan, its files, and the dependencies of each job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scaling_study.search.rounds import Decided
 
     Wildcards = Mapping[str, str]
-    """Snakemake's: names of a path's variable parts, and their values in one job."""
+    """Snakemake's wildcards of one job: the values of a path's variable parts, by name."""
 
 PROJECT = Path(__file__).parents[3]
 OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
@@ -48,16 +48,16 @@ DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class StudyFiles:
-    """The files of any study; one of saved tables has no others.
+    """The files that every study has. A study of saved tables has no others.
 
     Attributes:
         results: results/<study>.
         report: the HTML file.
         machines: kinds of node by the names that the config gives them; none for this machine.
-        chosen: the names of those that this run measures.
-        here: the folder of a machine, with {machine} for its name; `results` without names.
-        records: record files of all launches of a grid.
-        kept: files that hold results, or say that there are none.
+        chosen: the names of the machines that this run measures.
+        here: the folder of a machine, with {machine} for its name; `results` if none has a name.
+        records: record files of all launches; none in a race, whose rounds decide them.
+        kept: files with results, or with the reason why there are none.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,24 +72,24 @@ class StudyFiles:
         self.kept: list[str] = []
 
     def of_chosen(self, paths: str | Iterable[str]) -> list[str]:
-        """Return paths with the names of this run's machines in them, as plain text."""
+        """Return each path once for each machine of this run, with the machine's name in it."""
         paths = [paths] if isinstance(paths, str) else paths
         return [str(p).replace("{machine}", name) for p in paths for name in self.chosen or ("",)]
 
     def lacking(self, paths: Iterable[str]) -> dict[Path, str]:
-        """Return the record files that lack results, with why (`journal.Journal.finish`)."""
+        """Return the record files that lack results, with reasons (`journal.Journal.finish`)."""
         marks = {Path(path): journal.mark_of(Path(path)) for path in paths}
         return {path: mark.read_text() for path, mark in marks.items() if mark.exists()}
 
     @property
     def stopped(self) -> list[Path]:
-        """Say where the default launch's script ended before its first step."""
+        """Files which record that the default launch's script ended before its first step."""
         paths = self.of_chosen(f"{self.here}/measure/{measure.STOPPED}")
         return [path for path in map(Path, paths) if path.exists()]
 
 
 class ImportedStudy(StudyFiles):
-    """A study of saved tables: nothing is measured, and all is known when they are read."""
+    """A study of saved tables, in which nothing is measured."""
 
     def __init__(self, study: ImportConfig) -> None:
         super().__init__(study.study)
@@ -138,7 +138,7 @@ class Study(StudyFiles):
         ]
 
     def _name_jobs_files(self) -> None:
-        """Name what each job makes; a race measures what its rounds ask for."""
+        """Name the files that jobs make, except the records of a race, which its rounds decide."""
         made, here = self.plan, self.here
         self.records = [
             f"{here}/measure/{launch}/{replicate}.jsonl"
@@ -159,7 +159,7 @@ class Study(StudyFiles):
         self.kept = [*self.records, *self.confirmed, *self.profiles, *self.explained, *self.loader]
         self.kept += [f"{here}/tables/points.parquet"]
         self.kept += [f"{self.results}/rounds/0.json"] if self.raced else []
-        # By name: Snakemake makes no deleted file anew while what is made of it is there.
+        # All by name: Snakemake does not make a deleted file anew while files made from it exist.
         scripts = self.of_chosen(self.launch_script)
         plan_file = f"{self.results}/plan.json"
         self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
@@ -174,17 +174,17 @@ class Study(StudyFiles):
         ]
 
     def figures(self, name: str) -> list[str]:
-        """Return a figure of the report, of each machine."""
+        """Return the files of a figure of the report: one for each machine."""
         return self.of_chosen(self._figure.replace("{name}", name))
 
     # What a job reads and depends on.
 
     def job(self, kind: str) -> Callable[[Wildcards], str]:
-        """Return the parameter `job` of a rule: all that its jobs depend on, as JSON.
+        """Return the parameter `job` of a rule: a function that returns a job's dependencies.
 
-        Snakemake works through every parameter of every job, so one holds all that counts. Files
-        count by their content: a changed one means new measurements, a new time stamp does not.
-        Which launch is recommended is the job's to find out.
+        They are one JSON text, since Snakemake processes every parameter of every job. Files count
+        by their content: a changed file means new measurements, a new time stamp does not. A job
+        finds out itself which launch is recommended.
 
         Args:
             kind: one of `DEPENDS`.
@@ -203,18 +203,18 @@ class Study(StudyFiles):
         return job
 
     def builds(self, wildcards: Wildcards) -> list[str]:
-        """Return the environment that a launch needs and we make; all where it is not known."""
+        """Return the files of built environments that a launch needs; all if it is not known."""
         launch = self.launches.get(wildcards.get("launch", ""))
         asked = {str(one.axes["build"]) for one in ([launch] if launch else self.launches.values())}
         return [f"{BUILDS}/{Path(one).stem}.txt" for one in sorted(asked) if one.endswith(".txt")]
 
     @property
     def any_builds(self) -> Callable[[Wildcards], list[str]] | list[str]:
-        """`builds`; most studies have none, and Snakemake asks a function for each launch."""
+        """`builds`, or an empty list: Snakemake would call a function for each launch."""
         return self.builds if self.builds({}) else []
 
     def known_before(self, wildcards: Wildcards) -> list[str]:
-        """Return what says which launch is meant: the analysis, or a race, recommends one."""
+        """Return the files that define the launch: the plan of a race, or the recommendation."""
         if wildcards["launch"] in self.launches:
             return [self.planned] if self.raced else []
         here = self.here.replace("{machine}", wildcards.get("machine", ""))
@@ -226,7 +226,7 @@ class Study(StudyFiles):
         return plan.priority(self.plan, self.launches[launch], int(wildcards["replicate"]))
 
     def others_compared(self) -> list[str]:
-        """Return digests of what is known of the machines that this run leaves out."""
+        """Return digests of the provenance of the machines that this run leaves out."""
         left_out = sorted(set(self.machines) - set(self.chosen))
         paths = [Path(self.provenance.replace("{machine}", name)) for name in left_out]
         return [measure.digest(path.read_text()) for path in paths if path.exists()]
@@ -237,15 +237,15 @@ class Study(StudyFiles):
         return f"{self.here}/analysis/provenance.json"
 
     def cores(self, wildcards: Wildcards) -> int | None:
-        """Return how many CPUs the config says that a named machine has."""
+        """Return the number of CPUs that the config gives for a named machine."""
         return self.machines[wildcards["machine"]].cores if self.machines else None
 
     @property
     def node_resources(self) -> dict[str, Callable[[Wildcards], str | int | None]]:
-        """Resources to request from a cluster under a machine's name, as SLURM's plugin names them.
+        """Resources to request from a cluster for a machine, under the names of SLURM's plugin.
 
-        What no machine sets is left to the profile; what some set is the site's default for the
-        others.
+        A resource that no machine sets is left to the profile. If only some machines set it, the
+        others get the site's default.
         """
         words = {
             "partition": "slurm_partition", "account": "slurm_account", "qos": "qos",
@@ -254,7 +254,7 @@ class Study(StudyFiles):
         kinds = self.machines
 
         def asked(key: str) -> Callable[[Wildcards], str | int | None]:
-            # Below zero is no number: all CPUs of the node.
+            # A negative value requests no number of CPUs: the job gets all of the node.
             least = -1 if key == "cores" else None
             return lambda wildcards: getattr(kinds[wildcards["machine"]], key) or least
 
@@ -279,11 +279,11 @@ class Study(StudyFiles):
         return range(rounds.most(60 * (self.plan.search.budget_minutes or 0)))
 
     def round_file(self, number: int) -> str:
-        """Return the file that says what a round measures."""
+        """Return the file that lists what a round measures."""
         return f"{self.results}/rounds/{number}.json"
 
     def is_over(self, number: int) -> bool:
-        """Whether a round that is decided has nothing left to measure."""
+        """Return whether a decided round has nothing to measure, so that the race is over."""
         return not self._read_round(Path(self.round_file(number))).batches
 
     def _read_round(self, path: Path) -> Decided:
@@ -292,12 +292,12 @@ class Study(StudyFiles):
         return rounds.read(path)
 
     def decided(self) -> list[Decided]:
-        """Return all rounds that are decided, in their order."""
+        """Return all rounds that are decided, in order."""
         paths = Path(self.results, "rounds").glob("[0-9]*.json")
         return [self._read_round(path) for path in sorted(paths, key=lambda path: int(path.stem))]
 
     def best_so_far(self) -> str:
-        """Return the label and the count that a race holds for the best; empty without one."""
+        """Return the label and process count of a race's best point so far; empty without one."""
         decided = self.decided()
         choice = decided[-1].choice if decided else None
         if choice is None:
@@ -307,11 +307,11 @@ class Study(StudyFiles):
         return f"{label}, {format_count(choice.n, 'process', 'processes')}"
 
     def measured(self, number: int) -> list[str]:
-        """Return one file for each node: they are there once all nodes have measured a round."""
+        """Return one file for each node; they exist once all nodes have measured a round."""
         return [f"{self.results}/rounds/{number}-{node}.done" for node in self.nodes]
 
     def round_before(self, wildcards: Wildcards) -> list[str]:
-        """Return what is measured before a round is decided."""
+        """Return the files of the round before: it is measured before this one is decided."""
         number = int(wildcards["round"])
         return self.measured(number - 1) if number else []
 
@@ -332,5 +332,5 @@ def code(root: Path) -> list[str]:
 
 
 def templates(root: Path) -> list[str]:
-    """Return the files that a report is made of."""
+    """Return the files in workflow/report, from which reports are made."""
     return sorted(map(str, (root / "workflow/report").iterdir()))

@@ -1,4 +1,4 @@
-"""One run of Snakemake with this workflow: what it refuses, says, and leaves to the next run."""
+"""One run of Snakemake with this workflow: its checks, its messages, its unfinished parts."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ MOST_DIGITS = 7
 """Digits of a process id (pid_max is 2**22 at most)."""
 
 NUMBER_S = 1.0
-"""After this time who has a lock has written its number. That of another node is no process here.
-"""
+"""Time in which the holder of a lock writes its process id. A process of another node is not seen
+in this one's /proc."""
 
 QUIET = 100
-"""The resource quiet: a measurement takes all of it, and every other rule one."""
+"""Amount of the resource quiet. A measurement takes all of it, any other job takes 1."""
 
 
 class StudyInUseError(UnusableError):
@@ -57,13 +57,13 @@ class StudyLock:
 
     Raises:
         StudyInUseError: another process holds it.
-        UnusableError: something in the folder leads out of it.
+        UnusableError: a link in the folder leads out of it.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         file_errors.refuse_links(folder)
-        # Kept open: the lock is the open file's, and the kernel lets go of it with the process.
+        # Kept open: the lock belongs to the open file, and the kernel ends it with the process.
         self._file = (folder / ".lock").open("a+")
         if not locks.take(self._file):
             raise StudyInUseError(
@@ -75,7 +75,7 @@ class StudyLock:
         self._file.flush()
 
     def _writer(self) -> str:
-        """The process that holds the lock; an ended one is there until it writes its number."""
+        """Return the id of the lock's holder; until it is written, the file has an older one."""
         deadline_s = time.monotonic() + NUMBER_S
         while True:
             self._file.seek(0)
@@ -86,20 +86,20 @@ class StudyLock:
 
 
 class StudyError(WorkflowError):  # type: ignore[misc]  # without types
-    """Something that the user can put right; Snakemake prints its text alone."""
+    """An error that the user can put right; Snakemake prints its text alone."""
 
     @property
     def __traceback__(self) -> None:
-        """Show none: Snakemake would list each frame outside of its own package."""
+        """Return None: Snakemake would list each frame outside of its own package."""
 
     @__traceback__.setter
     def __traceback__(self, _traceback: object) -> None:
-        """Keep none: contextlib sets it where the error passes through a context."""
+        """Ignore the traceback, which contextlib sets if the error passes through a context."""
 
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Turn what a user can put right into one error."""
+    """Turn errors that a user can put right into a StudyError."""
     try:
         yield
     except UnavailableError as error:
@@ -132,21 +132,22 @@ class Run:
                 " module without prefix and replace_prefix. Studies are told apart by their names"
                 " (study), and --directory puts all results elsewhere"
             )
-        # Snakemake keeps what it makes for each job: collecting garbage among 10,000 of them again
-        # and again takes a quarter of a dry run and finds none.
+        # Snakemake keeps its objects for each job. With 10,000 jobs, frequent garbage collection
+        # takes a quarter of a dry run and finds nothing.
         gc.set_threshold(100_000, 50, 50)
-        # Here, and not in a profile, which a module or another profile would leave out.
+        # Here, and not in a profile, which does not apply in a module or with another profile.
         workflow.register_resource("quiet", QUIET)
         self._workflow = workflow
         self._in_module = not workflow.modifier.is_main_snakefile()
         self._stopped = stop.end_jobs_with(
             workflow, lambda: [job.pid for job in list(shell._processes.values())]  # noqa: SLF001
         )  # fmt: skip
-        # Of this project's logger plugin, unless it shows Snakemake's own output.
+        # The handler of this project's logger plugin, unless it shows Snakemake's own output.
         handlers = workflow.logger_manager.plugin_handlers
         own = (one for one in handlers if getattr(one, "snakemakes", one) is None)
         self._terminal: LogHandler | None = next(own, None)
-        # In a module Snakemake registers no handlers. One for all rules (use rule *) is enough.
+        # In a module, Snakemake ignores onstart, onsuccess and onerror, so they are set here, once:
+        # for `use rule *`, and not again for statements that name rules.
         if self._in_module and workflow.modifier.rule_whitelist is None:
             for name, ours in (("start", self.start), ("success", self.end), ("error", self.fail)):
                 theirs = getattr(workflow, f"_on{name}")
@@ -159,7 +160,7 @@ class Run:
             StudyError: with every mistake found.
         """
         with refused():
-            # Snakemake has read these files, but tells nothing of keys that stand there twice.
+            # Snakemake has read these files, but does not report keys that occur twice in them.
             files = [] if self._in_module else [Path(one) for one in self._workflow.configfiles]
             try:
                 for path in files:
@@ -180,19 +181,19 @@ class Run:
             return ImportedStudy(imported.load_import(config))
         choice = config.pop(CHOICE, None) if isinstance(config, dict) else None
         checked = load_config(config)
-        # Snakemake changes the environment of its jobs, and a cluster has another one: they read
-        # what the run has found where the user started it (see `start`).
+        # Snakemake changes the environment of its jobs, and a cluster has another one. So jobs read
+        # the settings that the run found in the user's shell (see `start`).
         if self._workflow.is_main_process:
             policy = limits.read_memory_policy() if self._workflow.local_exec else ""
             return Study(checked, look(os.environ, policy), choice)
         return Study(checked, read_file(_shell_file(checked.study), tuple[str, ...]), choice)
 
     def _say(self, text: str, *, last: bool = False) -> None:
-        """Say what is the study's own, above the progress line.
+        """Print a message of the study, above the progress line.
 
         Args:
-            text: some lines.
-            last: no job runs any more.
+            text: one or more lines.
+            last: whether no job runs any more.
         """
         if self._terminal is None:
             print(text)
@@ -200,13 +201,13 @@ class Run:
             logger.info(text, extra={"study_says": True, "study_ends": last})
 
     def group(self, name: str) -> str | None:
-        """Name jobs of one machine that may share an allocation, where a profile asks for it."""
-        if self._workflow.resource_settings.nodes is None:  # what a profile says as `jobs`
+        """Return a name for jobs of a machine that share an allocation; None without a cluster."""
+        if self._workflow.resource_settings.nodes is None:  # `jobs` in a profile
             return None
         return f"{{machine}}-{name}" if self.study.machines else name
 
     def _try_what_was_skipped(self, study: Study) -> None:
-        """Have launches measured that this machine could not do, and can now."""
+        """Let this run measure launches that were skipped, and that the machine can now run."""
         found = study.lacking(study.of_chosen(study.records)).items()
         skipped = [path for path, why in found if why == measure.SKIPPED]
         if not skipped:
@@ -221,7 +222,7 @@ class Run:
                     path.unlink(missing_ok=True)
 
     def start(self) -> None:
-        """Say what will be done, and refuse to do it twice at once in one folder.
+        """Lock the study's folder, and print what will be done.
 
         Raises:
             StudyError: the study cannot be run here now.
@@ -256,7 +257,7 @@ class Run:
             self._watch(study, self._terminal)
 
     def _watch(self, study: Study, terminal: LogHandler) -> None:
-        """Show how far the run is; jobs leave the terminal to what went wrong."""
+        """Show the run's progress; jobs then print only warnings and errors to the terminal."""
         from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
         counts = resolve.counts(study.plan, probe.read_machine())
@@ -273,7 +274,11 @@ class Run:
         os.environ[job_process.PROGRESS] = terminal.watch(progress)
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:
-        """Without one all jobs run on this machine, which has one name, one after another."""
+        """Refuse several machines or nodes: without a cluster, all jobs run on this machine.
+
+        Raises:
+            StudyError: the config names several.
+        """
         measuring = (
             job for job in self._workflow.dag.needrun_jobs()
             if job.resources.get("quiet") == QUIET or job.rule.name.endswith("probe")
@@ -293,7 +298,7 @@ class Run:
             )
 
     def end(self) -> None:
-        """Say what came out, leave what failed to the next run.
+        """Print the conclusion, and leave failed measurements to the next run.
 
         Raises:
             StudyError: the study has no result.
@@ -312,7 +317,7 @@ class Run:
             )
 
     def _conclude(self) -> None:
-        """Say what came out; a run that was asked for less than the report has nothing to say."""
+        """Print the conclusion if there is a report: a run may be asked for less."""
         from scaling_study.report import study as texts  # noqa: PLC0415 (it loads pandas)
 
         study = self.study
@@ -329,7 +334,7 @@ class Run:
             self._say(text, last=True)
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
-        """Take their names from files that lack results: the next run continues their parts."""
+        """Remove the names of files that lack results: the next run continues their parts."""
         study = self.study
         found = study.lacking(study.of_chosen(study.kept)).items()
         paths = [path for path, why in found if why != measure.SKIPPED]
@@ -342,7 +347,7 @@ class Run:
             path.unlink(missing_ok=True)
 
     def fail(self) -> None:
-        """Say what to do after a failure, or a signal."""
+        """Print what to do after a failure or a signal."""
         from scaling_study.report import study as texts  # noqa: PLC0415 (it loads pandas)
 
         failed = "\n".join(map(texts.tell_stopped, self.study.stopped))
@@ -360,9 +365,9 @@ class Run:
         self._leave_to_the_next_run(ended=False)
 
     def _report_what_is_there(self, study: Study) -> None:
-        """A machine that is not through does not keep the others from being reported."""
+        """Report on the machines that are analysed, even if others are not."""
         paths = [Path(study.provenance.replace("{machine}", name)) for name in study.machines]
-        # Each says itself what is wrong where it fails.
+        # Each command prints its own error.
         if any(path.exists() for path in paths) and not any(
             subprocess.run([sys.executable, *words], check=False).returncode
             for words in (study.compare_words, study.render_words)
@@ -375,7 +380,7 @@ def _shell_file(study: str) -> Path:
 
 
 def _both(theirs: Callable[[object], None], ours: Callable[[], None]) -> Callable[[object], None]:
-    """Return a handler that calls the outer workflow's and then one of a run."""
+    """Return a handler that calls the outer workflow's handler, then the run's."""
 
     def both(log: object) -> None:
         theirs(log)

@@ -1,14 +1,14 @@
 """SLURM's executor plugin, for jobs that have a whole node: ``--executor slurm-node``.
 
-Some things differ from the plugin ``slurm``, which does all the rest:
+It differs from the plugin ``slurm``, which does all the rest, in three ways:
 
 - One Snakemake in the batch script runs the jobs of an allocation. The plugin starts one for the
   allocation and another for each job, in a job step, which takes seconds and may bind the job to a
   part of the node.
-- A job that is cancelled has until SLURM's SIGKILL to end its processes: the shell of the batch
-  script, at whose end SLURM kills all else, lives as long as they do.
-- Jobs are looked after as often as ``--seconds-between-status-checks`` says. The plugin waits ten
-  seconds longer each time that none had ended, up to three minutes.
+- A cancelled job has until SLURM's SIGKILL to end its processes. SLURM kills them as soon as the
+  shell of the batch script ends, so this shell lives as long as they do.
+- Jobs are checked as often as ``--seconds-between-status-checks`` says. The plugin waits ten
+  seconds longer after each check that finds no ended job, up to three minutes.
 
 Snakemake finds this package by its name.
 """
@@ -36,7 +36,7 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
     """Submits jobs for whole nodes."""
 
     def __post_init__(self, test_mode: bool = False) -> None:
-        """Refuse what would reach the shell of a job as something else.
+        """Refuse paths that would not reach the shell of a job unchanged.
 
         Raises:
             WorkflowError: a path has an apostrophe.
@@ -51,17 +51,17 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
         super().__post_init__(test_mode)
 
     def get_job_exec_prefix(self, job: JobExecutorInterface) -> str:  # noqa: ARG002 (the interface)
-        """Let the shell live until Snakemake ends: it defers what a trap does, even nothing."""
+        """Return an empty trap: a shell defers traps, and so SIGTERM, until Snakemake ends."""
         return "trap : TERM"
 
     def additional_general_args(self) -> str:
-        """Run all jobs in this one Snakemake; one that fails does not keep the others from it."""
+        """Return the options with which one Snakemake runs all jobs, even if one of them fails."""
         return "--keep-going"
 
     def report_job_error(
         self, job_info: SubmittedJobInfo, msg: str | None = None, **more: object
     ) -> None:
-        """Say how SLURM ended a job, what it has not made, and what it said last."""
+        """Log how SLURM ended a job, the outputs that it lacks, and the last line of its log."""
         job = job_info.job
         jobs = job.jobs if job.is_group() else [job]
         missing = [line for one in jobs for line in missing_outputs(one.output, one.log)]
@@ -73,7 +73,7 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended, and yield the others."""
         left = active_jobs
-        # Without a job the plugin may not yet be set up. Its warning: it has seen a preempted one.
+        # Without a job, the plugin may not be set up yet. It has warned if it saw a preempted job.
         if active_jobs and self._preemption_warning:
             preempted = await preempted_for_good(self.run_uuid)
             left = [job for job in active_jobs if job.external_jobid not in preempted]
@@ -84,13 +84,13 @@ class Executor(SlurmExecutor):  # type: ignore[misc]  # without types
             yield job
 
     async def sleep(self) -> None:
-        """Wait until the next look at all jobs."""
+        """Wait until the next check of all jobs."""
         settings = self.workflow.remote_execution_settings
         await asyncio.sleep(settings.seconds_between_status_checks)
 
 
 async def preempted_for_good(name: str) -> set[str]:
-    """Ask the controller for preempted jobs of this name; one that is queued again is pending."""
+    """Return the preempted jobs of this name; a job that is queued again counts as pending."""
     command = ("squeue", "--noheader", "--states=PREEMPTED", f"--name={name}", "--format=%i")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
@@ -99,8 +99,8 @@ async def preempted_for_good(name: str) -> set[str]:
 
 
 def missing_outputs(outputs: list[str], logs: list[str]) -> Iterator[str]:
-    """Name the outputs of a job that are not there, and the last line of its log."""
-    # Late: which checkout's package it is, the Snakefile says.
+    """Yield a line for each missing output of a job, with the last line of its log."""
+    # Imported late: the Snakefile decides which checkout's package is used.
     from scaling_study.common.printable import printable  # noqa: PLC0415
 
     said = [

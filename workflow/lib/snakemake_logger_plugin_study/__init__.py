@@ -1,12 +1,12 @@
-"""Snakemake's logger plugin for studies: one progress line, and what went wrong.
+"""Snakemake's logger plugin for studies: one progress line, warnings and errors.
 
-``--logger study``: on a terminal one line shows what runs now; elsewhere a line is written for each
-stage that ends. Warnings and errors stand above it. Snakemake's own output comes back with
-``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``; its log in
-.snakemake/log is the same in any case.
+``--logger study``: on a terminal, one line shows what runs now; elsewhere, a line is written for
+each stage that ends. Warnings and errors are written above the line. Snakemake's own output is
+shown with ``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``; its log
+in .snakemake/log is the same in any case.
 
-Snakemake finds this package by its name. The Snakefile decides which checkout's package a study
-uses, so nothing is imported from it here when it runs.
+Snakemake finds this package by its name. The Snakefile decides which checkout's ``scaling_study`` a
+study uses, so nothing is imported from that package here at run time.
 """
 
 import logging
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 __all__ = ["LogHandler", "LogHandlerSettings"]
 
 MANY = 4096
-"""Bytes that are read at once: several messages are one line."""
+"""Bytes that are read at once, so that several messages redraw the line once."""
 
 CLEAR = "\r\x1b[K"
-"""Moves to the line's begin, and erases the line."""
+"""Moves to the start of the line, and erases the line."""
 
 SAID, LAST = "study_says", "study_ends"
-"""Marks of records whose text is the study's own: it goes to standard output; no job runs any more.
-"""
+"""Attributes of log records. SAID: the text is the study's own, and goes to standard output. LAST:
+no job runs any more."""
 
 NOISE = re.compile(
     r"Assuming unrestricted shared|Building DAG|Using shell|Updating checkpoint|Select jobs"
     r"|Execute \d+ jobs|Touching output|Complete log|Elapsed time|Shutting down|Will exit after"
     r"|DAG of jobs will be updated|Write-protecting|Trying to restart|Job rate limit"
-    # Of errors: what stands above it says more.
+    # Errors that say less than the messages above them.
     r"|Exiting because a job|WorkflowError:\nAt least one job|Job failed, going on"
     r"|Warning: the following output files of rule render were not present"
 )
 """Messages of Snakemake that no user of a study needs."""
 
 STOPPING = "Will exit after"
-"""Jobs that end after it were stopped and have not failed."""
+"""The beginning of a message; jobs that end after it were stopped, and have not failed."""
 
 
-Fields = Mapping[str, Any]  # what Snakemake says with an event
+Fields = Mapping[str, Any]  # the data of one of Snakemake's events
 
 
 @dataclass
@@ -99,11 +99,11 @@ class LogHandler(LogHandlerBase):
         self._over = threading.Event()
 
     def watch(self, progress: "Progress") -> str:
-        """Show how far a run is from now on.
+        """Show the progress of a run from now on.
 
         Returns:
-            A pipe into which jobs write when there is something to see, which is never so inside a
-            window: until then nothing runs here. Empty where there is no terminal.
+            The path of a pipe: a byte in it redraws the line. Jobs write none inside a window, so
+            that nothing runs here during one. Empty without a terminal.
         """
         self._watched = progress
         if not sys.stderr.isatty():
@@ -134,7 +134,7 @@ class LogHandler(LogHandlerBase):
         stream.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record, or what it means for the progress."""
+        """Show a record, or update the progress from it."""
         if self.snakemakes is not None:
             if self.snakemakes.filter(record):
                 self.snakemakes.emit(record)
@@ -162,7 +162,7 @@ class LogHandler(LogHandlerBase):
             self._write(text, sys.stderr)
 
     def _emit_event(self, event: LogEvent, record: logging.LogRecord, found: Fields) -> None:
-        """Follow the jobs; show those that fail, and errors without Snakemake's own frame."""
+        """Update the progress; show failed jobs, and errors without the prefix of Snakemake."""
         watched = self._watched
         if event == LogEvent.JOB_INFO and watched is not None:
             watched.start(found["jobid"], found["rule_name"], next(iter(found["log"]), None))
@@ -181,7 +181,7 @@ class LogHandler(LogHandlerBase):
                 self._write(re.sub(r"^StudyError:\n", "", text), sys.stderr)
 
     def _emit_failed(self, job: Fields) -> None:
-        """Name a job that has failed; its own message stands above."""
+        """Write which job has failed; its own message is already above."""
         number = job["jobid"]
         if self._stopping or number in self._failed:
             return

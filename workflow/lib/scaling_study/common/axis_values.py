@@ -3,6 +3,6 @@
 from collections.abc import Mapping
 
 Value = str | int | float | tuple[str, ...]
-"""Of one axis, or of a parameter of the workload."""
+"""The value of one axis, or of a parameter of the workload."""
 Axes = Mapping[str, Value]
-"""Of a launch, by axis."""
+"""The values of a launch, by axis."""

@@ -1,8 +1,8 @@
-"""A digest of the code that decides what is measured: changed code measures anew.
+"""A digest of the code that measures: when it changes, the study measures again.
 
-The digest of a stage covers the modules that it imports, directly or by others, at any place of
-their text but for type checking. Comments, docstrings and blank lines are cut out, so that changes
-of these measure nothing anew. The rest is hashed as text, so that the digest is the same with every
+The digest of a stage covers the modules that it imports, directly or through others, anywhere in
+their text except for type checking. Comments, docstrings and blank lines are removed first, so
+their changes do not count. The rest is hashed as text, so that the digest is the same with every
 version of Python.
 """
 
@@ -21,18 +21,18 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Module(NamedTuple):
-    """A module's text without what only explains it, and the modules of the package it imports."""
+    """A module's text without comments and docstrings, and the package's modules it imports."""
 
     code: str
     imports: tuple[str, ...]
 
 
 def of_modules(*roots: str, further: Iterable[Path] = ()) -> str:
-    """Return 64 hexadecimal digits for code.
+    """Return the SHA-256 digest of code, as 64 hexadecimal digits.
 
     Args:
         roots: modules of this package, such as ``runner/measure``, or folders, such as
-            ``launch/axes``, for all modules in them. What they import belongs to it.
+            ``launch/axes``, for all modules in them. Modules that they import are included.
         further: files outside of the package.
     """
     found = hashlib.sha256()
@@ -42,10 +42,10 @@ def of_modules(*roots: str, further: Iterable[Path] = ()) -> str:
 
 
 def imported(*roots: str) -> list[str]:
-    """Return the modules of this package that code consists of, sorted.
+    """Return some modules and all that they import from this package, sorted.
 
     Args:
-        roots: as above.
+        roots: as for ``of_modules``.
     """
     modules: set[str] = set()
     left = [name for root in roots for name in _named(root)]
@@ -70,10 +70,10 @@ def _module(file: Path) -> Module:
 
 
 def read(text: str) -> Module:
-    """Take a module apart.
+    """Return a module's code and imports.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: the text is not Python.
     """
     lines = dict(enumerate(text.split("\n"), start=1))
     names: set[str] = set()
@@ -81,7 +81,7 @@ def read(text: str) -> Module:
         for one in block:
             if isinstance(one, ast.ImportFrom) and str(one.module).startswith(PACKAGE):
                 names |= {str(one.module), *(f"{one.module}.{alias.name}" for alias in one.names)}
-            # A value's text behind it, too. The formatter puts no other statement into these lines.
+            # Docstrings, also those of attributes. The formatter puts nothing else on these lines.
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
                 lines |= dict.fromkeys(range(one.lineno, (one.end_lineno or 0) + 1), "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -96,7 +96,7 @@ def read(text: str) -> Module:
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of statements in a node, but those that only a type checker reads."""
+    """Yield the blocks of statements in a node, except those that only a type checker reads."""
     for name in BLOCKS:
         block = getattr(node, name, None)
         if not isinstance(block, list) or (name == "body" and _for_types(node)):

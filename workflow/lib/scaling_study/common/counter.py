@@ -1,8 +1,8 @@
-"""Counters: each file that has a ``COUNTER`` is one, by the file's name.
+"""Counters: each file with a ``COUNTER`` declares one, under the file's name.
 
-It is declared there alone, and reaches the members or the coordinator, the records, the tables and
-their documentation from there. Each process of a study finds the same ones (``entries``), a member
-too: standard library only.
+A counter needs no other declaration: members or the coordinator, records, tables and documentation
+take it from there. Every process of a study finds the same counters (``entries``). Members import
+this module too, so it uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Counter:
     Attributes:
         meaning: One sentence.
         unit: ``s`` for a time; empty for a number.
-        time: Installs, in a member that has just imported torch, what calls its argument with each
-            time (ns) that is spent. It is called in steps: nothing may be allocated or written.
-            Times are summed over the counted steps of a window.
-        read: Returns how much a process, by its id, has counted since it began. The coordinator
-            asks at a window's edges, and for its child processes too. An OSError means that it
-            has ended.
-        name: The file's; the table sets it.
+        time: Installs a hook in a member that has just imported torch. The hook passes each time
+            spent (ns) to the given function. It runs inside steps, so it may neither allocate nor
+            write. Times are summed over the counted steps of a window.
+        read: Returns the count of a process, given its id, since the process began. The coordinator
+            calls it at both ends of a window, and for child processes too. An OSError means that
+            the process has ended.
+        name: Name of the file, set by ``_all``.
     """
 
     meaning: str
@@ -40,12 +40,12 @@ class Counter:
 
     @property
     def field(self) -> str:
-        """Its name in a window's record of a member."""
+        """The counter's name in a window's record of a member."""
         return f"{self.name}_s" if self.unit else self.name
 
     @property
     def column(self) -> str:
-        """The name of its column in tables."""
+        """The name of the counter's column in tables."""
         return f"{self.field}_per_step"
 
 

@@ -1,11 +1,11 @@
-"""Tables in documents that are made from declarations: where they stand, how they are written."""
+"""Tables in documents, made from declarations: their places and their Markdown."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 
 def fill(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """Replace what stands between each table's ``<!-- name -->`` and ``<!-- /name -->``.
+    """Replace the text between each table's ``<!-- name -->`` and ``<!-- /name -->``.
 
     Raises:
         ValueError: a table has no place in the text.

@@ -1,8 +1,8 @@
-"""Finds entries that have a module each: axes, launchers.
+"""Finds entries that have a module each: axes, launchers, counters, causes.
 
-A package holds those that come with the study. A folder of a name of its own on PYTHONPATH, such as
-``scaling_study_axes``, adds others: PYTHONPATH reaches every process of a study, from the one that
-reads the config to the members.
+Built-in entries of a kind are in a package inside this one. A folder on PYTHONPATH that is named
+after the kind, such as ``scaling_study_axes``, adds others. PYTHONPATH reaches every process of a
+study, from the one that reads the config to the members.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def found(
     """Return the entries of a kind, by the names of their modules.
 
     Args:
-        kind: the package, such as ``axes``, of `INSIDE`.
+        kind: a key of `INSIDE`, such as ``axes``.
         attribute: the entry's name in its module; modules of the package without one are skipped.
-        of: what an entry is.
+        of: type of an entry.
         own: entries of the package that have no module each.
 
     Raises:
-        ImportError: a module outside the package has no such entry, or the name of another one.
+        ImportError: a module outside the package has no such entry, or has another one's name.
     """
     entries = dict(own or {})
     inside = _modules(f"{PACKAGE}.{INSIDE[kind]}")
@@ -57,12 +57,12 @@ def found(
 
 
 def files_outside(kind: str) -> list[Path]:
-    """Return the files of the modules of a kind that do not come with the study, by name."""
+    """Return the files of a kind's modules outside this package, sorted by name."""
     return [Path(str(module.__file__)) for module in _modules(f"{PACKAGE}_{kind}")]
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
-    """Import the modules of a package; of none where there is no such package."""
+    """Import the modules of a package and yield them; none if the package does not exist."""
     try:
         parent = importlib.import_module(package)
     except ModuleNotFoundError as error:

@@ -6,7 +6,7 @@ from typing import Literal
 
 Kind = Literal["text", "integer", "number", "yes/no"]
 KINDS: Mapping[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
-"""What the cells of a column hold, by the type of its field; of other types text."""
+"""The kind of a column's cells, by the type of its field; text for any other type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +14,13 @@ class Field:
     """A described field of a record, or column of a table.
 
     Attributes:
-        name: As in the record or table; ends in its unit where it has one.
-        type: Without bounds and null.
+        name: As in the record or table; ends in its unit if it has one.
+        type: Type of the value, without bounds and null.
         unit: Unit as text; empty for names and flags.
         meaning: What it is.
         nullable: Whether it may be null.
-        source: Where it is read, if that is not plain.
-        title: In words, of a number that the kernel counts.
+        source: Where it is read, if that is not obvious.
+        title: Name in words, for a number that the kernel counts.
     """
 
     name: str
@@ -33,5 +33,5 @@ class Field:
 
     @property
     def kind(self) -> Kind:
-        """What its cells hold; only a number may be missing (an empty cell)."""
+        """The kind of its cells. Only a number may be missing (an empty cell)."""
         return "number" if self.nullable and self.type is int else KINDS.get(self.type, "text")

@@ -1,4 +1,4 @@
-"""Files that cannot be read or written: which, why, and what to do, instead of a traceback."""
+"""Messages, in place of tracebacks, for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGAIN = "then run the same command again: it goes on where it stopped"
 _ROOM = f"make room there, {AGAIN}"
 _WRITABLE = f"make it writable for this user, or work in another folder, {AGAIN}"
 
-# What a machine's disks and limits do to any program; everything else would be a mistake of ours.
+# Failures of disks and limits, which any program meets. Others are mistakes of this program.
 REMEDIES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
@@ -36,11 +36,11 @@ REMEDIES = {
 
 
 class UnusableError(ValueError):
-    """A file that is damaged, or another process's; the text says what to do."""
+    """A file that is damaged, or in use by another process. The text says what to do."""
 
 
 def unreadable(path: Path, error: Exception) -> UnusableError:
-    """Return the error of a damaged file that the study makes anew where it is missing."""
+    """Return the error for a damaged file that the study makes anew once it is deleted."""
     return UnusableError(
         f"{path} is damaged ({error}): delete it and run the same command again: it is made anew"
     )
@@ -66,7 +66,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def describe(error: OSError) -> str | None:
-    """Say what a disk or a limit refused, and what to do; None where that is not known."""
+    """Return what a disk or a limit refused, and what to do; None for any other error."""
     if error.errno not in REMEDIES:
         return None
     name = "a file" if error.filename is None else error.filename
@@ -74,7 +74,7 @@ def describe(error: OSError) -> str | None:
 
 
 def _unexpected(error: Exception, reads: str) -> str:
-    """Say what a program stumbled over, and where, for files that hold what no study writes."""
+    """Return a message on an error that files with foreign content cause, with its place."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())[:SHOWN_CHARACTERS]
     return (
@@ -98,13 +98,13 @@ def of(path: Path) -> Iterator[None]:
 
 @contextmanager
 def told(name: str, log: logging.Logger | None = None, *, reads: str = "") -> Iterator[None]:
-    """End this process with a message, without a traceback, where a file cannot be used.
+    """End this process with a message, without a traceback, if a file cannot be used.
 
     Args:
-        name: of the program; stands before the message.
+        name: name of the program, which precedes the message.
         log: gets the message instead of the terminal.
-        reads: the study's own files from which alone the program works. It trusts them, so whatever
-            it stumbles over in the end is one that something else has written.
+        reads: the study's own files, if the program reads nothing else. It trusts them, so any
+            other exception means that something else has written one of them.
     """
     unexpected: Exception | None = None
     try:

@@ -7,7 +7,7 @@ import fcntl
 import time
 from typing import IO
 
-# What a file system says that has no such locks (some of clusters' shared ones).
+# Errors of file systems without such locks, such as some shared file systems of clusters.
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 LOOK_AGAIN_S = 0.05
@@ -21,7 +21,7 @@ def take(file: IO[bytes] | IO[str], patience_s: float = 0.0) -> bool:
         patience_s: how long to wait for another process that holds it.
 
     Returns:
-        Whether this process may write it: true also where the file system has no locks.
+        Whether this process may write the file; true also if the file system has no locks.
     """
     deadline_s = time.monotonic() + patience_s
     while True:

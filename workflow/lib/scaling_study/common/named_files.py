@@ -12,8 +12,8 @@ def require_path(path: str, allowed: str, folder: str = "") -> None:
 
     Args:
         path: As the config has it.
-        allowed: What is allowed, for a person.
-        folder: Where a relative path starts; the working directory where it is empty.
+        allowed: What is allowed, for the message.
+        folder: Where a relative path starts; empty for the working directory.
 
     Raises:
         ConfigError: There is none, or it may not be looked at.
@@ -52,7 +52,7 @@ def require_folder(path: str, allowed: str) -> None:
 
 
 def nearest_file(path: str, folder: str = "") -> str | None:
-    """Return the file beside a missing one whose name is closest, as the config would have it."""
+    """Return the file beside a missing one with the closest name, as a config would write it."""
     missing = Path(path)
     try:
         names = [entry.name for entry in Path(folder, missing.parent).iterdir()]

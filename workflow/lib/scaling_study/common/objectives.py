@@ -1,9 +1,9 @@
 """The goals of a study: the most models in an hour, or one model soonest.
 
 Both come from one rate, that of all processes of a point together. The time of one model is the
-inverse of the rate of one process, so launches are compared by a rate that is to be large in any
-case, and a ratio of two is how many times more, or sooner. Without a number of steps that train a
-model, a step (of equal work) stands for it.
+inverse of the rate of one process. So in both cases a larger rate is better, and the ratio of two
+rates is the speedup. If the number of steps per model is not known, a step (of equal work) takes
+the place of the model.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 Rate = TypeVar("Rate", float, "NDArray[np.float64]", "pd.Series[float]")
 
 ONE_MODEL = "one_model"
-"""The config's word for one model soonest; the other one is models_per_hour."""
+"""The config's word for one model soonest; the other word is models_per_hour."""
 PERIOD_S = {"models_per_hour": 3600.0, "steps_per_s": 1.0}
-"""The period of each rate."""
+"""The period (s) of each rate, by the rate's column."""
 
 
 def time_s(rate: float, n: int, column: str) -> float:
     """Return the time of one model, or step, from its start to its end.
 
     Args:
-        rate: Of all processes together.
-        n: How many these are.
-        column: What the rate is, of `PERIOD_S`.
+        rate: Rate of all processes together.
+        n: Number of these processes.
+        column: Column of the rate, a key of `PERIOD_S`.
     """
     return PERIOD_S[column] * n / rate
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A quantity that is to be large, or small.
+    """A quantity to maximise or to minimise.
 
     Attributes:
         rate: Column of the rate of all processes together.
-        single: Whether the time of one model (or step) is to be small, instead of the rate large.
+        single: Whether to minimise the time of one model (or step), not to maximise the rate.
     """
 
     rate: str
     single: bool = False
 
     def gain(self, rate: Rate, n: Rate | int) -> Rate:
-        """Return what is compared, which is to be large."""
+        """Return the rate by which points are compared; larger is better."""
         return rate / n if self.single else rate
 
 
@@ -58,7 +58,7 @@ OBJECTIVES = {
     "model_s": Objective("models_per_hour", single=True),
     "iteration_s": Objective("steps_per_s", single=True),
 }
-"""By the name that analyses have for each."""
+"""The objectives, by their names in analyses."""
 
 
 def named(rate: str, *, single: bool) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 MEMBER = "member"
 N = "n"
-"""In the arguments of a program with a pool of its own: how many of its processes are to train."""
+"""The number of processes that train, in the arguments of a program with a pool of its own."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>\w+)\}\}|\{(?P<name>\w+)\}")
 
@@ -20,8 +20,8 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
     Args:
         text: the argument.
-        values: of all its placeholders by name: the parameters', and for `member` the slot number
-            or what stands for it in a script.
+        values: values of all its placeholders by name: parameters, and for `member` the slot number
+            or its substitute in a script.
     """
     return _PLACEHOLDER.sub(
         lambda match: f"{{{match['literal']}}}" if match["literal"] else str(values[match["name"]]),
@@ -41,7 +41,7 @@ def fill_known(text: str, values: Mapping[str, object]) -> str:
 
 
 def names(text: str) -> Iterator[str]:
-    """Go through the placeholders of a text, without their braces."""
+    """Return an iterator over the placeholders of a text, without their braces."""
     return (match["name"] for match in _PLACEHOLDER.finditer(text) if match["name"])
 
 

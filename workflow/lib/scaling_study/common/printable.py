@@ -1,18 +1,18 @@
-"""Text of others made fit for one line of a terminal, a log, a label or a figure."""
+"""Makes foreign text safe for one line of a terminal, a log, a label or a figure."""
 
 from typing import TextIO
 
 
 def clear_line(stream: TextIO) -> str:
-    """Return what erases a progress line where a stream is a terminal; nothing elsewhere."""
+    """Return the codes that erase a progress line if a stream is a terminal, else nothing."""
     return "\r\x1b[K" if stream.isatty() else ""
 
 
 def printable(text: object) -> str:
-    r"""Show what does not print as Python escapes it; all other text stays as it is.
+    r"""Return a text with its unprintable characters escaped as in Python.
 
-    What does not print are control characters (a line break as well as ``\x1b``, which a terminal
-    obeys), characters that change the direction of what follows, and halves of surrogate pairs.
+    Unprintable are control characters (a line break as well as ``\x1b``, which a terminal obeys),
+    characters that change the direction of the following text, and halves of surrogate pairs.
     """
     shown = str(text)
     if shown.isprintable():
@@ -21,5 +21,5 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Do the same to a text of several lines, and leave their ends."""
+    """Return a text of several lines with each line made printable."""
     return "\n".join(map(printable, text.split("\n")))

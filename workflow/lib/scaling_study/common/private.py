@@ -1,4 +1,4 @@
-"""A private folder for what lives only while something is measured, part of it in memory."""
+"""A private folder for files that exist only during a measurement, some of them in memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only a private folder of a random name is used)
 PREFIX = "scaling-study-"
 
-# Where a supervisor, which outlives a killed command, tells it which folder to make.
+# A supervisor sets this to the folder that its command makes. It outlives a killed command, and
+# then removes the folder.
 VARIABLE = "SCALING_STUDY_FOLDER"
 
 
 def choose() -> Path:
     """Return the name of a private folder that nobody can guess.
 
-    Nothing is made yet: who makes it has to be ready to remove it, whatever happens.
+    Nothing is made yet: a caller must be ready to remove the folder before it makes it.
     """
     return Path(tempfile.gettempdir()).absolute() / f"{PREFIX}{secrets.token_hex(8)}"
 
 
 def make(folder: Path) -> None:
-    """Make a private folder; its ``memory`` lies in memory where the system has /dev/shm.
+    """Make a private folder; its ``memory`` lies in memory if the system has /dev/shm.
 
     Raises:
         FileExistsError: somebody else has made it.
@@ -38,7 +39,7 @@ def make(folder: Path) -> None:
     memory = folder / "memory"
     if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
         shared = SHARED_MEMORY / folder.name
-        # In this order: what is removed is found by the link.
+        # The link comes first: ``remove`` finds the folder in memory by it.
         memory.symlink_to(shared)
         shared.mkdir(0o700)
     else:
@@ -47,7 +48,7 @@ def make(folder: Path) -> None:
 
 @contextmanager
 def part(folder: Path, name: str) -> Iterator[Path]:
-    """Give a folder inside a private one, with a ``memory`` of its own; remove it afterwards."""
+    """Make a folder inside a private one, with its own ``memory``, and remove it afterwards."""
     own = folder / name
     own.mkdir()
     memory = (folder / "memory" / name).resolve()
@@ -69,7 +70,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Make the private folder, where a supervisor wants it if there is one; remove it later."""
+    """Make the private folder, which a supervisor may have named, and remove it afterwards."""
     given = os.environ.get(VARIABLE)
     own = Path(given) if given else choose()
     try:

@@ -34,7 +34,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
 )
 
 MASK = "••••"
-"""Stands for a value that may be a secret."""
+"""Shown in place of a value that may be a secret."""
 
 _SECRET = re.compile(
     r"(?<![a-z])(key|token|secret|password|passwd|credentials?)(?![a-z])", re.IGNORECASE
@@ -48,11 +48,11 @@ class Problem:
 
     Attributes:
         loc: Keys and list indices that lead to the value.
-        value: The value as shown, "" where there is none.
+        value: The value as shown; "" if there is none.
         what: What is wrong with it.
-        allowed: What would be right; "" stands for all that the key allows.
+        allowed: What would be right; "" for all that the key allows.
         nearest: What was probably meant, as it would be written in the config.
-        place: Where it stands, such as `config/quick.yaml, line 12`; "" where that is not known.
+        place: File and line of the value, such as `config/quick.yaml, line 12`; "" if unknown.
     """
 
     loc: tuple[object, ...]
@@ -64,11 +64,11 @@ class Problem:
 
     @property
     def path(self) -> str:
-        """The place of the value, such as `launches.grid.intra_op[1]`."""
+        """The path of the value, such as `launches.grid.intra_op[1]`."""
         return format_path(self.loc)
 
     def __str__(self) -> str:
-        """Say it all in one line."""
+        """Return the message, on one line."""
         where = [self.place] * bool(self.place) + [self.path] * bool(self.loc or not self.place)
         value = f" = {self.value}" if self.value else ""
         nearest = f"; did you mean {self.nearest}?" if self.nearest else ""
@@ -76,7 +76,7 @@ class Problem:
 
 
 def may_be_secret(name: object) -> bool:
-    """Whether a variable's name, or a text with one, is that of a key, a token or a password."""
+    """Return whether a variable's name, or a text with one, suggests a key, token or password."""
     return bool(_SECRET.search(str(name)))
 
 
@@ -91,7 +91,7 @@ class ConfigError(ValueError):
         super().__init__("\n".join(map(str, self.problems)))
 
     def under(self, *prefix: object) -> list[Problem]:
-        """Return the problems as seen from further outside."""
+        """Return the problems with a prefix before their places."""
         return [replace(problem, loc=(*prefix, *problem.loc)) for problem in self.problems]
 
 
@@ -130,7 +130,7 @@ def format_path(loc: Iterable[object]) -> str:
 
 
 class _Shown(reprlib.Repr):
-    """Shows numbers too that Python refuses to write, wherever they stand."""
+    """Shows also values with numbers in them that Python refuses to write."""
 
     def repr_int(self, value: int, level: int) -> str:
         if value.bit_length() > SHOWN_BITS:
@@ -148,7 +148,7 @@ def shorten(value: object) -> str:
 
 
 def found(value: object) -> str:
-    """Say of what kind a value is, for values of the wrong kind."""
+    """Describe the kind of a value, for a message that it is the wrong one."""
     if isinstance(value, float) and not math.isfinite(value):
         return "is not finite"
     kinds = (text for kind, text in _KINDS if isinstance(value, kind))

@@ -10,23 +10,23 @@ import math
 
 SIGNIFICANT_DIGITS = 3
 TIME_UNITS = ((2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (1.0, 1.0, "s"))
-"""From so many seconds on, a unit of so many seconds; below all of them milliseconds."""
+"""Smallest time (s), unit (s) and name of each unit; shorter times are in milliseconds."""
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 MISSING = "\N{EN DASH}"
-"""Shown for a value that is not there (None or NaN): never an empty cell, never a zero."""
+"""Shown for a missing value (None or NaN), instead of an empty cell or a zero."""
 
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-# Below these a difference is what rounding leaves of two equal values: no clock here counts less
-# than a nanosecond, and no other quantity is so small in its unit.
+# Smaller differences are rounding errors of equal values: no clock here resolves less than a
+# nanosecond, and no other quantity is so small in its unit.
 LEAST_S = 0.5e-9
 RESIDUE = 1e-9
-# A probability estimated from a few thousand resamples says no more than this.
+# A few thousand resamples support no probability above this.
 SUREST = 0.99
 
 
 def known(value: float | None) -> bool:
-    """Whether a value is there: neither None nor NaN."""
+    """Return whether a value is known: neither None nor NaN."""
     return value is not None and not math.isnan(value)
 
 
@@ -40,7 +40,7 @@ def decimals_for(value: float) -> int:
 
 
 def format_number(value: float | None, *, like: float | None = None) -> str:
-    """Write ``1234.5`` as ``1,234`` (``1,235``) and ``0.01234`` as ``0.0123``.
+    """Write ``1234.6`` as ``1,235`` and ``0.01234`` as ``0.0123``.
 
     Args:
         value: the number; None and NaN give a dash.
@@ -60,12 +60,12 @@ def _without_residue(value: float) -> float:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    """Write with so many decimals; what rounds to nothing has no sign."""
+    """Write a number with a number of decimals; one that rounds to zero has no sign."""
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
 
 
 def format_cpus(cpus: float) -> str:
-    """Write a number of CPUs, which ticks of 10 ms tell to a hundredth: ``1.9``, ``0.05``."""
+    """Write a number of CPUs to a hundredth, which ticks of 10 ms resolve: ``1.9``, ``0.05``."""
     if not known(cpus):
         return MISSING
     return _fixed(cpus, 2).rstrip("0").rstrip(".")
@@ -78,9 +78,9 @@ def format_interval(
 
     Args:
         low: its lower end.
-        high: its upper one.
-        like: a number whose digits it gets.
-        unit: what all three are written in multiples of.
+        high: its upper end.
+        like: a number whose decimals both ends get; by default the upper end.
+        unit: the unit in which the ends are written.
     """
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scaling_study.common import file_errors
 
-LARGEST_BYTES = 1 << 28  # of a JSON file; the largest, cohorts.json of 10,000, has some 30 MB
+LARGEST_BYTES = 1 << 28  # of a JSON file; cohorts.json of 10,000 cohorts has some 30 MB
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -14,9 +14,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Args:
         path: The file; its folder is made when missing.
-        write: Given the path to write to.
+        write: Called with the path to write to.
     """
-    # Always of the same name: what a killed process leaves there the next one removes.
+    # The name is always the same, so the next process removes what a killed one left there.
     folder = path.parent / f".{path.name}.new"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

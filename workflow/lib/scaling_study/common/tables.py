@@ -40,7 +40,7 @@ class Table:
         return [column.name for column in self.columns]
 
     def frame(self, data: pd.DataFrame | None = None) -> pd.DataFrame:
-        """The table's columns of `data` in order and type; an empty table without data."""
+        """Return the table's columns of `data`, ordered and typed; an empty frame without data."""
         if data is None:
             data = pd.DataFrame(columns=self.names)
         types = {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
@@ -83,7 +83,7 @@ def read_columns(folder: Path, table: Table, names: Sequence[str]) -> pd.DataFra
     path = folder / f"{table.name}.parquet"
     types = {column.name: PANDAS_TYPES[column.kind] for column in table.columns}
     try:
-        # What the file says of pandas is for others: it may name any type.
+        # The file's metadata for pandas is dropped: it may name any type.
         data = parquet.read_table(path, columns=list(names)).replace_schema_metadata()
         frame: pd.DataFrame = data.to_pandas()[list(names)]
         return frame.astype({name: types[name] for name in names})

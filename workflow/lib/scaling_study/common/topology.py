@@ -1,7 +1,8 @@
 """CPUs, cores, L3 caches, sockets and NUMA nodes of a machine, as plain values.
 
-Pure: :mod:`scaling_study.host.system` reads the files, this module gives their text a shape. The
-file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu and -node).
+This module is pure: :mod:`scaling_study.host.system` reads the files, and this module parses their
+text. The file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu and
+-node).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ NO_NODE = -1
 """Node of a CPU whose NUMA node is offline."""
 
 SHARED_NODE = -2
-"""Node of every CPU where several NUMA nodes list the same one: the machine counts as one node.
+"""Node of every CPU if several NUMA nodes list the same CPU: the machine counts as one node.
 
-Some firmware gives all nodes all CPUs, and numa=fake of the kernel's command line splits a node in
-this way. Nothing then tells which memory is near.
+Some firmware lists all CPUs for every node, and numa=fake on the kernel's command line splits a
+node in this way. Then nothing shows which memory is near.
 """
 
 Domain = Literal["core", "l3", "node", "socket"]
@@ -105,7 +106,7 @@ class Node:
 
 @dataclass(frozen=True)
 class CpuText:
-    """The text of sysfs about an online CPU; None where the kernel has no such file."""
+    """The text of sysfs about an online CPU; None if the kernel has no such file."""
 
     socket: str | None
     """topology/physical_package_id"""
@@ -154,7 +155,7 @@ class Topology:
         return tuple(node.node for node in self.nodes if node.memory_bytes)
 
     def domains(self, domain: Domain) -> tuple[tuple[int, ...], ...]:
-        """The CPUs of every core, L3, node or socket, in compact order.
+        """Return the CPUs of every core, L3, node or socket, in compact order.
 
         Args:
             domain: the field of :class:`Cpu` to group by.
@@ -168,7 +169,7 @@ class Topology:
         return tuple(map(tuple, groups.values()))
 
     def restricted(self, cpus: Iterable[int], nodes: Iterable[int] | None = None) -> Self:
-        """The part of the machine that a process may use.
+        """Return the part of the machine that a process may use.
 
         Args:
             cpus: CPUs that it may run on; those that are not online are ignored.
@@ -176,7 +177,7 @@ class Topology:
 
         Returns:
             A topology in which cores and L3s keep their ids. Nodes without memory stay in it: the
-            kernel names them to no process, and their distances tell which memory is near.
+            kernel names them to no process, and their distances show which memory is near.
         """
         kept_cpus = set(cpus)
         kept_nodes = {node.node for node in self.nodes} if nodes is None else set(nodes)
@@ -188,9 +189,9 @@ class Topology:
         )
 
     def describe(self) -> str:
-        """Counts in words: ``2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs``.
+        """Return counts in words: ``2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs``.
 
-        What is unusual about the nodes follows their number in brackets.
+        Unusual features of the nodes follow their number in brackets.
         """
         counts = {
             "socket": len(self.domains("socket")),
@@ -217,7 +218,7 @@ class Topology:
 def build(
     cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText], possible: Collection[int] = ()
 ) -> Topology:
-    """Give sysfs's text a shape.
+    """Parse the text of sysfs.
 
     Args:
         cpus: text of every online CPU, by its id.
@@ -263,7 +264,7 @@ def build(
 
 
 def _distances(text: str, online: Collection[int], possible: Collection[int]) -> dict[int, int]:
-    """A node's distances to the online nodes; empty if the row fits no list of nodes.
+    """Return a node's distances to the online nodes; empty if the row fits no list of nodes.
 
     The kernel writes a distance for each online node, but with a node offline some write one for
     each possible node.
@@ -274,7 +275,7 @@ def _distances(text: str, online: Collection[int], possible: Collection[int]) ->
 
 
 def parse_memory_total(text: str) -> int:
-    """Bytes of the MemTotal line of /proc/meminfo or of a node's meminfo; 0 without one."""
+    """Return the MemTotal (bytes) of /proc/meminfo or of a node's meminfo; 0 without one."""
     match = re.search(r"MemTotal:\s+(\d+) kB", text)
     return int(match[1]) * 1024 if match else 0
 

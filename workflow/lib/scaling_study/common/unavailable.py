@@ -1,10 +1,10 @@
-"""Why a launch is skipped."""
+"""The error that makes a study skip a launch."""
 
 from __future__ import annotations
 
 
 class UnavailableError(Exception):
-    """This machine cannot do what a launch asks for: a skipped launch, with a way out.
+    """This machine cannot do what a launch asks for, so the launch is skipped.
 
     Attributes:
         reason: what is missing.

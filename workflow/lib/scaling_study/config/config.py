@@ -31,14 +31,14 @@ from scaling_study.config.workload import Workload
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.member.iterations import MARK
 
-LEAST_RACE_S = 60  # of a budget, beside its confirmation
-CONFIRMED_SHARE = 1 / 3  # of a budget, unless `confirm` says another time
+LEAST_RACE_S = 60  # of a budget, without its confirmation
+CONFIRMED_SHARE = 1 / 3  # of a budget, unless `confirm` sets a time
 CHOICE = "machine"
-"""The key on the command line that says which of `machines` a run measures."""
+"""The key on the command line that chooses which of `machines` a run measures."""
 
 
 def _section_for(key: str, **words: object) -> Callable[[object], object]:
-    """Return what reads a word as the section that says the same under a key."""
+    """Return a function that reads a word as the section that sets its value under a key."""
 
     def read(value: object) -> object:
         word = or_off(value)
@@ -48,10 +48,10 @@ def _section_for(key: str, **words: object) -> Callable[[object], object]:
 
 
 class Search(Section):
-    """Whether all launches are measured at all counts, or those that may be best within a time."""
+    """Measures all launches at all counts, or lets them race for the best within a time."""
 
     budget_minutes: Annotated[
-        # Less is over before anything is known; a week is a slip of the keyboard.
+        # A shorter race ends before anything is known; more than a week is a slip of the keyboard.
         Annotated[float, Field(ge=3, le=10_080)] | None,
         unit("minutes"),
     ] = None
@@ -78,7 +78,7 @@ class Measure(Section):
     """Windows per point and replicate."""
 
     steps: Steps = 20
-    """A window ends when each member in it has done these steps, within the next bounds."""
+    """A window ends when its members have done these steps, within `shortest_s` and `longest_s`."""
 
     shortest_s: Seconds = 1.0
     """A window lasts at least this long."""
@@ -87,7 +87,7 @@ class Measure(Section):
     """A window lasts at most this long."""
 
     settle_s: Annotated[float, Field(ge=0, le=3600, validate_default=True)] = 0.2
-    """Steps that begin before this time of a window do not count."""
+    """Steps that begin within this time from a window's start do not count."""
 
     warmup_steps: Annotated[int, Field(ge=0), unit("steps")] = 10
     """Steps of each member before the first window."""
@@ -96,10 +96,10 @@ class Measure(Section):
     """An invalid window is taken again at most this often."""
 
     start_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """A cohort that is not ready for its first window after this has failed."""
+    """A cohort that is not ready for its first window after this time has failed."""
 
     hang_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """A member without the end of a step for this long is hung; longer if its steps are longer."""
+    """A member that ends no step for this long is hung; the limit is longer for longer steps."""
 
     isolated: bool = False
     """A fresh cohort for each point, instead of one for all process counts."""
@@ -121,7 +121,7 @@ class Measure(Section):
         return settle_s
 
 
-# Less shows no process's start; a day is a slip of the keyboard.
+# Shorter rounds show no process's start; more than a day is a slip of the keyboard.
 Rounds = Annotated[float, Field(ge=10, le=86_400)]
 
 
@@ -141,10 +141,10 @@ class Confirm(Section):
 
 
 class Profile(Section):
-    """Profiles of single members, taken apart from all measuring: they show a step's time."""
+    """Profiles of single members, taken apart from measurements: where a step's time goes."""
 
     launches: Targets = ("baseline", "default", "recommended")
-    """The launches that are profiled; a label is the plan's name of one, such as `intra_op 1`."""
+    """The launches to profile; a label is the name of one in the plan, such as `intra_op 1`."""
 
     processes: Literal["ends"] | Counts = "ends"
     """The process counts of the profiles; `ends` takes the lowest and the highest."""
@@ -156,13 +156,13 @@ class Profile(Section):
     """Stacks of members in turn, sampled by py-spy with native frames: for flamegraphs."""
 
     calls: bool = False
-    """cProfile for a few steps of one member: exact call counts, at a high price."""
+    """cProfile for a few steps of one member: exact call counts, with high overhead."""
 
     steps: Annotated[int, Field(ge=1, le=200), unit("steps")] = 5
     """Steps that an operator profile and a cProfile cover."""
 
     rate_hz: Annotated[int, Field(ge=1, le=1000), unit("samples/s")] = 3
-    """Stack samples in a second. With native frames each stops the member for some 15 ms."""
+    """Stack samples per second. With native frames, each stops the member for some 15 ms."""
 
     samples: Annotated[int, Field(ge=1, le=100_000), unit("samples")] = 300
     """Stack samples of each point, of up to four members in turn; fewer than 300 are coarse."""
@@ -172,13 +172,13 @@ class Profile(Section):
 
 
 class Why(Section):
-    """Why it does not scale further: experiments on single launches."""
+    """Why training does not scale further: experiments on single launches."""
 
     effort: Effort = "quick"
     """Effort of the experiments; `why: quick`, `why: full` and `why: off` need no section."""
 
     launches: Targets = ("today", "recommended")
-    """The launches that are explained; a label is the plan's name of one, such as `intra_op 1`."""
+    """The launches to explain; a label is the name of one in the plan, such as `intra_op 1`."""
 
 
 # A machine's name is a folder, a part of file names and of links in the report. It begins with a
@@ -191,7 +191,7 @@ Price = Annotated[float, Field(gt=0, le=10**9)]
 
 
 class NodeKind(Section):
-    """One kind of node: how SLURM is asked for it, how large it is, and what it costs."""
+    """One kind of node: its SLURM options, its size and its cost."""
 
     partition: Annotated[
         str,
@@ -234,10 +234,10 @@ def _read_currency(value: str) -> str:
 
 
 def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[str, ...]:
-    """Say which machines a run measures: one that is named, or all of them.
+    """Return the names of the machines that a run measures: the chosen one, or all of them.
 
     Args:
-        machines: the config's.
+        machines: kinds of node in the config, by name.
         choice: value of `--config machine=…`; None without it.
 
     Raises:
@@ -258,7 +258,7 @@ def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[s
 class Named(Section):
     """The keys that every study has."""
 
-    # It is a folder, a file and part of a web address; it may not hide or look like an option.
+    # Names a folder, a file and part of a web address; may not be hidden or look like an option.
     study: Annotated[
         str,
         allowed(
@@ -266,7 +266,7 @@ class Named(Section):
             pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
         ),
     ]
-    """The study's name: of its folder in results/ and of its report."""
+    """Name of the study, of its folder in results/ and of its report."""
 
     description: str = ""
     """A text about the study, in the report."""
@@ -297,7 +297,7 @@ class Config(Named):
             json_schema_input_type=Literal["grid"] | Search,
         ),
     ] = Search()
-    """Whether everything is measured, or what may be best within a time."""
+    """Whether to measure everything, or to let launches race for the best within a time."""
 
     measure: Measure = Measure()
     """Length and number of the measurements."""
@@ -321,7 +321,7 @@ class Config(Named):
             json_schema_input_type=Effort | Why,
         ),
     ] = Why()
-    """Why it does not scale further."""
+    """Why training does not scale further."""
 
     data_loader: Effort = "off"
     """Effort of experiments on the data loader of the recommended launch: waiting, contention."""
@@ -418,7 +418,7 @@ class Config(Named):
             )
 
     def _share_budget(self) -> Self:
-        """Leave a race its time beside a confirmation whose time the config does not say."""
+        """Shorten a confirmation whose time the config does not set, to leave the race its time."""
         minutes, seconds = self.search.budget_minutes, self.confirm.seconds
         if minutes is None or seconds is None or "seconds" in self.confirm.model_fields_set:
             return self
@@ -432,14 +432,14 @@ def load_config(content: object) -> Config:
     Files that it names are looked up relative to the working directory.
 
     Args:
-        content: What YAML gives for the whole file.
+        content: The whole file, as YAML reads it.
 
     Raises:
         ConfigError: With every mistake found.
     """
     match content:
         case {"workload": {"parameters": {**own}}}:
-            # Others are refused where they stand, and would break the messages on axes.
+            # Other names are refused later, and would break the messages on axes here.
             printable = {name for name in own if isinstance(name, str) and name.isprintable()}
             names = frozenset(printable - AXES.keys())
         case _:

@@ -1,4 +1,4 @@
-"""A config as a file: YAML, with the mistakes that only its text shows, and its lines."""
+"""Config files: their YAML, the mistakes that only the text shows, and the lines of mistakes."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -10,7 +10,7 @@ import yaml
 from scaling_study.common.problems import MASK, ConfigError, Problem, shorten
 
 MOST_BYTES = 1 << 20  # far above any config
-# The key by which Snakemake takes a config for a template (https://yte-template-engine.github.io).
+# With this key, Snakemake runs a config as a template (https://yte-template-engine.github.io).
 YTE = "__use_yte__"
 PROJECT = Path(__file__).parents[4]
 WORKLOADS = "scripts/workloads"
@@ -18,12 +18,12 @@ WORKLOADS = "scripts/workloads"
 
 
 def read_config(path: Path) -> object:
-    """Read a config file, unchecked but for its YAML.
+    """Read a config file, and check its YAML alone.
 
     Raises:
-        ConfigError: The file cannot be read, is no YAML (with line and column), is larger than any
-            config, a section has a key twice, of which YAML would silently keep the last, or
-            Snakemake is to run code that stands in the file.
+        ConfigError: The file cannot be read, is not YAML (with line and column), is larger than any
+            config, has a key twice in one section (YAML would silently keep the last), or would
+            make Snakemake run code in it.
     """
     root, value = _read(path)
     problems = list(_duplicates(root, (), set())) if root else []
@@ -36,12 +36,12 @@ def read_config(path: Path) -> object:
 
 
 def located(error: ConfigError, paths: Iterable[Path], given: Collection[str] = ()) -> ConfigError:
-    """Return an error whose mistakes have the lines on which they stand in a config's files.
+    """Return an error with the file and the line of each mistake.
 
     Args:
         error: What is wrong with a config.
-        paths: Its files. A value is that of the last one that has its key.
-        given: Keys that no file decides: the command line gives them.
+        paths: Files of the config. A value comes from the last one that has its key.
+        given: Keys that the command line sets, in place of the files.
     """
     if all(problem.place for problem in error.problems):
         return error
@@ -50,7 +50,7 @@ def located(error: ConfigError, paths: Iterable[Path], given: Collection[str] = 
     def locate(problem: Problem) -> tuple[int, Problem]:
         if problem.place or not roots or set(problem.loc[:1]) & set(given):
             return 0, problem
-        # The file that has most of the path; of several, the last one, as Snakemake merges them.
+        # The file that has most of the path; the last one of several, as Snakemake merges them.
         found = [(*_deepest(root, problem.loc), path) for path, root in roots]
         depth, line, path = max(reversed(found), key=lambda one: one[0])
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -78,10 +78,10 @@ def shipped(config: object) -> object:
 
 
 def _read(path: Path) -> tuple[yaml.Node | None, object]:
-    """Return a file's YAML with its lines, None of an empty file, and its value.
+    """Return a file's YAML nodes, which know their lines (None if it is empty), and its value.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The file cannot be read, is too large, or is not YAML.
     """
     try:
         content = path.read_bytes()
@@ -99,12 +99,13 @@ def _read(path: Path) -> tuple[yaml.Node | None, object]:
 
 
 def _no_yaml(path: Path, error: Exception) -> ConfigError:
-    """Say where a text is no YAML; bytes that are no text, and impossible dates, have no place."""
+    """Return the error of a file that is not YAML, with a place; bad bytes and dates have none."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return _unreadable(path, " ".join(str(error).split()), "YAML")
     mark = error.problem_mark
     place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    # An unquoted value that begins with * or ! is an alias or a tag to YAML, which quotes it.
+    # YAML reads an unquoted value that begins with * or ! as an alias or a tag, and its message
+    # quotes the value, which may be a secret.
     problem = re.sub(r"(alias|tag|handle) .?['\"].*", rf"\1 {MASK}", str(error.problem))
     return _unreadable(path, f"{problem}{place}", "YAML")
 
@@ -114,7 +115,7 @@ def _unreadable(path: Path, what: str, allowed: str) -> ConfigError:
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[object, yaml.Node, yaml.Node]]:
-    """Iterate over what stands in a node: its key or index, the node that shows it, and its own."""
+    """Yield the items of a node: the key or index, the node that has its line, and its value."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield index, item, item
@@ -125,7 +126,7 @@ def _children(node: yaml.Node) -> Iterator[tuple[object, yaml.Node, yaml.Node]]:
 
 
 def _deepest(root: yaml.Node, loc: Iterable[object]) -> tuple[int, int]:
-    """Return how much of a path is in a file, and the line on which that is."""
+    """Return how many keys of a path are in a file, and the line of the last of them."""
     node, depth, line = root, 0, root.start_mark.line + 1
     for key in loc:
         below = [(mark, item) for name, mark, item in _children(node) if str(name) == str(key)]
@@ -137,7 +138,7 @@ def _deepest(root: yaml.Node, loc: Iterable[object]) -> tuple[int, int]:
 
 
 def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Iterator[Problem]:
-    """Find repeated keys; a node that aliases repeat is looked at once."""
+    """Yield a problem for each repeated key; a node that aliases repeat is checked once."""
     if id(node) in seen:
         return
     seen.add(id(node))

@@ -39,8 +39,8 @@ def keys_table(model: type[BaseModel], *, prefix: str = "", below: str = "") -> 
 
     Args:
         model: The model.
-        prefix: What stands before its keys in a study file.
-        below: The section whose keys are shown.
+        prefix: Text before its keys in a study file.
+        below: Beginning of the keys to show; empty for all.
     """
     keys = Keys(model)
     rows = []
@@ -86,7 +86,7 @@ TABLES = {
 
 
 def updated(text: str) -> str:
-    """Replace what stands between each table's `<!-- name -->` and `<!-- /name -->`."""
+    """Replace the text between each table's `<!-- name -->` and `<!-- /name -->`."""
     return doc_tables.fill(text, TABLES)
 
 

@@ -11,15 +11,15 @@ class Effort:
     Attributes:
         replicates: Fresh starts of everything.
         blocks: Blocks of windows of the reference and its interventions, at most.
-        blocks_s: What all blocks may take together; but there are never fewer than FEWEST_BLOCKS.
-        steps: A window lasts until every member has done these steps, within the next bounds.
+        blocks_s: Longest time of all blocks together; but there are at least FEWEST_BLOCKS.
+        steps: A window lasts until every member has done these steps, within the next two bounds.
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
-        settle_s: Steps that begin before this time of a window do not count.
-        kernels: What stressors run.
-        doses: The shares of time in which they do.
-        dose_blocks: Blocks of windows beside stressors.
-        interventions: How many usually apply, from and to; the machine and the launch decide.
+        settle_s: Steps that begin within this time from a window's start do not count.
+        kernels: Kernels that stressors run.
+        doses: Shares of the time for which stressors run them.
+        dose_blocks: Blocks of windows with stressors.
+        interventions: Least and most that usually apply; the machine and the launch decide.
     """
 
     replicates: int
@@ -36,14 +36,14 @@ class Effort:
 
     @property
     def dose_windows(self) -> int:
-        """Windows beside stressors, with the one without any in each block."""
+        """Number of windows in all dose blocks; each block has one without a stressor."""
         return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
 
     def over_periods(self, shortest_s: float) -> Self:
         """Return the same effort with windows of at least this length, and fewer of them.
 
         Args:
-            shortest_s: many times the period of something that comes and goes.
+            shortest_s: many periods of a disturbance that comes and goes.
         """
         if self.shortest_s >= shortest_s:
             return self
@@ -59,18 +59,18 @@ class Effort:
         """Return the same effort with as many blocks as there is time for.
 
         Args:
-            block_s: what one takes.
+            block_s: time of one block.
         """
         fit = max(FEWEST_BLOCKS, int(self.blocks_s / block_s))
         return replace(self, blocks=min(self.blocks, fit))
 
     def seconds(self, interventions: int, window_s: float, start_s: float) -> float:
-        """Return what one start of everything takes.
+        """Return the time (s) of one replicate.
 
         Args:
-            interventions: how many apply.
-            window_s: how long windows last.
-            start_s: what a cohort takes from its start to its first window.
+            interventions: number of interventions that apply.
+            window_s: length of a window.
+            start_s: time of a cohort from its start to its first window.
         """
         cohorts, taken_s = 1 + interventions, window_s + EDGE_S
         block_s = 2 * cohorts * taken_s
@@ -86,10 +86,10 @@ class Effort:
 # Fewer blocks than this give no useful interval.
 FEWEST_BLOCKS = 5
 
-# Steps that take longer make the experiments longer than is said.
+# Longer steps make the experiments longer than the estimate.
 SLOW_STEP_S = 0.2
 
-# Short windows, often: what disturbs on a shared machine lasts seconds and meets a whole window.
+# Many short windows: a disturbance on a shared machine lasts seconds, and so spoils whole windows.
 EFFORTS = {
     "quick": Effort(
         replicates=1,
@@ -97,7 +97,7 @@ EFFORTS = {
         blocks_s=40.0,
         steps=4,
         shortest_s=0.2,
-        longest_s=5.0,  # of two processes that spin, a step may take over a second
+        longest_s=5.0,  # a step of two processes that spin may take over a second
         settle_s=0.05,
         kernels=("register", "llc", "memory"),
         doses=(1 / 3, 2 / 3, 1.0),
@@ -127,11 +127,11 @@ class LoaderEffort:
     Attributes:
         replicates: Fresh starts of all variants.
         blocks: Blocks of windows, with one of each variant.
-        steps: A window lasts until every member has done these steps, within the next bounds.
+        steps: A window lasts until every member has done these steps, within the next two bounds.
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
-        settle_s: Steps that begin before this time of a window do not count.
-        ways: Of other ways to load, at most so many are run beside the script as it is.
+        settle_s: Steps that begin within this time from a window's start do not count.
+        ways: Largest number of other ways to load that run in turns with the script as it is.
     """
 
     replicates: int
@@ -143,24 +143,24 @@ class LoaderEffort:
     ways: int = 1
 
 
-# A loader that can be changed, and whose files are known, has the most: six variants, and the
-# loader alone in four other ways, of which some are run beside the script as it is.
+# The most that is measured, with a loader that can be changed and whose files are known: six
+# variants, and the loader alone in four other ways. Some of these also run with the script.
 VARIANTS, ALONE, ALONE_BLOCKS = 6, 4, 4
-LIVING = 2  # the script as it is, and a start in which it is noted what it opens
+LIVING = 2  # the script as it is, and a start that records the files it opens
 SETTLE_S = 4.0
-"""So long the members of a variant train before they are measured. The C library's heap gets its
-form in some hundred steps: from then on it may give back what a step has used, and each step
-touches it anew, which took a third of a step of images."""
+"""Time that the members of a variant train before they are measured. glibc's heap settles within
+some hundred steps. After that it may release the memory of each step, so that the next step touches
+it anew, which took a third of the step time in the images workload."""
 BEGIN_S = 0.5
-"""So long they load in another way before that is measured: its workers begin."""
+"""Time that members load in another way before it is measured, in which its workers start."""
 
 
 def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
-    """Return the shortest and longest time of what is tried on a loader.
+    """Return the shortest and longest time (s) of the experiments on a data loader.
 
     Args:
-        name: of the effort; ``off`` takes none.
-        start_s: what a cohort takes from its start to its first window.
+        name: name of the effort; ``off`` takes no time.
+        start_s: time of a cohort from its start to its first window.
     """
     if name not in LOADER_EFFORTS:
         return 0.0, 0.0
@@ -179,24 +179,24 @@ LOADER_EFFORTS = {
     "full": LoaderEffort(3, 8, steps=50, shortest_s=2.0, longest_s=8.0, settle_s=0.2, ways=5),
 }
 
-# What a window takes beside its time: counters at both edges, and rest.
+# Time of a window besides its length: counter snapshots at both ends, and a rest.
 EDGE_S = 0.15
 
-# The kernels alone, looking at members, and microbenchmarks where the machine's are not known.
+# Times of the kernels alone, of inspecting members, and of microbenchmarks that are not known yet.
 KERNELS_S = 5.0
 LOOKING_S = 3.0
 MICROBENCHMARKS_S = 15.0
 
 
 def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
-    """Return the shortest and longest time of the experiments on so many launches.
+    """Return the shortest and longest time (s) of the experiments on launches.
 
-    The longest has the most interventions, and steps that take SLOW_STEP_S alone and together.
+    The longest time has the most interventions, and steps of SLOW_STEP_S at every process count.
 
     Args:
-        name: of the effort; ``off`` takes none.
-        targets: launches that are explained.
-        start_s: what a cohort takes from its start to its first window.
+        name: name of the effort; ``off`` takes no time.
+        targets: number of launches to explain.
+        start_s: time of a cohort from its start to its first window.
     """
     if name not in EFFORTS or not targets:
         return 0.0, 0.0

@@ -12,11 +12,11 @@ from scaling_study.config.plan import Plan
 from scaling_study.launch.axes import shell
 from scaling_study.member.program import name
 
-# Start, data and warm-up of a cohort where nothing is measured yet: torch and Lightning took 6 to
+# Start, data and warm-up of a cohort, before anything is measured: torch and Lightning took 6 to
 # 10 s on two CPUs.
 START_S = 8.0
 
-# What an operator profile or a cProfile takes: the steps, and working them up (2 to 3 s).
+# Time of an operator profile or a cProfile: the steps, and their evaluation (2 to 3 s).
 PROFILE_S = 3.0
 
 POOL = (
@@ -24,7 +24,7 @@ POOL = (
     "\n  on causes or its data loader, which need them"
 )
 
-# So many members are sampled in turn, for stacks: one member's would be one start's.
+# Members whose stacks are sampled in turn: the stacks of one member would show one start alone.
 SAMPLED_MEMBERS = 4
 
 MINUTE_S, HOUR_S = 60, 3600
@@ -32,20 +32,20 @@ MINUTE_S, HOUR_S = 60, 3600
 Span = tuple[float, float]
 """The shortest and the longest time."""
 
-# py-spy with native frames takes fewer samples than its rate: 35 of 45 were seen.
+# py-spy with native frames takes fewer samples than its rate: 35 of 45 in one case.
 LATE = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Size and time of a plan, for these process counts.
+    """Size and time of a plan, for given process counts.
 
     Attributes:
         cohorts: Cohorts that are started.
         windows: Windows over all points and replicates, without retries.
         profiles: Points that are profiled.
-        stages_s: Shortest and longest time of all jobs of a rule, by its name. A race takes what
-            its budget leaves beside the confirmation.
+        stages_s: Shortest and longest time of all jobs of a rule, by its name. A race takes its
+            budget without the time of the confirmation.
     """
 
     cohorts: int
@@ -64,12 +64,12 @@ def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S
     """Estimate a study from its settings alone.
 
     A step's time is not known yet, so a window takes between its shortest and its longest time.
-    Left out: retries, launches that the machine must skip, and what is measured already.
+    The estimate ignores retries, launches that the machine must skip, and existing measurements.
 
     Args:
         plan: The plan.
         process_counts: The process counts on this machine.
-        start_s: What a cohort takes from its start to its first window.
+        start_s: Time of a cohort from its start to its first window.
     """
     measure = plan.measure
     runs = len(plan.launches) * measure.replicates
@@ -107,14 +107,14 @@ def _exactly(seconds: float) -> Span:
 
 
 def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
-    """Return the process counts to profile: the lowest and the highest, or those asked for."""
+    """Return the process counts to profile: the lowest and the highest, or those in the config."""
     if isinstance(asked, str):
         return sorted({min(process_counts), max(process_counts)})
     return sorted(set(asked) & set(process_counts))
 
 
 def _profile_s(profile: Profile, n: int) -> float:
-    """Return what profiling one point takes, with the unprofiled windows around each profile."""
+    """Return the time (s) to profile one point, with unprofiled windows around each profile."""
     taken = [PROFILE_S] * (profile.operators + profile.calls)
     sampling_s = LATE * profile.samples / profile.rate_hz
     taken += [PROFILE_S * min(n, SAMPLED_MEMBERS) + sampling_s] * profile.stacks
@@ -129,7 +129,7 @@ def describe(
     Args:
         plan: The plan.
         process_counts: The process counts on this machine.
-        forecast: What they will take.
+        forecast: The estimate for them.
         race: Lines on a race (``search/forecast``).
     """
     counts = Counter(launch.role for launch in plan.launches)
@@ -178,7 +178,7 @@ def describe(
 
 
 def _duration(seconds: Span) -> str:
-    """Write a span of time in minutes, or in hours where that is easier to grasp."""
+    """Write a span of time in minutes, or in hours if it is long."""
     unit, unit_s = ("hours", HOUR_S) if seconds[1] >= 2 * HOUR_S else ("minutes", MINUTE_S)
     low, high = (f"{each / unit_s:.1f}" for each in seconds)
     return f"{low} to {high} {unit}"

@@ -1,4 +1,4 @@
-"""The config of a study of saved tables: `import:` stands where others have `workload:`."""
+"""The config of a study of saved tables: it has `import:` in place of `workload:`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,9 +24,9 @@ from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, 
 KEY = "import"
 TABLE = "the path of a saved table of torch's profiler, relative to the working directory"
 MOST_BYTES = 16 << 20
-"""A table has some hundred lines; what is larger is another file, such as a trace."""
+"""A table has some hundred lines; a larger file is something else, such as a trace."""
 MOST_MISTAKES = 5
-"""Lines of one table that are shown; further ones have the same cause."""
+"""Mistakes in one table that are shown; further ones have the same cause."""
 
 
 def read_table(path: str) -> OperatorTable:
@@ -46,7 +46,7 @@ def _read_text(path: str) -> str:
     """Read a text file.
 
     Raises:
-        ConfigError: it cannot be read, or is no text of this size.
+        ConfigError: it cannot be read, is too large, or is not UTF-8 text.
     """
     try:
         size = Path(path).stat().st_size
@@ -70,7 +70,7 @@ def _read_path(path: str, info: ValidationInfo) -> str:
 
 
 def _as_number(key: object) -> object:
-    """Read a key of JSON, where all are text."""
+    """Return a key as a number if it can be one: in JSON, all keys are text."""
     return int(key) if isinstance(key, str) and key.isdecimal() and key.isascii() else key
 
 
@@ -88,7 +88,7 @@ class Import(Section):
             " table each, as {4: four.txt}"
         ),
     ]
-    """A text table of torch's profiler for each number of processes, of one of them."""
+    """For each number of processes, a text table of torch's profiler from one of them."""
 
     steps: Annotated[
         Steps | Mapping[Processes, Steps],
@@ -116,7 +116,7 @@ class Import(Section):
     def _check_steps(
         cls, steps: int | Mapping[int, int], info: ValidationInfo
     ) -> Mapping[int, int]:
-        tables = info.data.get("tables")  # None where they have mistakes themselves
+        tables = info.data.get("tables")  # None if they have mistakes
         if isinstance(steps, int):
             return dict.fromkeys(tables or (), steps)
         if tables is not None and steps.keys() - tables:
@@ -141,17 +141,17 @@ class ImportConfig(Named):
 
     @property
     def steps(self) -> Mapping[int, int]:
-        """Steps that a table covers, where the config says it."""
+        """Steps that each table covers; empty if the config does not give them."""
         steps = self.import_.steps  # one number for all has become a section
         return {} if isinstance(steps, int) else steps
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it, in the form of a config."""
+        """Return the config as values of JSON."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def is_import(mapping: object) -> TypeGuard[Mapping[str, object]]:
-    """Whether a config describes an imported study, well or badly."""
+    """Return whether a config describes an imported study, valid or not."""
     return isinstance(mapping, dict) and KEY in mapping
 
 
@@ -159,7 +159,7 @@ def read_import(mapping: Mapping[str, object]) -> ImportConfig:
     """Check the config of an imported study, and that its tables can be read.
 
     Args:
-        mapping: what YAML gives for the whole file.
+        mapping: the whole file, as YAML reads it.
 
     Raises:
         ConfigError: with every mistake found.

@@ -49,7 +49,7 @@ from scaling_study.launch.axes.values import read_id_list
 
 Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Found = tuple[str, ...]
-"""A value of the axis ``shell`` that is not ``none``; empty where nothing was found."""
+"""A value of the axis ``shell`` that is not ``none``; empty if nothing was found."""
 
 # These give a rank its place in the group. They slow nothing down, and would hang members.
 NOT_OURS = frozenset(AXES["ranks"].variables)
@@ -90,7 +90,7 @@ class Launch:
 
 
 NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
-"""Stands for the launch of a job where none is recommended."""
+"""The launch of a job if none is recommended."""
 
 
 class Candidate(NamedTuple):
@@ -141,7 +141,7 @@ def look(environment: Mapping[str, str], policy: str = "default") -> Found:
 def named(
     axes: Axes, role: Role, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
 ) -> Launch:
-    """Give a launch its id and label.
+    """Return a launch with its id and label.
 
     Args:
         axes: its values.
@@ -163,7 +163,7 @@ def repeat_of(baseline: Launch) -> Launch:
 def launch_id(axes: Axes, defaults: Axes = DEFAULTS) -> str:
     """Name a launch after the values that differ from the default.
 
-    Nothing else enters, so a new axis, or another launch in the plan, changes no name.
+    Nothing else affects the name, so a new axis, or another launch in the plan, changes none.
 
     Returns:
         Letters, digits, `_`, `.` and `-`; at most 73 characters.
@@ -187,7 +187,7 @@ def label(axes: Axes, defaults: Axes = DEFAULTS, builds: Collection[Value] = ())
 
 
 def _build_name(build: Value, builds: Collection[Value]) -> Value:
-    """Name an interpreter by its environment, or by its path where another one has that name."""
+    """Name an interpreter by its environment, or by its path if another one has that name."""
     own = _environment(build)
     return build if own in [_environment(one) for one in builds if one != build] else own
 
@@ -312,7 +312,7 @@ class Today(Section):
         Mapping[Annotated[str, AfterValidator(_read_todays)], Text],
         allowed("a section of variable names with a text or number each"),
     ] = Field(default={})
-    """Variables."""
+    """Environment variables of the shell."""
 
     cpus: Annotated[
         str,
@@ -321,14 +321,14 @@ class Today(Section):
         ),
         allowed(CPU_LIST),
     ] = ""
-    """The CPUs that it may use."""
+    """The CPUs that the shell may use."""
 
     mempolicy: Annotated[str, AfterValidator(_read_policy), allowed(POLICIES)] = ""
-    """Its memory policy."""
+    """The memory policy of the shell."""
 
     @property
     def texts(self) -> Found:
-        """All of it, as the axis `shell` has it."""
+        """All settings, as the axis `shell` has them."""
         variables = sorted(f"{name}={text}" for name, text in self.env.items())
         others = [(CPUS, self.cpus), (POLICY, self.mempolicy)]
         return (*variables, *(f"{name}={text}" for name, text in others if text))
@@ -344,7 +344,7 @@ class Launches(Section):
         Literal["auto"] | Off | Today,
         allowed("auto, off, or a section with env ({NAME: value}), cpus and mempolicy"),
     ] = "auto"
-    """Your launch of today, beside the default: your shell's settings (auto), or these."""
+    """Your launch of today, beside the default: your shell's settings (auto), or those here."""
 
     grid: Values = Field(default={})
     """Every combination of these values, over the baseline's values."""
@@ -353,10 +353,10 @@ class Launches(Section):
     """Each of these values alone, over the baseline's values."""
 
     include: SomeLaunches = ()
-    """Single further launches, over the baseline's values."""
+    """Further single launches, over the baseline's values."""
 
     exclude: SomeLaunches = ()
-    """Drops each launch, also those that a race puts together, that has all values of an item."""
+    """Drops each launch that has all values of an item, also combinations that a race makes."""
 
     def expanded(
         self,
@@ -366,9 +366,9 @@ class Launches(Section):
     ) -> Expansion:
         """Describe every launch once, and drop what is excluded.
 
-        The product of a grid and a list of changes contain the default, the baseline and each other
-        by nature: such launches merge, under the first role of default, baseline, today,
-        one_change, grid. An `include` names one launch, so one that is there already is reported.
+        A grid and a list of changes usually repeat the default, the baseline or each other. Equal
+        launches merge, under the first role of default, baseline, today, one_change, grid. An
+        `include` names one launch, so a repeated one is reported.
 
         Args:
             own: the study's own axes, each with its default.
@@ -426,11 +426,11 @@ class Launches(Section):
         return self
 
     def contradictions(self, own: Mapping[str, Value], *, raced: bool) -> Iterator[Problem]:
-        """Find launches that are asked for twice, and exclusions that drop nothing or all.
+        """Yield a problem for each repeated launch, and each exclusion that drops nothing or all.
 
         Args:
             own: the study's own axes, each with its default.
-            raced: launches may be put together, which an item of `exclude` may forbid.
+            raced: whether a race may combine launches, which an item of `exclude` may forbid.
         """
         expansion = self.expanded(own)
         for index in expansion.repeated:
@@ -455,6 +455,6 @@ class Launches(Section):
                 )
 
     def exclusion_text(self, index: int) -> str:
-        """Say what an item of `exclude` matches."""
+        """Return the reason why an item of `exclude` drops a launch."""
         values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
         return f"excluded by launches.exclude[{index}] ({values})"

@@ -31,8 +31,8 @@ OF_ANOTHER_KIND = {"literal_error", "none_required", "finite_number"}
 class Schema(BaseModel):
     """A part of a JSON schema, as far as pydantic writes it for a study file.
 
-    `allowed` and `unit` are the project's own: what a value may be, where bounds and words do not
-    say it, and what a number counts.
+    `allowed` and `unit` are the project's own. They describe the values that bounds and words do
+    not describe, and the unit of a number.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, frozen=True)
@@ -58,7 +58,7 @@ class Schema(BaseModel):
 
     @property
     def words(self) -> list[str]:
-        """The words among what is allowed."""
+        """The words among the allowed values."""
         return [word for word in (self.const, *self.enum) if isinstance(word, str)]
 
 
@@ -69,7 +69,7 @@ class Keys:
         self.root = Schema.model_validate(model.model_json_schema())
 
     def options(self, schema: Schema) -> list[Schema]:
-        """Return what a key allows, one by one: words, a kind of value, a section."""
+        """Return the alternatives that a key allows: words, a kind of value, a section."""
         if schema.ref:
             return self.options(self.root.defs[schema.ref.rpartition("/")[2]])
         if schema.any_of:
@@ -77,17 +77,17 @@ class Keys:
         return [schema]
 
     def at(self, loc: Loc) -> Schema:
-        """Return what stands at a place, or above it where nothing is known of the place."""
+        """Return the schema at a place, or of the closest place above it that has one."""
         schema = self.root
         for key in loc:
             schema = next(filter(None, (_below(o, key) for o in self.options(schema))), schema)
         return schema
 
     def leaves(self, schema: Schema | None = None, path: str = "") -> Iterator[tuple[str, Schema]]:
-        """Iterate over the keys below a section that are no sections, each with its whole path."""
+        """Yield the keys below a section that are not sections, each with its whole path."""
         for option in self.options(schema or self.root):
             for name, one in option.properties.items():
-                # A section that has a text of its own is explained by it.
+                # A section with a text of its own needs no explanation of its keys.
                 explained = one.allowed or any(other.allowed for other in self.options(one))
                 inner = () if explained else self.leaves(one, f"{path}{name}.")
                 yield from list(inner) or [(path + name, one)]
@@ -113,7 +113,7 @@ class Keys:
         return place
 
     def allowed(self, schema: Schema) -> str:
-        """Say what a key allows."""
+        """Describe what a key allows."""
         if schema.allowed:
             return schema.allowed
         if schema.ref or schema.any_of:
@@ -142,11 +142,11 @@ class Keys:
         return "".join([kinds.get(schema.type, schema.type), *said])
 
     def problem(self, loc: Loc, value: object, kinds: Collection[str]) -> Problem:
-        """Say what is wrong with a value that a key does not allow.
+        """Return the problem with a value that a key does not allow.
 
         Args:
             loc: The key's place.
-            value: What stands there.
+            value: The value.
             kinds: pydantic's names of the errors, one for each kind of value that is allowed.
         """
         schema = self.at(loc)
@@ -161,7 +161,7 @@ class Keys:
         return Problem(loc, shorten(value), what, self.allowed(schema), nearest)
 
     def unknown(self, loc: Loc, value: object) -> Problem:
-        """Say that there is no such key, and which one is meant: here, or in another section."""
+        """Return the problem of an unknown key, with the key that is meant, in any section."""
         names = [name for one in self.options(self.at(loc[:-1])) for name in one.properties]
         everywhere = [*self.root.properties, *(path for path, _ in self.leaves())]
         others = (path for path in everywhere if path.rpartition(".")[2] == loc[-1])
@@ -178,22 +178,22 @@ def _below(schema: Schema, key: object) -> Schema | None:
 
 
 def shown_key(key: object) -> str:
-    """Return a key as text: YAML reads `on` as true, and Python writes no number that is long."""
+    """Return a key as text: YAML reads `on` as true, and Python refuses to write long numbers."""
     if isinstance(key, int):
         return shorten(key)
     return key if isinstance(key, str) and key.isprintable() else repr(key)
 
 
 def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Problem]:
-    """Say all that pydantic found, one problem for each mistake.
+    """Return all that pydantic found, one problem for each mistake.
 
     Args:
-        error: What it found.
-        keys: Those of the model.
+        error: What pydantic found.
+        keys: Keys of the model.
         content: What was checked.
     """
     problems: dict[Loc, list[Problem]] = {}
-    kinds: dict[Loc, dict[str, object]] = {}  # a value that may be this or that has several
+    kinds: dict[Loc, dict[str, object]] = {}  # one error for each alternative of a value
     for details in error.errors(include_url=False):
         loc, value, kind = keys.place(details["loc"], content), details["input"], details["type"]
         inner = details.get("ctx", {}).get("error")
@@ -212,7 +212,7 @@ def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Pro
         else:
             kinds.setdefault(loc, {})[kind] = value
             continue
-        problems.setdefault(loc, found_there)  # of a name and its value, the name
+        problems.setdefault(loc, found_there)  # a wrong name comes before a wrong value
     for loc, found_here in kinds.items():
         if all(place[: len(loc)] != loc or place == loc for place in [*problems, *kinds]):
             value = next(iter(found_here.values()))
@@ -228,10 +228,10 @@ def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Pro
 
 
 def _masked(problem: Problem) -> Problem:
-    """Mask a value that may be a secret, wherever it slipped to."""
+    """Mask a value that may be a secret, wherever it was written by mistake."""
     if not any(map(may_be_secret, (*problem.loc, problem.value))):
         return problem
-    # A slip such as {KEY=value} makes a name of both.
+    # A slip such as {KEY=value} turns both into a name.
     loc = (re.sub("=.*", f"={MASK}", one) if isinstance(one, str) else one for one in problem.loc)
     nearest = problem.nearest if str(problem.nearest).startswith("pass_env: ") else None
     return replace(problem, loc=tuple(loc), value=problem.value and MASK, nearest=nearest)

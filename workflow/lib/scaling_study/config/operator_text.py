@@ -1,8 +1,8 @@
 """Reads the text tables that torch's profiler prints: ``prof.key_averages().table()``.
 
-Memory, device, FLOPs, shape and stack columns are there as asked for, and people save such tables
-with text around them or without their ruled lines. Format: ``_build_table`` in
-torch/autograd/profiler_util.py (torch 1.8 and later).
+Columns for memory, devices, FLOPs, shapes and stacks are optional. A saved table may have text
+around it, or lack its ruled lines. Format: ``_build_table`` in torch/autograd/profiler_util.py
+(torch 1.8 and later).
 """
 
 import re
@@ -33,15 +33,15 @@ _COUNT = re.compile(r"[1-9]\d{0,14}")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operator, as a line shows it; its times are sums over all calls.
+    """An operator, as a line of the table shows it. Its times are sums over all calls.
 
     Attributes:
-        name: as printed; ends in ``...`` where torch has cut it.
+        name: as printed; ends in ``...`` if torch has cut it.
         calls: how often it was called.
         self_s: time in it, without the operators that it called.
         total_s: time in it; None without that column.
         mean_s: `total_s` for each call, as printed; None without that column.
-        flops: floating-point operations; None where torch does not know.
+        flops: floating-point operations; None if torch does not know them.
     """
 
     name: str
@@ -117,10 +117,10 @@ def _is_header(line: str) -> bool:
 
 
 def _read_row(line: str, columns: Sequence[str]) -> Row:
-    """Read an operator, whose name may hold wide blanks. A stack may be missing behind the numbers.
+    """Read an operator. Its name may have wide blanks; a stack after the numbers may be missing.
 
     Raises:
-        ConfigError: a number is missing, or is none.
+        ConfigError: a number is missing, or is not a number.
     """
     found = _CELL.findall(line)
     extra = max(0, len(found) - len(columns))

@@ -21,12 +21,12 @@ from scaling_study.records.model_length import ModelLength
 
 SCHEMA_VERSION: Literal[8] = 8
 
-# Where a launch stands within its replicate: 20 bits keep ties among 10,000 launches rare (and a
-# tie only leaves two neighbours in the scheduler's own order), and priorities small integers.
+# Bits for a launch's place within its replicate. 20 bits keep ties among 10,000 launches rare, and
+# priorities small. A tie only leaves two neighbours in the scheduler's own order.
 ORDER_BITS = 20
 
 RECOMMENDED = "recommended"
-"""The launch that is known when all have been measured."""
+"""The target whose launch is known only when all have been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Choice:
 
     Attributes:
         launch: Its id.
-        n: Processes.
-        probability: That it is within the tolerance of the best point that was measured.
+        n: Number of processes.
+        probability: Probability that it is within the tolerance of the best point measured.
     """
 
     launch: str
@@ -67,7 +67,7 @@ class Searched:
 
     Attributes:
         reason: Why it ended.
-        not_screened: Launches that it did not come to.
+        not_screened: Launches that it did not reach.
     """
 
     rounds: tuple[Stage, ...]
@@ -79,7 +79,7 @@ class Searched:
 
 
 class Planned(BaseModel):
-    """The part of a plan that a job depends on; other settings keep their defaults there."""
+    """The part of a plan that a job depends on; its other settings have their defaults."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -98,23 +98,22 @@ class Plan(Planned):
     """The plan of a study: the content of plan.json.
 
     Attributes:
-        default: Id of the launch of a person who sets nothing.
+        default: Id of the launch without any setting.
         baseline: Id of the launch that changes start from; it may be the default one.
-        today: Id of the launch that the user's shell makes; None where that is the default one.
+        today: Id of the launch with the user's shell settings; None if it is the default one.
         repeat: Id of the A/A repeat of the baseline.
         launches: All launches, default, baseline and repeat first.
-        dropped: What the config excludes, with the reason.
-        processes: The process counts, or `auto`: resolved where it is measured.
-        profiled: What is profiled: `recommended`, which only the analysis knows, or the id of a
-            launch; each with what the config calls it.
-        explained: The same for the launches whose end of scaling is explained.
-        data_loader: How much is tried on the recommended launch's data loader.
-        made: Record files of each launch, of which a race makes as many as it needs; None in a
-            study without a race.
-        searched: What became of the race.
-        samples: Of a step of a launch in all its ranks, where its script has said them.
-        model_length: What the script's own ends have shown; None where the config says it, or
-            nothing is measured yet.
+        dropped: Launches that the config excludes, with the reasons.
+        processes: The process counts, or `auto`, resolved on the machine that measures.
+        profiled: Targets to profile: `recommended`, which only the analysis resolves, or the id of
+            a launch. Each has its name in the config as the value.
+        explained: Targets whose scaling is explained, in the same form.
+        data_loader: Effort of the experiments on the recommended launch's data loader.
+        made: Number of record files of each launch, which a race decides; None without a race.
+        searched: Outcome of the race.
+        samples: Samples of a step in all ranks, by launch, as far as scripts have counted them.
+        model_length: Length of a model as starts that ended have shown; None if the config gives
+            it, or if nothing is measured yet.
     """
 
     schema_version: Literal[8] = SCHEMA_VERSION
@@ -143,7 +142,7 @@ class Plan(Planned):
 
     @property
     def steps_per_model(self) -> float | None:
-        """Return how many steps train a model; None where nobody has said or shown it."""
+        """Return how many steps train a model; None if neither config nor runs have shown it."""
         said = self.workload.steps_per_model
         if said == "auto":
             return self.model_length.steps if self.model_length else None
@@ -151,7 +150,7 @@ class Plan(Planned):
 
     @property
     def objective_name(self) -> str:
-        """Return the key of `OBJECTIVES` for what is looked for, as far as it can be told."""
+        """Return the key of `OBJECTIVES` for the goal; steps replace models of unknown length."""
         rate = "steps_per_s" if self.steps_per_model is None else "models_per_hour"
         return named_objective(rate, single=self.objective == ONE_MODEL)
 
@@ -192,10 +191,10 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
 
     Args:
         config: The config.
-        shell: What was found in the user's shell.
+        shell: Settings that were found in the user's shell.
 
     Raises:
-        ConfigError: a launch that is to be profiled or explained is not among them.
+        ConfigError: a launch to profile or explain is not among them.
     """
     workload = config.workload
     expansion = config.launches.expanded(workload.parameters, shell, workload.env)
@@ -238,7 +237,7 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
 def _targets(
     section: str, names: Sequence[str], launches: Sequence[Launch], baseline: Launch
 ) -> dict[str, str]:
-    """Return what a section's names of launches stand for, each with what it is called there.
+    """Return the targets that a section names, each with its name there.
 
     Raises:
         ConfigError: a launch is not in the plan.
@@ -268,12 +267,12 @@ def _targets(
 
 
 def priority(plan: Plan, launch: Launch, replicate: int) -> int:
-    """Say how early a replicate of a launch is measured: higher is earlier.
+    """Return how early a replicate of a launch is measured: higher is earlier.
 
     All launches of a replicate come before the next replicate, so that a slow drift of the machine
-    meets all launches alike. Within a replicate the seed decides by a hash of the launch's own id:
-    a launch that is added moves no other. The default launch begins: where its script ends before
-    its first step, the study is over.
+    affects all launches alike. Within a replicate, a hash of the seed and the launch's own id
+    decides, so an added launch moves no other. The default launch comes first of all: if its script
+    ends before its first step, the study is over.
     """
     block = plan.replicates - 1 - replicate
     if launch.id == plan.default and not replicate:

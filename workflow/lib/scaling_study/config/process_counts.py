@@ -11,12 +11,11 @@ SHARED: tuple[tuple[Domain, str], ...] = (("l3", "L3"), ("node", "NUMA node"), (
 
 
 def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[str, ...]]:
-    """Process counts (of one CPU each) at which something runs out.
+    """Return the process counts (of one CPU each) at which a resource runs out.
 
-    A domain's boundary is the size of its smallest instance: the first of equal ones, and with
-    uneven ones the place where the first runs out. With SMT a domain has two, since members may be
-    placed one per core or one per CPU. A domain of which there is only one is left out: it ends
-    where the machine does.
+    A domain's boundary is the size of its smallest instance, the first that can be full. With SMT a
+    domain has two boundaries, since members may be placed one per core or one per CPU. A domain
+    with a single instance is left out: it ends where the machine does.
 
     Args:
         topology: the CPUs that may be used.
@@ -24,7 +23,7 @@ def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[
 
     Returns:
         Names such as ``("L3", "NUMA node")`` by count, ascending. The last is the machine's or the
-        quota's end; what lies above a quota is left out.
+        quota's end; counts above a quota are left out.
     """
     found: list[tuple[int, str]] = []
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
@@ -50,7 +49,7 @@ def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[
 def resolve(
     processes: Sequence[int] | Literal["auto"], topology: Topology, quota_cpus: float | None
 ) -> tuple[int, ...]:
-    """The process counts of a launch on this machine.
+    """Return the process counts of a launch on this machine.
 
     ``auto`` is 1, the powers of two, and just below, at and just above every boundary, up to one
     more process than CPUs (or than the quota): oversubscription by one. It stays short because only

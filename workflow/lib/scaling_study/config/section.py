@@ -34,8 +34,8 @@ PARAMETERS = (
 class Section(BaseModel):
     """A part of the config: unknown keys are mistakes, and nothing changes once it is read.
 
-    Where the context is a set, it holds the names of the study's own axes, and files that are named
-    must exist. A plan that is read back, perhaps on another machine, is checked without it.
+    If there is a context, it holds the names of the study's own axes, and files that are named must
+    exist. A plan that is read back, perhaps on another machine, is checked without a context.
     """
 
     model_config = ConfigDict(
@@ -49,25 +49,25 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _name_all_keys(cls, value: object) -> object:
-        """Show keys that are no plain text as Python does, so that messages can name them."""
+        """Return a section with keys that are plain text, so that messages can name them."""
         if not isinstance(value, Mapping):
             return value
         return {shown_key(key): item for key, item in value.items()}
 
 
 def allowed(text: str, *, unit: str = "", pattern: str | None = None) -> object:
-    """Say what a key allows, for a person, where its type does not."""
+    """Return a field that describes what a key allows, if its type does not."""
     extra = {"allowed": text} | ({"unit": unit} if unit else {})
     return Field(pattern=pattern, json_schema_extra={**extra})
 
 
 def unit(text: str) -> object:
-    """Say what a number counts; a key that ends in `_s` is in seconds anyway."""
+    """Return a field with the unit of a number; a key that ends in `_s` needs none."""
     return Field(json_schema_extra={"unit": text})
 
 
 def must_exist(info: ValidationInfo) -> bool:
-    """Whether files are looked up on this machine."""
+    """Return whether files are looked up on this machine."""
     return info.context is not None
 
 
@@ -80,7 +80,7 @@ def distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     """Check that no value of a list repeats.
 
     Raises:
-        ConfigError: With all that do.
+        ConfigError: With all that repeat.
     """
     repeated = [index for index, value in enumerate(values) if value in values[:index]]
     if repeated:
@@ -90,7 +90,7 @@ def distinct(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def or_off(value: object) -> object:
-    """Return the word for what YAML 1.1 reads a bare `off` as."""
+    """Return `off` for false, which is a bare `off` in YAML 1.1; else the value itself."""
     return "off" if value is False else value
 
 

@@ -1,9 +1,9 @@
 """The effect of a launch on a script: parameters, work of a step, steps of a model, training.
 
-Tables and reports compare equal work: a step is one of the default launch's. A launch whose step
-processes four times as many samples does four such steps in each. Every rank of a group processes
-the samples of a step, so that a step of four ranks has four times as many; where the script says
-its samples, they are what all ranks have said.
+Tables and reports compare equal work: a step in them is a step of the default launch. A launch
+whose step processes four times as many samples does four such steps in each of its own. Every rank
+of a group processes the samples of a step, so a step of four ranks has four times as many. If the
+script counts its samples, they are the sum over all ranks.
 """
 
 import dataclasses
@@ -24,7 +24,8 @@ from scaling_study.member.iterations import MARK
 from scaling_study.records.model_length import ModelLength, pool
 
 SAME = 0.01
-"""Samples of a step that differ by less, as a mean over few epochs may, train alike."""
+"""A smaller relative difference in samples per step counts as none: means over a few epochs differ
+by as much."""
 
 
 def program(workload: Workload) -> list[str]:
@@ -45,12 +46,12 @@ def interpreter(workload: Workload) -> str:
 def with_learnt(
     plan: Plan, samples: Mapping[str, float], length: ModelLength | None = None
 ) -> Plan:
-    """Return a plan that knows what only measuring tells.
+    """Return a plan completed with values that only measuring shows.
 
     Args:
-        plan: The plan, or what a race has made of it.
-        samples: Of a step in all ranks, by launch, as scripts have said them.
-        length: How long scripts are; it counts where the config leaves a model's steps to them.
+        plan: The plan, with the launches that a race has added.
+        samples: Samples of a step in all ranks, by launch, as scripts have counted them.
+        length: Length of a model; used if the config leaves its steps to the script.
     """
     if plan.workload.steps_per_model != "auto":
         length = None
@@ -62,11 +63,11 @@ def model_length(
 ) -> ModelLength:
     """Return how many steps train a model, in steps of the default launch.
 
-    The default launch's own starts give the number, where some have ended, or else all do.
+    The number comes from the default launch's own starts if some have ended, else from all.
 
     Args:
-        ended: Starts of each launch that have ended.
-        work: Of a step of each launch, in steps of the default one.
+        ended: Lengths of the starts that have ended, by launch.
+        work: Work of a step of each launch, in steps of the default one.
         default: Id of the default launch.
     """
     equal = {launch: [one.times(work[launch]) for one in each] for launch, each in ended.items()}
@@ -76,10 +77,10 @@ def model_length(
 
 
 def samples_per_step(plan: Plan, launch: Launch) -> float | None:
-    """Return the samples that a step of a launch processes, in all ranks; None if nobody says it.
+    """Return the samples that a step of a launch processes, in all ranks; None if not known.
 
     Args:
-        plan: With what was learnt.
+        plan: Plan of ``with_learnt``.
         launch: One of its launches.
     """
     said = plan.workload.samples_per_step
@@ -94,7 +95,7 @@ def samples_per_step(plan: Plan, launch: Launch) -> float | None:
 def _work(plan: Plan, launch: Launch, usual: Launch) -> float:
     """Return the work of a launch's step, in steps of another launch.
 
-    Where nobody says it, or not yet, each rank has a step's.
+    If samples are not known, or not yet, each rank has the work of one step.
     """
     own, other = samples_per_step(plan, launch), samples_per_step(plan, usual)
     if own is None or other is None:
@@ -103,7 +104,7 @@ def _work(plan: Plan, launch: Launch, usual: Launch) -> float:
 
 
 def marks(workload: Workload) -> bool:
-    """Whether a script calls ``scaling_study.mark``, and so needs this package."""
+    """Return whether a script calls ``scaling_study.mark``, and so needs this package."""
     return MARK in (workload.step, workload.samples_per_step)
 
 
@@ -119,11 +120,11 @@ def work_by_launch(plan: Plan) -> dict[str, float]:
 
 
 def epoch_s(plan: Plan, steps_per_s: float) -> float | None:
-    """Return what an epoch takes (s); None where the study does not say how many samples it has.
+    """Return the time of an epoch (s); None if its samples, a step's or the rate are not known.
 
     Args:
-        plan: With what was learnt.
-        steps_per_s: Of one member, in steps of the default launch.
+        plan: Plan of ``with_learnt``.
+        steps_per_s: Rate of one member, in steps of the default launch.
     """
     samples = plan.workload.samples_per_epoch
     if samples is None or not steps_per_s > 0:
@@ -133,18 +134,18 @@ def epoch_s(plan: Plan, steps_per_s: float) -> float | None:
 
 
 def changed_training(plan: Plan) -> dict[str, dict[str, Value]]:
-    """Return what each launch changes of training itself, by launch: values by axis, or nothing.
+    """Return each launch's changes of training itself, by launch: values by axis, perhaps none.
 
-    That is how many samples a step has, and axes that compute with coarser numbers. Whether the
-    loss still falls alike is not known. A study whose baseline changes it accepts that.
+    Such changes are another number of samples per step, and axes that compute with coarser numbers.
+    Their effect on the loss is not known. Changes that the baseline has too are left out.
 
     Args:
-        plan: With what was learnt.
+        plan: Plan of ``with_learnt``.
     """
     usual = [plan.by_id[plan.default], plan.by_id[plan.baseline]]
     coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
     said = plan.workload.samples_per_step
-    # Which of its parameters it is that a script's own number follows is not known.
+    # It is not known which of its parameters change the samples that a script counts.
     of_samples = ["ranks", *(plan.workload.parameters if said == MARK else [str(said)])]
 
     def changed(launch: Launch) -> dict[str, Value]:

@@ -74,7 +74,7 @@ def _read_cwd(value: str, info: ValidationInfo) -> str:
 
 
 def _cwd(info: ValidationInfo) -> str:
-    """Return the folder in which the workload runs, as far as it is known already."""
+    """Return the folder in which the workload runs; empty if it is the working directory."""
     cwd = info.data.get("cwd")
     return str(Path(cwd).expanduser()) if cwd else ""
 
@@ -97,7 +97,7 @@ def _read_input(value: str, info: ValidationInfo) -> str:
 
 
 def _read_argument(text: str, info: ValidationInfo) -> str:
-    parameters = info.data.get("parameters")  # none where these are mistaken
+    parameters = info.data.get("parameters")  # None if they have mistakes
     known = [placeholders.N if info.data.get("pool") else placeholders.MEMBER, *(parameters or {})]
     name = placeholders.unknown(text, known)
     if name and parameters is not None:
@@ -152,7 +152,7 @@ class Workload(Section):
     """The folder in which the script runs: relative paths of the script start there."""
 
     module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
-    """In place of a script: the module that `python -m` runs."""
+    """The module that `python -m` runs, in place of a script."""
 
     script: Annotated[
         str | None, AfterValidator(_read_script), allowed(SCRIPT), Field(validate_default=True)
@@ -165,7 +165,7 @@ class Workload(Section):
     """Axes of this study's own, each with its default: `launches` gives them further values."""
 
     pool: bool = False
-    """The script starts the processes that train itself, `{n}` of them: it runs as a whole."""
+    """The script itself starts the processes that train, `{n}` of them, and runs as a whole."""
 
     args: Annotated[
         tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
@@ -173,7 +173,7 @@ class Workload(Section):
         AfterValidator(_read_arguments),
         allowed('a list of texts and numbers, such as ["--seed", "{member}"]'),
     ] = ()
-    """Its arguments, with parameters in braces; `{member}` is the slot number (0, 1, …)."""
+    """Arguments of the script, with parameters in braces; `{member}` is the slot (0, 1, …)."""
 
     env: Annotated[
         Mapping[Annotated[Variable, AfterValidator(_read_public)], Text],
@@ -185,7 +185,7 @@ class Workload(Section):
         Items[Annotated[Variable, AfterValidator(_read_passed)]],
         allowed("a list of names of variables, such as [API_KEY]"),
     ] = ()
-    """Names of variables that members get from your shell, such as keys: no file holds a value."""
+    """Names of variables that members get from your shell, such as keys; no file has the values."""
 
     step: Annotated[
         Literal["optimizer", "mark"] | StepRule, AfterValidator(_read_step), allowed(STEP)
@@ -200,10 +200,10 @@ class Workload(Section):
         AfterValidator(_read_samples),
         allowed("a number above 0, the name of a parameter, mark, or null", unit="samples"),
     ] = None
-    """Samples in a step (mark: as the script says); launches are compared by equal work."""
+    """Samples in a step (mark: as the script counts); launches are compared by equal work."""
 
     samples_per_epoch: Annotated[Annotated[int, Field(ge=1)] | None, unit("samples")] = None
-    """Samples of an epoch: with it the report tells the time per epoch; needs samples_per_step."""
+    """Samples of an epoch: the report then gives the time per epoch; needs samples_per_step."""
 
     loader: Annotated[str, allowed(LOADER, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     """Your own data-loader class, as `module:Class`. It is timed like torch's."""
@@ -212,7 +212,7 @@ class Workload(Section):
         Items[Annotated[str, AfterValidator(_read_input)]],
         allowed("a list of paths of files and folders"),
     ] = ()
-    """Further files and folders, such as data: their change, in size or time, measures anew."""
+    """Further files and folders, such as data; a new size or time of one means measuring anew."""
 
     @model_validator(mode="after")
     def _check_parameters(self) -> Self:
