@@ -45,15 +45,20 @@ class Project:
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
     def take_every_window(self):
-        """Let no window of this copy be invalid but for want of steps.
+        """Let no window of this copy be invalid but for want of steps, and compare what they give.
 
-        A study on a busy machine takes its windows again and again and then has no result, which
-        other tests show. Here it would make a test of the workflow long, and then fail.
+        A study on a busy machine takes its windows again and again and then has no result, or steps
+        that differ too much to compare launches, which other tests show. Here it would make a test
+        of the workflow long, and then fail.
         """
-        windows = self.checkout / "workflow/lib/scaling_study/runner/windows.py"
-        text = windows.read_text()
-        assert "\nINVALID = " in text
-        windows.write_text(f'{text}\n\nINVALID = frozenset({{"few_steps"}})\n')
+        library = self.checkout / "workflow/lib/scaling_study"
+        for name, begin, rest in (
+            ("runner/windows.py", "INVALID = ", 'frozenset({"few_steps"})'),
+            ("analysis/unequal_work.py", "def unequal_work(", "*_): return []"),
+        ):
+            text = (library / name).read_text()
+            assert f"\n{begin}" in text
+            (library / name).write_text(f"{text}\n\n{begin}{rest}\n")
 
     def hurry(self):
         """Let experiments on causes take no longer than they must; their intervals are wide."""
