@@ -38,6 +38,7 @@ def spans(study):
 
 def test_a_whole_study(study, slurm):
     """Whole nodes for what measures, the rest here; groups in series; a second run does nothing."""
+    study.take_every_window()
     study.configure(config(profile={"launches": ["default"], "stacks": False}))
     assert "Report: reports/small.html" in study.succeeds()
     assert (study.folder / "reports/small.html").stat().st_size > 20_000
