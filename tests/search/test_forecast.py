@@ -30,7 +30,7 @@ def test_the_full_size_studies_try_each_launch_and_end_within_the_hour(name, mac
     ("name", "minutes", "machine", "said"),
     [
         ("tsmixerx", 20, "epyc-9654-2s-nps4", "further launches; the report names the rest"),
-        ("quick", 10, "vm-hybrid", "each launch is met after "),
+        ("quick", 10, "vm-hybrid", "each launch has been measured once after "),
     ],
 )
 def test_it_says_whether_the_time_is_enough_for_all_launches(name, minutes, machine, said):

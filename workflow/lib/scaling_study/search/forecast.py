@@ -106,7 +106,8 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
 def _screened(short: Forecast, long: Forecast) -> str:
     """Describe when all launches will have been measured, or how many will be."""
     if short.screened_s is not None and long.screened_s is not None:
-        return f"each launch is met after {_minutes(short.screened_s, long.screened_s)}"
+        minutes = _minutes(short.screened_s, long.screened_s)
+        return f"each launch has been measured once after {minutes}"
     fewest, most = sorted((short.screened, long.screened))
     met = str(most) if fewest == most else f"{fewest} to {most}"
     return f"there is time for {met} of {short.others} further launches; the report names the rest"
