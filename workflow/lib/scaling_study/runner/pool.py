@@ -108,11 +108,6 @@ class PoolWindows(CohortRun):
             if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
                 run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
                 return
-            if len(pages) > run.n:
-                raise LostError(
-                    f"{len(pages)} processes train at once: the number that {{n}} stands for in"
-                    " workload.args is not that of the processes that train"
-                )
             if run.slots.wait(LOOK_S):
                 if not most:
                     reason = f"the program ended without a step: {run.why()}"
@@ -147,7 +142,7 @@ class PoolWindows(CohortRun):
         """Let the window pass, and return its record.
 
         Raises:
-            LostError: a process ended before the shortest time of a window.
+            LostError: a process ended before the shortest time of a window, or more than n train.
         """
         settings, cpus = self.job.plan.measure, self.host.cpus
         before, after = run.snapshot(cpus), None
@@ -171,6 +166,7 @@ class PoolWindows(CohortRun):
         while (now_ns := time.perf_counter_ns()) < until_ns and not run.stepped(after.wall_ns):
             if run.sleep(now_ns + round(LOOK_S * 1e9)):
                 break
+        run.training()  # one process too many may have begun after the others
         done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
@@ -262,9 +258,19 @@ class _Run(FreeRun):
         return all(page.ends_ns()[-1] > since_ns for page in self.counted.values())
 
     def training(self) -> list[iterations.Page]:
-        """Return the pages of the program's living processes."""
+        """Return the pages of the program's living processes.
+
+        Raises:
+            LostError: more than n processes train.
+        """
         living = set(kernel_counters.descendants(os.getpid()))
-        return [page for page in iterations.read_pages(self.pages) if page.pid in living]
+        pages = [page for page in iterations.read_pages(self.pages) if page.pid in living]
+        if len(pages) > self.n:
+            raise LostError(
+                f"{len(pages)} processes train at once: the number that {{n}} stands for in"
+                " workload.args is not that of the processes that train"
+            )
+        return pages
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
         """Return the settings that processes have written down; nothing until all have."""
