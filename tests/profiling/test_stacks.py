@@ -130,7 +130,7 @@ CPU_KERNEL = (
 OPTIMIZER = ("wrapper (torch/optim/optimizer.py:517)", "step (torch/optim/adamw.py:30)")
 CLOSURE = (
     *OPTIMIZER,
-    "timed (scaling_study/member/worker.py:140)",
+    "timed_closure (scaling_study/member/member.py:140)",
     "closure (lightning/closure.py:3)",
 )
 

@@ -82,7 +82,7 @@ PHASES = (
     Rule("backward", r"torch::autograd::(?:python::Python)?Engine::.*"),
     Rule("backward", file=r"(?:.*/)?torch/(?:autograd/(?:__init__|graph)|_tensor)\.py"),
     # The harness takes a closure's time out of the optimizer's.
-    Rule("forward", r"timed", _HARNESS),
+    Rule("forward", r"timed_closure", _HARNESS),
     Rule("forward", r"_call_impl|_wrapped_call_impl", r"(?:.*/)?torch/nn/modules/module\.py"),
     Rule("optimizer", file=r"(?:.*/)?torch/optim/.+\.py"),
 )

@@ -166,7 +166,7 @@ class PoolWindows(CohortRun):
         while (now_ns := time.perf_counter_ns()) < until_ns and not run.stepped(after.wall_ns):
             if run.sleep(now_ns + round(LOOK_S * 1e9)):
                 break
-        run.training()  # one process too many may have begun after the others
+        run.refuse_others(before, after)
         done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
@@ -266,11 +266,27 @@ class _Run(FreeRun):
         living = set(kernel_counters.descendants(os.getpid()))
         pages = [page for page in iterations.read_pages(self.pages) if page.pid in living]
         if len(pages) > self.n:
-            raise LostError(
-                f"{len(pages)} processes train at once: the number that {{n}} stands for in"
-                " workload.args is not that of the processes that train"
-            )
+            raise self._too_many()
         return pages
+
+    def refuse_others(self, before: CounterSnapshot, after: CounterSnapshot) -> None:
+        """Refuse a window in which a process that is not counted ended a step.
+
+        It may have begun after the others. Those that start, wait or exit disturb no window.
+
+        Raises:
+            LostError: there was one.
+        """
+        counted = {page.pid for page in self.counted.values()}
+        for page in iterations.read_pages(self.pages):
+            if page.pid not in counted and _inside(page.ends_ns(), before, after)[1]:
+                raise self._too_many()
+
+    def _too_many(self) -> LostError:
+        return LostError(
+            f"more than {self.n} processes train at once: the number that {{n}} stands for in"
+            " workload.args is not that of the processes that train"
+        )
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
         """Return the settings that processes have written down; nothing until all have."""
