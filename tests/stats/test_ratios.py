@@ -76,7 +76,7 @@ def test_shares_add_up_with_their_uncertainties():
 
 
 def test_an_interval_turns_round_with_a_negative_factor():
-    assert Interval(0.25, 0.125, 0.5).times(-1.0, 1.0) == Interval(0.75, 0.5, 0.875)
+    assert Interval(0.25, 0.125, 0.5, 0.1).times(-1.0, 1.0) == Interval(0.75, 0.5, 0.875)
 
 
 def test_a_geometric_ratio_is_not_carried_away_by_one_block():

@@ -48,11 +48,14 @@ class Interval(Struct, frozen=True, omit_defaults=True):
         return self.times(1.0, amount)
 
     def times(self, factor: float, amount: float = 0.0) -> "Interval":
-        """Return this quantity times a factor, plus an amount; a negative factor swaps the ends."""
+        """Return this quantity times a factor, plus an amount.
+
+        A negative factor swaps the ends, and leaves none that holds among many tests.
+        """
         low, high, corrected = (
             None if end is None else factor * end + amount
             for end in (self.low, self.high, self.corrected_low)
         )
         if factor < 0:
-            low, high = high, low
+            low, high, corrected = high, low, None
         return Interval(factor * self.value + amount, low, high, corrected)
