@@ -76,7 +76,7 @@ def run(
         once: whether this script is known to be one of these.
 
     Raises:
-        RuntimeError: the script ended without having finished a step, so it never will.
+        SystemExit: the script ended without having finished a step, so it never will.
     """
     program.add_path(command)
     folder = Path.cwd()
@@ -99,7 +99,7 @@ def run(
             sys.stdout.flush()
             os._exit(0)
         if member.fresh:  # no step since the script was started
-            raise RuntimeError(
+            sys.exit(  # its log ends with the script's lines, not with a traceback of ours
                 f"{program.name(command)} ended without a step: a step ends with optimizer.step(),"
                 " or, with 'step: mark' in the config, with scaling_study.mark()"
             )
