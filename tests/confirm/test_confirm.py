@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from itertools import accumulate
+from itertools import accumulate, product
 
 import pytest
 from msgspec import structs
@@ -207,12 +207,15 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
-def test_a_process_that_the_script_starts_has_a_page_of_its_own(tmp_path, how):
+@pytest.mark.parametrize(
+    ("how", "step"),
+    [*product(("fork", "spawn", "forkserver"), ["optimizer"]), ("fork", "backward")],
+)
+def test_a_process_that_the_script_starts_has_a_page_of_its_own(tmp_path, how, step):
     script, folder = tmp_path / "train.py", tmp_path / "pages"
     script.write_text(CHILDREN.format(how=how))
     folder.mkdir()
-    env = os.environ | iterations.environment(folder, "optimizer", {})
+    env = os.environ | iterations.environment(folder, step, {})
     subprocess.run([sys.executable, script], env=env, check=True)
     pages = iterations.read_pages(folder)
     assert sorted(page.iterations for page in pages) == [2, 3, 5]

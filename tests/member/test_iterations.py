@@ -1,9 +1,11 @@
 """What ends an iteration: one optimizer, several that take turns, or what the config says."""
 
 import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
 
 from scaling_study.config.config import load_config
-from scaling_study.member.iterations import Iterations, encode
+from scaling_study.member.iterations import Iterations, after_backward, encode
 
 
 class Adam:
@@ -63,7 +65,7 @@ def test_what_was_counted_is_reported():
 
 
 WORDS = {
-    "optimizer": "optimizer", "mark": "mark", "every:4": {"every": 4},
+    "optimizer": "optimizer", "mark": "mark", "backward": "backward", "every:4": {"every": 4},
     "only:AdamW": {"optimizer": "AdamW"},
 }  # fmt: skip
 
@@ -72,3 +74,14 @@ WORDS = {
 def test_the_configs_words_reach_the_member(word):
     workload = {"script": "tests/workloads/plain_loop.py", "step": WORDS[word]}
     assert encode(load_config({"study": "s", "workload": workload}).workload.step) == word
+
+
+def test_a_backward_pass_inside_another_one_is_part_of_it(monkeypatch):
+    backward, passes = torch.autograd.backward, []
+    monkeypatch.setattr(torch.autograd, "backward", backward)
+    after_backward(lambda: passes.append("one") or len(passes) == 2)
+    for _ in range(3):
+        inputs = torch.ones(3, requires_grad=True) * 1
+        checkpoint(torch.sin, inputs, use_reentrant=True).sum().backward()
+    assert len(passes) == 2  # until it returns True
+    assert torch.autograd.backward is backward

@@ -197,7 +197,7 @@ def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
     plain(code)
     text = cohort.wait_ended(0)
     assert (
-        "script 0.py ended without a step: a step ends with optimizer.step(), or, with"
+        "script 0.py ended without a step: a step ends with optimizer.step() or, with"
         " 'step: mark' in the config, with scaling_study.mark()"
     ) in text
 

@@ -27,6 +27,8 @@ HOW = {
     "segfault": "was killed by SIGSEGV",
     "killed": "was killed by SIGKILL",
     "nothing": "ended without a step",
+    "manual": "; it made 100 backward passes, and called step() of no torch optimizer",
+    "waits": "of its start; it made 100 backward passes, and called step() of no torch optimizer",
     "loud": "ended with status 1: ValueError: loss is nan",
     "arguments": "fails.py: error: the following arguments are required: --how",
 }
@@ -50,11 +52,13 @@ def first_run(mapping, folder):
     return done, stopped, folder.parent / measure.STOPPED
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.long] * (how == "waits")) for how in HOW]
+)
 def test_the_first_member_decides(tmp_path, how):
     """The study stops, and the reason is everywhere."""
     arguments = ["--how", how, "--file", "forgotten.txt"] if how != "arguments" else []
-    mapping = config(FAILS, args=arguments)
+    mapping = config(FAILS, args=arguments, **{"start_timeout_s": 30.0} if how == "waits" else {})
     done, stopped, story = first_run(mapping, tmp_path / "measure/default")
     reason = HOW[how]
     assert done.returncode == supervisor.STOPS, done.stderr
@@ -65,7 +69,7 @@ def test_the_first_member_decides(tmp_path, how):
     assert told["script"] == str(FAILS)
     shown = tell_stopped(story).splitlines()
     assert reason in shown[1]
-    if how not in {"segfault", "killed"}:
+    if how not in {"segfault", "killed", "manual", "waits"}:
         assert reason.removeprefix("ended with status 1: ") in "".join(shown[-4:-1])
     records = read(story.parent / "default/0.jsonl.part")
     assert reason in records["event"][0]["reason"]
@@ -94,6 +98,16 @@ def test_no_job_begins_after_a_study_has_stopped(tmp_path):
     assert (done.returncode, stopped) == (1, None)
     assert "ended before its first step" in done.stderr
     assert not list(folder.glob("*.jsonl*"))
+
+
+def test_a_script_without_an_optimizer_is_measured_by_its_backward_passes(tmp_path):
+    mapping = config(FAILS, args=["--how", "manual", "--steps", "30"], step="backward", windows=1)
+    records = run(mapping, tmp_path)
+    assert records["end"][0]["status"] == "complete"
+    for window in records["window"]:
+        for member in window["members"]:
+            assert member["steps"] >= 5
+            assert member["backward_s"] > 0 == member["optimizer_s"]
 
 
 def test_another_launch_that_fails_is_a_result_of_this_run_and_measured_by_the_next(tmp_path):

@@ -5,6 +5,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -34,6 +35,14 @@ elif args.how == "second" and args.seed != "0":
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(16, 8)
+if args.how in {"manual", "waits"}:
+    for _ in range(args.steps):
+        model(inputs).square().mean().backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.sub_(0.01 * parameter.grad)
+    time.sleep(600 if args.how == "waits" else 0)
+    sys.exit()
 if args.how == "loud":
     for step in range(50_000):
         print("SPS:", step)

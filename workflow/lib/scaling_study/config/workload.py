@@ -43,7 +43,7 @@ MODULE = "the name of a module, such as mypkg.train"
 LOADER = "module:Class, as in __main__:Batches for a class of the script itself"
 OPTIMIZER = "the name of an optimizer's class, such as AdamW"
 VARIABLES = "names of variables (letters, digits and _, no digit first)"
-STEP = "optimizer, mark, {every: k} with a whole number from 1, or {optimizer: the name of a class}"
+STEP = "optimizer, mark, backward, {every: a whole number from 1}, or {optimizer: a class's name}"
 
 
 def _read_public(name: str) -> str:
@@ -188,9 +188,12 @@ class Workload(Section):
     """Names of variables that members get from your shell, such as keys; no file has the values."""
 
     step: Annotated[
-        Literal["optimizer", "mark"] | StepRule, AfterValidator(_read_step), allowed(STEP)
+        Literal["optimizer", "mark", "backward"] | StepRule,
+        AfterValidator(_read_step),
+        allowed(STEP),
     ] = "optimizer"
-    """End of an iteration: a round of the script's optimizers, or its `scaling_study.mark()`."""
+    """End of an iteration: a round of the script's optimizers, its `scaling_study.mark()`, or a
+    backward pass."""
 
     steps_per_model: Annotated[Literal["auto"] | Steps | None, unit("steps")] = "auto"
     """Steps that train one model (`auto`: as many as the script does; null: compare steps only)."""

@@ -36,10 +36,10 @@ QUESTIONS = frozenset({READ_BACK, WRITE_PROFILE, ALLOW_TRACING})
 # or on their way. A group of ranks rests at the end of step REST_AT, and REOPENED is how often one
 # of them stopped waiting for rank 0. SAMPLES are those that the script has marked since the last
 # release. RESTARTS starts have ended; WHOLE is the sum of their steps, SHORTEST and LONGEST the
-# fewest and the most.
+# fewest and the most. BACKWARDS are the backward passes up to the first that follows a step.
 ORDER, RELEASE_NS, STEPS, RELEASED_NS, PARKED_NS, TRAINER_TID, RESTARTS, ASKED = range(8)
-EARLIER, SAVED, REST_AT, REOPENED, SAMPLES, WHOLE, SHORTEST, LONGEST = range(8, 16)
-HEADER = 16
+EARLIER, SAVED, REST_AT, REOPENED, SAMPLES, WHOLE, SHORTEST, LONGEST, BACKWARDS = range(8, 17)
+HEADER = 24
 
 # Fields of one step. All but the first and FRESH are durations in ns inside that step; FRESH is 1
 # if the script was started anew inside it, so that its length is no step time. From TIMED on, the

@@ -21,6 +21,7 @@ Standard library and torch only.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import operator
 import os
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 MARK = "mark"
 """In a config: the script's calls of ``scaling_study.mark`` end iterations."""
+
+BACKWARD = "backward"
+"""In a config: backward passes end iterations, for a script that updates its parameters itself."""
 
 VARIABLE = "SCALING_STUDY_COUNT"
 """Its value: what ends an iteration, ``read_back`` or nothing, and the folder of the pages."""
@@ -86,7 +90,7 @@ class Iterations:
     """Counts the steps of a script's optimizers and finds those that end an iteration.
 
     Args:
-        how: ``mark``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
+        how: ``mark``, ``backward``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
     """
 
     def __init__(self, how: str = "optimizer") -> None:
@@ -169,7 +173,7 @@ class Iterations:
 
 
 def encode(step: str | Mapping[str, object]) -> str:
-    """Return the config's ``workload.step`` as one word: ``mark``, or what Iterations takes."""
+    """Return the config's ``workload.step`` as one word, as Iterations takes it."""
     if isinstance(step, str):
         return step
     ((kind, value),) = step.items()
@@ -182,6 +186,32 @@ def _runs(frame: FrameType) -> bool:
     while caller is not None and caller is not frame:
         caller = caller.f_back
     return caller is frame
+
+
+def after_backward(call: Callable[[], object]) -> None:
+    """Call a function after each backward pass, until it returns True.
+
+    A pass inside another one, as in checkpointing, is part of that one.
+    """
+    import torch  # noqa: PLC0415 (see after_torch)
+
+    inner: Callable[..., None] = torch.autograd.backward
+    inside = False
+
+    def backward(*args: object, **kwargs: object) -> None:
+        nonlocal inside
+        if inside:
+            return inner(*args, **kwargs)
+        inside = True
+        try:
+            inner(*args, **kwargs)
+        finally:
+            inside = False
+        if call() and torch.autograd.backward is backward:
+            torch.autograd.backward = inner
+        return None
+
+    torch.autograd.backward = backward
 
 
 def replace_closure(
@@ -323,6 +353,8 @@ class Counter:
         sys.scaling_study_counter = self  # type: ignore[attr-defined] # for ``model_server``
         if self._iterations.by_mark:
             after_torch.call_back(self._take_marks, "scaling_study")
+        elif self._iterations.how == BACKWARD:
+            after_torch.call_back(functools.partial(after_backward, self.count))
         else:
             after_torch.call_back(self._hook)
 

@@ -102,6 +102,11 @@ class Member:
         """Whether no step has ended since the script was started."""
         return bool(self._step[channel.FRESH])
 
+    def had_step(self) -> bool:
+        """Count a backward pass; return whether a step has ended before it."""
+        self._words[channel.BACKWARDS] += 1
+        return not self.fresh
+
     def mark(self, samples: int = 0) -> None:
         """Count the samples that the script reports; end a step if its calls end steps."""
         self._words[channel.SAMPLES] += samples

@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
     from scaling_study.member.member import Member
 
+NO_STEP = "ended without a step"
 _collect = gc.collect  # the module's own may be replaced: changes.py
 
 
-def attach(member: Member, further: Sequence[str], *, by_mark: bool) -> None:
+def attach(member: Member, further: Sequence[str], step: str) -> None:
     """Install the member's hooks and wrappers in this process's torch.
 
     Args:
         member: this process's.
         further: loaders that the config names (see ``loaders``).
-        by_mark: whether the script's marks end its steps.
+        step: what ends a step, as ``Iterations`` takes it.
     """
     import torch  # noqa: PLC0415 (see after_torch)
     from torch.optim import optimizer  # noqa: PLC0415
@@ -54,7 +55,10 @@ def attach(member: Member, further: Sequence[str], *, by_mark: bool) -> None:
     for counter in COUNTERS:
         if counter.time is not None:
             counter.time(member.timer(counter.name))
-    if not by_mark:
+    if step == iterations.BACKWARD:
+        iterations.after_backward(lambda: member.step_end())  # noqa: PLW0108 (Member.leave replaces it)
+    elif step != iterations.MARK:
+        iterations.after_backward(member.had_step)
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
         optimizer.register_optimizer_step_post_hook(member.after_optimizer)
 
@@ -100,8 +104,8 @@ def run(
             os._exit(0)
         if member.fresh:  # no step since the script was started
             sys.exit(  # its log ends with the script's lines, not with a traceback of ours
-                f"{program.name(command)} ended without a step: a step ends with optimizer.step(),"
-                " or, with 'step: mark' in the config, with scaling_study.mark()"
+                f"{program.name(command)} {NO_STEP}: a step ends with optimizer.step() or, with"
+                " 'step: mark' in the config, with scaling_study.mark()"
             )
         # The script's globals refer to each other: its model and data would stay in memory.
         gc.unfreeze()
@@ -154,7 +158,7 @@ def serve(
         # A substitute is timed as the loader is.
         for name in options.change:
             changes.CHANGES[name](member, further)
-        attach(member, further, by_mark=options.step == iterations.MARK)
+        attach(member, further, options.step)
 
     after_torch.call_back(prepare)
     run(member, command, begin_anew, once=options.once)

@@ -18,7 +18,7 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import threads
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.member import channel, files, iterations
+from scaling_study.member import channel, files, iterations, worker
 from scaling_study.records.readback import Readback
 from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
@@ -44,6 +44,15 @@ ELSEWHERE = (
     "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
     " {processes} of them, none in its own. Such a program is measured as a whole: set"
     " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
+)
+
+# A script without a step that has made this many backward passes has no optimizer. More are rarely
+# accumulated into one step.
+MANY_BACKWARDS = 50
+
+NO_OPTIMIZER = (
+    "; it made {:,} backward passes, and called step() of no torch optimizer. If it updates its"
+    " parameters itself, set workload.step to backward: then each backward pass ends a step"
 )
 
 # While members start, the last one is ended whenever less than this part of the memory is left.
@@ -219,6 +228,8 @@ class MemberProcesses:
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
             self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
+        if first_decides and (ended := self._script_ended()):
+            raise ScriptEndedError(ended)
         for slot in set(slots) & set(self.alive):
             first = self.members.steps(slot)[0]  # a group rests one step later
             self._start_s[slot] = (first.end_ns - self._launched_ns[slot]) / 1e9
@@ -238,12 +249,23 @@ class MemberProcesses:
     def _script_ended(self) -> MemberEnd | None:
         """Return the first member's end; None if it lives, or if all may have run out of memory."""
         for event in self.events:
-            if event.slot == 0 and event.what == "died":
+            if event.slot == 0 and (event.what == "died" or self._without_optimizer(0)):
                 short = any(text in event.reason for text in SHORT_OF_MEMORY)
                 # If memory runs out, the kernel kills some members, and the others live.
                 some = "SIGKILL" in event.reason and self.alive
                 return None if (short and self.size > 1) or some else event
         return None
+
+    def _stepped(self, slot: int) -> bool:
+        words = self.members.words(slot)
+        return bool(words[channel.STEPS] or words[channel.EARLIER])
+
+    def _without_optimizer(self, slot: int) -> str:
+        """Return that a script trains without an optimizer, in words; empty if it does not."""
+        passes = self.members.words(slot)[channel.BACKWARDS]
+        if self._stepped(slot) or passes < MANY_BACKWARDS:
+            return ""
+        return NO_OPTIMIZER.format(passes)
 
     def _guard_memory(self) -> None:
         """End the last member if too little memory is left for all."""
@@ -425,9 +447,9 @@ class MemberProcesses:
             reason += f": {said}" if said else ""
         text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
         reason += headroom.why_bus_error(text, reason)
-        words = self.members.words(slot)
-        stepped = words[channel.STEPS] or words[channel.EARLIER]
-        if not stepped and (pages := self._pages(slot)):
+        if what == "hung" or worker.NO_STEP in reason:
+            reason += self._without_optimizer(slot)
+        if not self._stepped(slot) and (pages := self._pages(slot)):
             reason = ELSEWHERE.format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)
             )

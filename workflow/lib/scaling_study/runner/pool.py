@@ -166,7 +166,9 @@ class PoolWindows(CohortRun):
         while (now_ns := time.perf_counter_ns()) < until_ns and not run.stepped(after.wall_ns):
             if run.sleep(now_ns + round(LOOK_S * 1e9)):
                 break
-        run.refuse_others(before, after)
+        # One process too many may have begun after the others. One that exits disturbs nothing.
+        pages = iterations.read_pages(run.pages)
+        run.refuse_more([page for page in pages if _inside(page.ends_ns(), before, after)[1]])
         done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
@@ -265,28 +267,16 @@ class _Run(FreeRun):
         """
         living = set(kernel_counters.descendants(os.getpid()))
         pages = [page for page in iterations.read_pages(self.pages) if page.pid in living]
-        if len(pages) > self.n:
-            raise self._too_many()
+        self.refuse_more(pages)
         return pages
 
-    def refuse_others(self, before: CounterSnapshot, after: CounterSnapshot) -> None:
-        """Refuse a window in which a process that is not counted ended a step.
-
-        It may have begun after the others. Those that start, wait or exit disturb no window.
-
-        Raises:
-            LostError: there was one.
-        """
-        counted = {page.pid for page in self.counted.values()}
-        for page in iterations.read_pages(self.pages):
-            if page.pid not in counted and _inside(page.ends_ns(), before, after)[1]:
-                raise self._too_many()
-
-    def _too_many(self) -> LostError:
-        return LostError(
-            f"more than {self.n} processes train at once: the number that {{n}} stands for in"
-            " workload.args is not that of the processes that train"
-        )
+    def refuse_more(self, pages: Sequence[iterations.Page]) -> None:
+        """Raise LostError if more than n processes train."""
+        if len(pages) > self.n:
+            raise LostError(
+                f"{len(pages)} processes train at once: the number that {{n}} stands for in"
+                " workload.args is not that of the processes that train"
+            )
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
         """Return the settings that processes have written down; nothing until all have."""
