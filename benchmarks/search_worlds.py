@@ -224,11 +224,7 @@ class World:
         return max(SHORTEST_S, step_s, min(longest_s, STEPS * step_s)) + EDGE_S
 
     def measure(
-        self,
-        tasks: Sequence[Task],
-        batch: int,
-        windows: int,
-        longest_s: float,
+        self, tasks: Sequence[Task], batch: int, windows: int, longest_s: float
     ) -> list[Start]:
         """Measure launches side by side.
 

@@ -37,15 +37,7 @@ from child_processes import OverdueError, stop_cleanly
 from ledger import ROOT, Entry, describe, machine
 from truth_list import ROWS
 from truth_runs import Run, code, execute
-from truth_table import (
-    COARSE,
-    NO_STUDY,
-    OK,
-    cell,
-    gave_something,
-    markdown,
-    newest,
-)
+from truth_table import COARSE, NO_STUDY, OK, cell, gave_something, markdown, newest
 
 from scaling_study.common.doc_tables import fill, update
 

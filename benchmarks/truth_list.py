@@ -83,11 +83,7 @@ ROWS = {
         "GAN, two optimizers in turn", SCRIPTS / "gan.py", "rounds of both optimizers/s", 15
     ),
     "accumulation": Row(
-        "gradients of 4 batches accumulated",
-        DENSE,
-        "optimizer steps/s",
-        30,
-        ("--accumulate", "4"),
+        "gradients of 4 batches accumulated", DENSE, "optimizer steps/s", 30, ("--accumulate", "4")
     ),
     "lbfgs": Row("LBFGS with a closure", SCRIPTS / "lbfgs.py", "optimizer steps/s", 15),
     "lengths": Row("lengths that differ 40-fold", SCRIPTS / "lengths.py", "batches/s", 15),

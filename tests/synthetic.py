@@ -17,28 +17,13 @@ from msgspec import convert
 from msgspec.structs import replace
 
 import made_records
-from scaling_study.common.topology import (
-    Cpu,
-    Node,
-    Topology,
-    format_cpu_list,
-    parse_cpu_list,
-)
+from scaling_study.common.topology import Cpu, Node, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check
-from scaling_study.records.window import (
-    Cohort,
-    End,
-    Event,
-    Member,
-    Readbacks,
-    Record,
-    Slot,
-    Window,
-)
+from scaling_study.records.window import Cohort, End, Event, Member, Readbacks, Record, Slot, Window
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {

@@ -22,10 +22,7 @@ STUDY = {
         "steps_per_model": None,
     },
     "processes": [1],
-    "launches": {
-        "baseline": {"intra_op": 1},
-        "include": [{"pace": "quick", "launcher": "polite"}],
-    },
+    "launches": {"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
     "measure": {**SHORT, "replicates": 1},
     "profile": {"launches": []},
     "why": {"effort": "quick", "launches": ["baseline"]},

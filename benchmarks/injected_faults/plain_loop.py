@@ -27,9 +27,7 @@ data = TensorDataset(inputs, inputs.mean(dim=1, keepdim=True))
 batches = BatchSampler(RandomSampler(data), args.batch_size, drop_last=True)
 loader = DataLoader(data, sampler=batches, batch_size=None)
 model: torch.nn.Module = torch.nn.Sequential(
-    torch.nn.Linear(args.features, args.width),
-    torch.nn.ReLU(),
-    torch.nn.Linear(args.width, 1),
+    torch.nn.Linear(args.features, args.width), torch.nn.ReLU(), torch.nn.Linear(args.width, 1)
 )
 if "RANK" in os.environ:
     distributed.init_process_group("gloo")

@@ -164,8 +164,7 @@ def test_a_machine_of_its_own_keeps_its_points(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "what"),
-    [("measured_hash", "workload"), ("harness_hash", "measuring code")],
+    ("key", "what"), [("measured_hash", "workload"), ("harness_hash", "measuring code")]
 )
 def test_windows_measured_differently_are_not_pooled(tmp_path, key, what):
     plan = synthetic.write_study(tmp_path, launches=[BASELINE])

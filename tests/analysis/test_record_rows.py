@@ -24,9 +24,7 @@ def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
 
 def test_an_invalid_window_without_members_is_still_counted(path):
     edit(
-        path,
-        "window",
-        lambda record: record.update(valid=False, flags=["member_died"], members=[]),
+        path, "window", lambda record: record.update(valid=False, flags=["member_died"], members=[])
     )
     cohort = read_rows(path).cohorts[0]
     assert [one.flags for one in cohort.windows_invalid] == [("member_died",)]

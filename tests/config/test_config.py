@@ -64,10 +64,7 @@ def test_a_mistake_is_told(case):
         ({"workload": {"script": "path/to/train.py"}}, "study: missing; allowed: 1 to 64 letters"),
         ({"study": "s"}, "workload: missing; allowed: a section with the keys python, cwd"),
         ([{"workload": {"env": {"KEY": INJECTED}}}], "config = [{'workload': {...}}]: is a list"),
-        (
-            minimal(seed=[10**5000]),
-            "seed = [<a number of 16610 bits>]: is a list",
-        ),
+        (minimal(seed=[10**5000]), "seed = [<a number of 16610 bits>]: is a list"),
         (minimal(workload={"script": "path/to/train.py", "args": [10**5000]}), "is too large"),
         (minimal(launches={"grid": {"intra_op": range(1, 9)}}), "is of the kind range"),
         (

@@ -231,10 +231,7 @@ def test_lengths_differ_by_more_than_a_rounded_epoch(steps, of_model, whole):
     assert seen(steps, of_model).differs is not whole
 
 
-@pytest.mark.parametrize(
-    ("asked", "known"),
-    [("auto", 300), (500, 500), (None, None)],
-)
+@pytest.mark.parametrize(("asked", "known"), [("auto", 300), (500, 500), (None, None)])
 def test_only_auto_goes_by_what_was_learnt(asked, known):
     plan = planned({}, steps_per_model=asked)
     learnt = with_learnt(plan, {"0": 2.0}, seen(300))

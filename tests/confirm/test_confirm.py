@@ -44,10 +44,7 @@ def test_every_arm_has_its_rounds_in_turn_with_busy_slots(confirmed):
     _, plan, _, records = confirmed
     head, *_ = records
     keys = [arm.key for arm in head.arms]
-    assert sorted(keys) == [
-        "default/fresh",
-        *("recommended/forked", "recommended/fresh"),
-    ]
+    assert sorted(keys) == ["default/fresh", *("recommended/forked", "recommended/fresh")]
     rounds = of_kind(records, "round")
     assert [one.turn for one in rounds] == [0] * 3 + [1] * 3 + [2] * 3
     assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3

@@ -204,8 +204,7 @@ def test_one_models_time_is_compared_and_not_what_all_processes_give(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [{"cut_s": "long"}, {"cut_s": -1.0}, {"status": "fine"}, {"runs": [{"slot": 0}]}],
+    "damage", [{"cut_s": "long"}, {"cut_s": -1.0}, {"status": "fine"}, {"runs": [{"slot": 0}]}]
 )
 def test_a_damaged_record_is_named(tmp_path, damage):
     with pytest.raises(RecordError, match=r"rounds.jsonl:2"):

@@ -59,9 +59,6 @@ PLACEMENTS = tuple(CPUS["two"])
 MEMBINDS = ("none", "local", "interleave", "listed")
 
 # Node of each CPU as far as memory goes: what has no memory takes its nearest node's.
-NODE_OF_CPU = {
-    "two": [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4,
-    "uneven": [0, 0, 0, 0, 2, 2, 2, 2],
-}
+NODE_OF_CPU = {"two": [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, "uneven": [0, 0, 0, 0, 2, 2, 2, 2]}
 MEMORY_NODES = {"two": {0, 1, 2, 3}, "uneven": {0, 2, 3}}
 INTERLEAVED = {"two": {0, 1, 2, 3}, "uneven": {0, 2}}

@@ -70,11 +70,7 @@ def test_what_an_interrupted_run_has_taken_is_not_repeated():
 def test_a_disturbed_window_has_further_attempts_while_any_are_left():
     cohort = Cohort("foreign", "foreign")
     records = run([Condition("intervention", "a", cohort, 1)], blocks=1)
-    assert [(one.attempt, one.valid) for one in records] == [
-        (0, False),
-        (1, False),
-        (2, True),
-    ]
+    assert [(one.attempt, one.valid) for one in records] == [(0, False), (1, False), (2, True)]
     disturbed = [Condition("intervention", name, Cohort(*["foreign"] * 9), 1) for name in "ab"]
     assert len(run(disturbed, blocks=1, attempts=3)) == 2 + 3
     assert len(run(disturbed, blocks=1, further=1)) == 2 * 2

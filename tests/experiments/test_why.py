@@ -14,14 +14,7 @@ from scaling_study.experiments import why
 from scaling_study.experiments.blocks import key
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec
-from scaling_study.records.experiment import (
-    DECODER,
-    ChangeLeftOut,
-    End,
-    Readbacks,
-    Why,
-    Window,
-)
+from scaling_study.records.experiment import DECODER, ChangeLeftOut, End, Readbacks, Why, Window
 
 STAGE = "scaling_study why"
 

@@ -26,14 +26,7 @@ from faulty import (
     kill,
     running,
 )
-from jobs import (
-    WORKLOADS,
-    config,
-    environment,
-    processes,
-    profile_command,
-    why_command,
-)
+from jobs import WORKLOADS, config, environment, processes, profile_command, why_command
 from processes import killed_at_the_end, wait_until
 
 pytestmark = pytest.mark.faults

@@ -54,8 +54,7 @@ def test_links_are_followed_to_the_file_that_names_its_version(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"/* GNU ld script */", b"", ELF[:4] + b"\x01" + ELF[5:], ELF[:18] + b"\xff\xff"],
+    "content", [b"/* GNU ld script */", b"", ELF[:4] + b"\x01" + ELF[5:], ELF[:18] + b"\xff\xff"]
 )
 def test_what_this_interpreter_cannot_load_is_passed_over(tmp_path, content):
     library(tmp_path / "libmimalloc.so.3", content)

@@ -32,10 +32,7 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
     took = [("stress", 900, 0.5), ("stress", 901, 0.25), ("cc1", 902, 0.125)]
     found = foreign.record(before, after, 1.0).processes
     assert [(one.name, one.pid, one.share) for one in found] == took
-    assert foreign._by_name(found) == (
-        Program("stress", 2, 0.75),
-        Program("cc1", 1, 0.125),
-    )
+    assert foreign._by_name(found) == (Program("stress", 2, 0.75), Program("cc1", 1, 0.125))
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,7 @@ def test_a_pool_is_measured_while_all_its_processes_train(tmp_path, how, n):
     ("args", "words"),
     [
         (["--how", "fork", "--jobs", "1", "--steps", "{n}"], ("ended before 2", "at most")),
-        (
-            ["--how", "fork", "--jobs", "3", "--steps", "20000{n}"],
-            ("3 processes train at once",),
-        ),
+        (["--how", "fork", "--jobs", "3", "--steps", "20000{n}"], ("3 processes train at once",)),
         (["--how", "fork", "--jobs", "{n}", "--fold"], ("unrecognized arguments: --fold",)),
     ],
 )

@@ -5,13 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scaling_study.search.race import (
-    Entrant,
-    Field,
-    Race,
-    Settings,
-    dealt,
-)
+from scaling_study.search.race import Entrant, Field, Race, Settings, dealt
 from scaling_study.stats.throughputs import Start
 
 LONG = Settings(budget_s=1e5)

@@ -39,10 +39,7 @@ def read_law(study_folder: Path, machine: str, launch: str) -> ChosenLaw | None:
 
 
 def coinciding(
-    law: ChosenLaw,
-    points: pd.DataFrame,
-    machine: Machine,
-    cpus_per_process: float | None = None,
+    law: ChosenLaw, points: pd.DataFrame, machine: Machine, cpus_per_process: float | None = None
 ) -> Boundary | None:
     """Return the only boundary in a sharp knee's interval, if the interval is close around it.
 

@@ -197,7 +197,7 @@ def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
         if held != (launch.id, replicate):
             raise RecordError(
                 f"{path}: it holds launch {held[0]}, replicate {held[1]}: "
-                "was it copied or renamed? Delete it and measure again",
+                "was it copied or renamed? Delete it and measure again"
             )
     return file
 
@@ -220,7 +220,7 @@ def _refuse_mixtures(cohorts: Iterable[CohortSummary]) -> None:
             raise RecordError(
                 f"the {CHANGED[key]} changed between these files, so they must not be pooled:\n"
                 + "\n".join(lines)
-                + "\nDelete the older ones and run the study again: it measures what is missing",
+                + "\nDelete the older ones and run the study again: it measures what is missing"
             )
 
 

@@ -16,14 +16,7 @@ from msgspec.structs import replace
 from scaling_study.common.quantities import format_count
 from scaling_study.profiling.operator_groups import OUTSIDE, names
 from scaling_study.profiling.profiles import Kind, choose_pairs
-from scaling_study.records.analysis import (
-    Comparison,
-    GroupRow,
-    Inflation,
-    OperatorRow,
-    Point,
-    Side,
-)
+from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Point, Side
 from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"

@@ -114,9 +114,7 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
     return step_s.unstack("slot"), work.unstack("slot")  # noqa: PD010 (pivot_table is slow)
 
 
-def _kinds(
-    rows: pd.DataFrame,
-) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
+def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
     """Find phases that recur, in all steps that are known, including those of invalid windows.
 
     Returns:

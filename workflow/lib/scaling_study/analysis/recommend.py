@@ -192,9 +192,7 @@ def _choose(
     against = today or default
     same_n = against.at_n if against else None
     sure = measured.probabilities_of_best(
-        {launch: point.n for launch, point in shown.items()},
-        tolerance=tolerance,
-        seed=plan.seed,
+        {launch: point.n for launch, point in shown.items()}, tolerance=tolerance, seed=plan.seed
     )
     if raced and choice:  # these means ignore drift, and which launches were measured together
         sure = {chosen.launch: choice.probability}

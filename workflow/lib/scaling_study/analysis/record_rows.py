@@ -147,10 +147,7 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
 
 
 def _summary(
-    path: Path,
-    head: window.Cohort,
-    records: Iterable[window.Record],
-    windows: Iterable[Window],
+    path: Path, head: window.Cohort, records: Iterable[window.Record], windows: Iterable[Window]
 ) -> CohortSummary:
     """Return a cohort as cohorts.json holds it: without its machine, with its first member only.
 

@@ -52,8 +52,7 @@ class Search(Section):
 
     budget_minutes: Annotated[
         # A shorter race ends before anything is known; more than a week is a slip of the keyboard.
-        Annotated[float, Field(ge=3, le=10_080)] | None,
-        unit("minutes"),
+        Annotated[float, Field(ge=3, le=10_080)] | None, unit("minutes")
     ] = None
     """Time for the race between the launches and the confirmation together; `search: grid` (or
     null) measures every launch at every count."""

@@ -359,10 +359,7 @@ class Launches(Section):
     """Drops each launch that has all values of an item, also combinations that a race makes."""
 
     def expanded(
-        self,
-        own: Mapping[str, Value],
-        shell: Found = (),
-        workload: Mapping[str, str] | None = None,
+        self, own: Mapping[str, Value], shell: Found = (), workload: Mapping[str, str] | None = None
     ) -> Expansion:
         """Describe every launch once, and drop what is excluded.
 

@@ -309,11 +309,7 @@ def _ratio(found: Interval | None) -> Interval | None:
 
 
 def _difference(
-    point: Recommended,
-    arm: _Arm,
-    value: float,
-    windows: pd.DataFrame,
-    length: Length,
+    point: Recommended, arm: _Arm, value: float, windows: pd.DataFrame, length: Length
 ) -> Difference:
     """Return the confirmed rate over the predicted one, as a product of known factors.
 

@@ -324,9 +324,7 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocked(
-    rows: pd.DataFrame,
-    waits: Mapping[int, Sampled],
-    read_back: Mapping[str, Readback],
+    rows: pd.DataFrame, waits: Mapping[int, Sampled], read_back: Mapping[str, Readback]
 ) -> pd.DataFrame:
     """Return blocked time per step by what threads waited for at the same process count.
 

@@ -80,9 +80,7 @@ def _follow(query: Query, way: Way) -> Outcome:
     if isinstance(measured, Untested):
         return Outcome("not_tested", reason=measured.reason)
     query = dataclasses.replace(
-        query,
-        intervention=measured.intervention or REFERENCE,
-        share=measured.estimate.value,
+        query, intervention=measured.intervention or REFERENCE, share=measured.estimate.value
     )
     evidence = (*needed, *(check(query) for check in way.requires))
     status = _decide(measured, evidence)

@@ -9,13 +9,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from scaling_study.common.topology import (
-    CpuText,
-    NodeText,
-    Topology,
-    build,
-    parse_cpu_list,
-)
+from scaling_study.common.topology import CpuText, NodeText, Topology, build, parse_cpu_list
 
 ROOT = Path("/")
 CPU_FOLDER = "sys/devices/system/cpu"

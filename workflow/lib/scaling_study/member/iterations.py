@@ -215,9 +215,7 @@ def after_backward(call: Callable[[], object]) -> None:
 
 
 def replace_closure(
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    wrap: Callable[[Closure], Closure],
+    args: tuple[object, ...], kwargs: dict[str, object], wrap: Callable[[Closure], Closure]
 ) -> Arguments | None:
     """Wrap the closure among the arguments of an optimizer's step.
 

@@ -14,12 +14,7 @@ import jinja2
 
 from scaling_study.common import placeholders
 from scaling_study.common.printable import printable
-from scaling_study.common.quantities import (
-    format_count,
-    format_estimate,
-    format_number,
-    known,
-)
+from scaling_study.common.quantities import format_count, format_estimate, format_number, known
 from scaling_study.config import work
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload

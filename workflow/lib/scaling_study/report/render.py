@@ -31,12 +31,7 @@ NOTHING_DRAWN = """\
 
 
 def render_study(
-    study_folder: Path,
-    report: Path,
-    *,
-    plan: Path,
-    builds: Path,
-    compared: Path | None = None,
+    study_folder: Path, report: Path, *, plan: Path, builds: Path, compared: Path | None = None
 ) -> list[Path]:
     """Write figures/*.svg, launch/*.sh and the report of a study.
 

@@ -52,11 +52,7 @@ class Journal(Generic[R]):
     """
 
     def __init__(
-        self,
-        path: Path,
-        decoder: Decoder[R],
-        kind: str = "cohort",
-        same: Sequence[str] = SAME,
+        self, path: Path, decoder: Decoder[R], kind: str = "cohort", same: Sequence[str] = SAME
     ) -> None:
         self._path = path
         self._decoder = decoder

@@ -32,23 +32,8 @@ from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import program
 from scaling_study.records.codec import write_file
-from scaling_study.records.window import (
-    DECODER,
-    Cohort,
-    End,
-    Record,
-    Status,
-    Stopped,
-    Window,
-)
-from scaling_study.runner import (
-    cohort,
-    foreign,
-    headroom,
-    member_processes,
-    resolve,
-    windows,
-)
+from scaling_study.records.window import DECODER, Cohort, End, Record, Status, Stopped, Window
+from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve, windows
 from scaling_study.runner.cohort_windows import CohortRun, CohortWindows
 from scaling_study.runner.free_run import Program
 from scaling_study.runner.journal import Journal

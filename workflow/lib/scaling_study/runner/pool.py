@@ -190,10 +190,7 @@ def _inside(
 
 
 def _activity(
-    slot: int,
-    page: iterations.Page,
-    before: CounterSnapshot,
-    after: CounterSnapshot,
+    slot: int, page: iterations.Page, before: CounterSnapshot, after: CounterSnapshot
 ) -> windows.Activity:
     """Return a process's activity from the step in which a window opened to that of its close."""
     ends = page.ends_ns()

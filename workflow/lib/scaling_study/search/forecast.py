@@ -97,10 +97,7 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
         (n,) = rounds.competing(plan, topology, quota_cpus).process_counts
         budget += f", with {format_count(n, 'process', 'processes')} (objective: {ONE_MODEL})"
     again = f"those again that may be best by more than {search.tolerance:.0%}"
-    return [
-        f"  {budget}: each launch once, then {again};",
-        f"  {_screened(short, long)}",
-    ]
+    return [f"  {budget}: each launch once, then {again};", f"  {_screened(short, long)}"]
 
 
 def _screened(short: Forecast, long: Forecast) -> str:

@@ -81,11 +81,7 @@ def fit_prior(comparisons: Sequence[Pairs]) -> Prior:
 
 
 def ratio_of_means(
-    pairs: Pairs,
-    *,
-    prior: Prior = NO_PRIOR,
-    allowance: float = 0.0,
-    tests: int = 1,
+    pairs: Pairs, *, prior: Prior = NO_PRIOR, allowance: float = 0.0, tests: int = 1
 ) -> Interval | None:
     """Return mean numerator over mean denominator, with its interval.
 

@@ -248,9 +248,7 @@ def _points(logs: Mapping[str, Floats]) -> Points:
         squares.append(np.nansum((values - mean) ** 2, axis=0))
     sizes = [len(count) for count in counts]
     return Points(
-        np.repeat(np.arange(len(sizes)), sizes),
-        np.concatenate(counts),
-        np.concatenate(squares),
+        np.repeat(np.arange(len(sizes)), sizes), np.concatenate(counts), np.concatenate(squares)
     )
 
 

@@ -148,7 +148,7 @@ CAUSES = {
         "(sys.setswitchinterval) help some scripts and harm others: the experiments tell.",
         remedies={
             "pipeline_elsewhere": "Prepare the data in another process "
-            "(run_pipeline_in_subprocess).",
+            "(run_pipeline_in_subprocess)."
         },
         # Time in the loader is subtracted: the thread waits for a batch there, in a futex too. A
         # woken thread waits for a CPU next, even if some are idle.

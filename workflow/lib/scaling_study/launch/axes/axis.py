@@ -83,9 +83,7 @@ class Effects:
     def __or__(self, other: Effects) -> Effects:
         """Return both together; if both set the same variable, ``other`` wins."""
         return Effects(
-            {**self.env, **other.env},
-            (*self.preload, *other.preload),
-            other.python or self.python,
+            {**self.env, **other.env}, (*self.preload, *other.preload), other.python or self.python
         )
 
     def environment(self) -> dict[str, str]:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scaling_study.common.topology import (
-    NO_NODE,
-    SHARED_NODE,
-    format_cpu_list,
-    parse_cpu_list,
-)
+from scaling_study.common.topology import NO_NODE, SHARED_NODE, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import preloading, ranks
 from scaling_study.launch.axes.axis import Axis, Effects, Library, Others

@@ -138,9 +138,7 @@ class Isa(NamedTuple):
 
 ISAS = {
     "avx2": Isa(
-        flags=("avx2", "fma"),
-        aten="AVX2",
-        values=("avx2", "AVX2", "Haswell", "haswell", "AVX2"),
+        flags=("avx2", "fma"), aten="AVX2", values=("avx2", "AVX2", "Haswell", "haswell", "AVX2")
     ),
     "avx512": Isa(
         flags=("avx512f", "avx512dq", "avx512bw", "avx512vl"),
@@ -168,10 +166,7 @@ ALLOCATORS = {
         patterns=("libtcmalloc_minimal.so.[0-9]*", "libtcmalloc.so.[0-9]*"),
         install="apt install libtcmalloc-minimal4",
     ),
-    "mimalloc": Library(
-        patterns=("libmimalloc.so.[0-9]*",),
-        install="pip install cmeel-mimalloc",
-    ),
+    "mimalloc": Library(patterns=("libmimalloc.so.[0-9]*",), install="pip install cmeel-mimalloc"),
 }
 
 # glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
@@ -275,11 +270,7 @@ AXES: dict[str, Axis[Never]] = {
     ),
     "isa": Axis(
         "the vector instructions that ATen, oneDNN and BLAS may use",
-        {
-            "default": "all that the CPU has",
-            "avx2": "at most AVX2",
-            "avx512": "at most AVX-512",
-        },
+        {"default": "all that the CPU has", "avx2": "at most AVX2", "avx512": "at most AVX-512"},
         variables=(*VARIABLES, "DNNL_MAX_CPU_ISA"),
         prepare=_prepare_isa,
         effective=lambda _, got: str(got.isa),

@@ -6,6 +6,5 @@ from scaling_study.common.counter import Counter
 from scaling_study.member import loaders
 
 COUNTER = Counter(
-    "CPU time in which torch's loaders make batches.",
-    time=partial(loaders.watch, loaders.COMPUTED),
+    "CPU time in which torch's loaders make batches.", time=partial(loaders.watch, loaders.COMPUTED)
 )
