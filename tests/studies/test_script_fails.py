@@ -28,7 +28,7 @@ HOW = {
     "killed": "was killed by SIGKILL",
     "nothing": "ended without a step",
     "manual": "; it made 100 backward passes, and called step() of no torch optimizer",
-    "waits": "of its start; it made 100 backward passes, and called step() of no torch optimizer",
+    "waits": "(measure.start_timeout_s); it made 100 backward passes, and called step() of no",
     "loud": "ended with status 1: ValueError: loss is nan",
     "arguments": "fails.py: error: the following arguments are required: --how",
 }

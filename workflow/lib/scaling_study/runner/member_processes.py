@@ -227,7 +227,8 @@ class MemberProcesses:
                 raise ScriptEndedError(ended)
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
-            self._end(slot, "hung", f"no step within {timeout_s:g} s of its start")
+            limit = f"{timeout_s:g} s of its start (measure.start_timeout_s)"
+            self._end(slot, "hung", f"no step within {limit}")
         if first_decides and (ended := self._script_ended()):
             raise ScriptEndedError(ended)
         for slot in set(slots) & set(self.alive):
