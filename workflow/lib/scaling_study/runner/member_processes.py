@@ -1,6 +1,7 @@
 """Starts the processes of a cohort's members, asks them questions, waits for them, ends them."""
 
 import json
+import logging
 import os
 import signal
 import time
@@ -22,6 +23,8 @@ from scaling_study.member import channel, files, iterations, worker
 from scaling_study.records.readback import Readback
 from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
+
+log = logging.getLogger("measure")
 
 # A member that ends no step for this long counts as hung, unless its script has been seen to need
 # longer: a validation may take minutes. The config's measure.hang_timeout_s takes its place.
@@ -218,11 +221,15 @@ class MemberProcesses:
         """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
+        told = ""
         while waiting - self.members.resting and time.perf_counter_ns() < deadline_ns:
             look_ns = time.perf_counter_ns() + round(START_LOOK_S * 1e9)
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
             self._guard_memory()
             self._end_elsewhere(waiting - self.members.resting)
+            late = min(waiting - self.members.resting, default=0)
+            if not told and (told := self._without_optimizer(late)):
+                log.warning("no step yet%s", told)
             if first_decides and (ended := self._script_ended()):
                 raise ScriptEndedError(ended)
             waiting &= set(self.alive)
