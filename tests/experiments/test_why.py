@@ -126,9 +126,10 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     taken = [key(window) for window in of(records, Window, attempt=0)]
     assert len(taken) == len(set(taken))
     assert records[-1].status == "complete"
-    # Windows hold many of the rare long steps, after the interruption too.
-    assert records[0].shortest_s == why.PERIODS_S
-    assert records[0].blocks == efforts.FEWEST_BLOCKS
-    assert {window.block for window in of(records, Window, name="reference")} == {*range(5)}
-    assert min(window.window_s for window in of(records, Window)) > 0.9 * why.PERIODS_S
+    # Windows are as long and as many after the interruption: long if steps were irregular before.
+    blocks, shortest_s = records[0].blocks, records[0].shortest_s
+    assert shortest_s in {why.PERIODS_S, efforts.EFFORTS["quick"].shortest_s}
+    assert blocks >= efforts.FEWEST_BLOCKS
+    assert {window.block for window in of(records, Window, name="reference")} == {*range(blocks)}
+    assert min(window.window_s for window in of(records, Window)) > 0.9 * shortest_s
     assert median_s(records, step_s, name="reference") > 0.002
