@@ -105,7 +105,7 @@ def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_pat
 
 @pytest.mark.long
 def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
-    mapping = config(WORKLOADS / "plain_loop.py")
+    mapping = config(WORKLOADS / "plain_loop.py", args=["--every", "30", "--phase-s", "0.06"])
     nothing = subprocess.DEVNULL
     process = subprocess.Popen(
         why_command(mapping, tmp_path), env=environment(tmp_path), stdout=nothing, stderr=nothing
@@ -126,10 +126,9 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     taken = [key(window) for window in of(records, Window, attempt=0)]
     assert len(taken) == len(set(taken))
     assert records[-1].status == "complete"
-    # Windows are as long and as many after the interruption: long if steps were irregular before.
-    blocks, shortest_s = records[0].blocks, records[0].shortest_s
-    assert shortest_s in {why.PERIODS_S, efforts.EFFORTS["quick"].shortest_s}
-    assert blocks >= efforts.FEWEST_BLOCKS
-    assert {window.block for window in of(records, Window, name="reference")} == {*range(blocks)}
-    assert min(window.window_s for window in of(records, Window)) > 0.9 * shortest_s
+    # Windows hold many of the rare long steps, after the interruption too.
+    assert records[0].shortest_s == why.PERIODS_S
+    assert records[0].blocks == efforts.FEWEST_BLOCKS
+    assert {window.block for window in of(records, Window, name="reference")} == {*range(5)}
+    assert min(window.window_s for window in of(records, Window)) > 0.9 * why.PERIODS_S
     assert median_s(records, step_s, name="reference") > 0.002
