@@ -257,7 +257,8 @@ class MemberProcesses:
     def _script_ended(self) -> MemberEnd | None:
         """Return the first member's end; None if it lives, or if all may have run out of memory."""
         for event in self.events:
-            if event.slot == 0 and (event.what == "died" or self._without_optimizer(0)):
+            hung = event.what == "hung" and self._without_optimizer(0)
+            if event.slot == 0 and (event.what == "died" or hung):
                 short = any(text in event.reason for text in SHORT_OF_MEMORY)
                 # If memory runs out, the kernel kills some members, and the others live.
                 some = "SIGKILL" in event.reason and self.alive

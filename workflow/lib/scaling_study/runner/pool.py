@@ -103,6 +103,7 @@ class PoolWindows(CohortRun):
         most = 0
         while time.monotonic() < deadline:
             pages = run.training()
+            run.refuse_more(pages)
             most = max(most, len(pages))
             warmed = all(page.iterations >= warm for page in pages)
             if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
@@ -257,22 +258,16 @@ class _Run(FreeRun):
         return all(page.ends_ns()[-1] > since_ns for page in self.counted.values())
 
     def training(self) -> list[iterations.Page]:
-        """Return the pages of the program's living processes.
-
-        Raises:
-            LostError: more than n processes train.
-        """
+        """Return the pages of the program's living processes."""
         living = set(kernel_counters.descendants(os.getpid()))
-        pages = [page for page in iterations.read_pages(self.pages) if page.pid in living]
-        self.refuse_more(pages)
-        return pages
+        return [page for page in iterations.read_pages(self.pages) if page.pid in living]
 
     def refuse_more(self, pages: Sequence[iterations.Page]) -> None:
         """Raise LostError if more than n processes train."""
         if len(pages) > self.n:
             raise LostError(
-                f"{len(pages)} processes train at once: the number that {{n}} stands for in"
-                " workload.args is not that of the processes that train"
+                f"{len(pages)} processes train at once, not {self.n}: in workload.args, {{n}} must"
+                " be the number of processes that train"
             )
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
