@@ -1,4 +1,4 @@
-"""Is what a study says what the machine delivers? Twelve ordinary scripts, counted by themselves.
+"""Is what a study says what the machine delivers? Ordinary scripts, counted by themselves.
 
 Each script runs under a plain shell loop of n background processes of one thread and counts its own
 iterations, and as a study of its own (default settings, two replicates). They take turns: loop,

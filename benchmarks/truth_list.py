@@ -1,4 +1,4 @@
-"""The twelve scripts of the truth benchmark, and the number of each that is compared."""
+"""The scripts of the truth benchmark, and the number of each that is compared."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Row:
             whole process.
         args: The script's arguments.
         steps: Steps of a whole process, where those are compared.
+        step: What the study counts as a step (`workload.step`).
     """
 
     what: str
@@ -29,6 +30,7 @@ class Row:
     loop_s: float
     args: tuple[str, ...] = ()
     steps: int | None = None
+    step: str = "optimizer"
 
     @property
     def whole(self) -> bool:
@@ -84,6 +86,9 @@ ROWS = {
     ),
     "accumulation": Row(
         "gradients of 4 batches accumulated", DENSE, "optimizer steps/s", 30, ("--accumulate", "4")
+    ),
+    "by_hand": Row(
+        "parameters updated by hand", DENSE, ITERATIONS, 30, ("--by-hand",), step="backward"
     ),
     "lbfgs": Row("LBFGS with a closure", SCRIPTS / "lbfgs.py", "optimizer steps/s", 15),
     "lengths": Row("lengths that differ 40-fold", SCRIPTS / "lengths.py", "batches/s", 15),

@@ -210,6 +210,7 @@ def config(name: str, counts: Sequence[int]) -> Entry:
             "script": str(ROOT / row.script),
             "args": [*row.args, "--seed", "{member}"],
             "steps_per_model": row.steps,
+            "step": row.step,
         },
         "processes": list(counts),
         "launches": {"baseline": {"intra_op": 1}},

@@ -13,6 +13,7 @@ parser.add_argument("--steps", type=int, default=1_000_000)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--compile", action="store_true", help="by torch.compile")
 parser.add_argument("--accumulate", type=int, default=1, help="batches of an optimizer's step")
+parser.add_argument("--by-hand", action="store_true", help="update without an optimizer")
 parser.add_argument("--validate-every", type=int, help="steps before each validation")
 args = parser.parse_args()
 
@@ -30,12 +31,17 @@ model = torch.compile(layers) if args.compile else layers
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 counter = Counter()
 for step in range(1, args.steps + 1):
-    optimizer.zero_grad()
+    model.zero_grad()
     for part in range(args.accumulate):
         batch = (step * args.accumulate + part) % len(inputs)
         loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
         (loss / args.accumulate).backward()
-    optimizer.step()
+    if args.by_hand:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.sub_(parameter.grad, alpha=1e-2)
+    else:
+        optimizer.step()
     counter.iteration()
     if args.validate_every and step % args.validate_every == 0:
         total = 0.0
