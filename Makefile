@@ -16,6 +16,7 @@ BIN := $(ENV)/bin
 CORES ?= all
 # The tests that `make test` runs. A -m on the command line replaces pytest's own default.
 TODAY := not long and not faults and not slurm and not emulated
+TOGETHER := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: report test nightly long faults slurm emulated steady lint lines bench clean
 .DELETE_ON_ERROR:
@@ -24,13 +25,14 @@ report: $(ENV)/study
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
 test: $(ENV)/tests lint
-	$(BIN)/python -m pytest -m '$(TODAY) and not alone' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m '$(TODAY) and not alone' $(TOGETHER)
 	$(BIN)/python -m pytest -m '$(TODAY) and alone' --durations 50
 
 nightly: long faults slurm emulated
 
 long: $(ENV)/tests
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m 'long and not alone' $(TOGETHER)
+	$(BIN)/python -m pytest -m 'long and alone' --durations 50
 
 faults: $(ENV)/tests
 	$(BIN)/python -m pytest -m '' tests/faults

@@ -61,6 +61,7 @@ def test_jobs_know_what_the_run_found_where_the_user_started_it(project):
 
 
 @pytest.mark.long
+@pytest.mark.alone
 def test_a_variable_that_piles_processes_up_is_what_is_slow_today(project):
     """Two processes of one thread each on CPU 0 of two."""
     project.exported = PILED
