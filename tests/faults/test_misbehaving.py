@@ -115,7 +115,7 @@ def test_what_is_printed_fills_no_disk(tmp_path):
 
         def shortened():
             nonlocal largest
-            sizes = [log.stat().st_size for log in tmp_path.glob("scaling-study-*/*/log-1")]
+            sizes = [log.stat().st_size for log in tmp_path.glob("scaling-study-*/*/*/log-1")]
             largest = max([largest, *sizes])
             assert process.poll() is None
             return largest > 10 * LONGEST_LOG_BYTES and sizes[0] <= LONGEST_LOG_BYTES

@@ -110,14 +110,15 @@ class PoolWindows(CohortRun):
                 run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
                 return
             if run.slots.wait(LOOK_S):
-                if not most:
+                # Processes that train for less than LOOK_S may never have been seen alive.
+                if not iterations.read_pages(run.pages):
                     reason = f"the program ended without a step: {run.why()}"
                     if self.first_decides and not self.proven:
                         raise ScriptEndedError(MemberEnd(0, "died", reason, run.output()))
                     raise LostError(reason)
                 raise LostError(
                     f"the program ended before {run.n} of its processes trained at once"
-                    f" (at most {most} did); give it work for so many"
+                    f" (at most {max(most, 1)} did); give it work for so many"
                 )
         raise LostError(
             f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
