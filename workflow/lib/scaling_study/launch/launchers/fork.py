@@ -40,6 +40,7 @@ def main(folder: str) -> None:
     server = os.getpid()
     for line in sys.stdin:
         request = json.loads(line)
+        bind.import_for(request["mempolicy"])
         pid = os.fork()
         if pid == 0:
             serve_member(folder, request, server)
