@@ -5,7 +5,7 @@ import pytest
 import jobs
 from scaling_study.runner import headroom
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 MEMBERS = 192
 COUNTS = (1, 96, MEMBERS)
@@ -26,17 +26,15 @@ def test_all_members_are_gated_and_accounted_for_and_none_is_left(tmp_path):
     )  # fmt: skip
     found = jobs.run(asked, tmp_path)
     assert jobs.processes(tmp_path) == []
-    assert [end["status"] for end in found["end"]] in (["complete"], ["partial"])
+    assert [end["status"] for end in found["end"]] == ["complete"]
     assert found["event"] == []
     assert [read_back["when"] for read_back in found["readback"]] == ["before", "after"]
     for read_back in found["readback"]:
         assert [member["slot"] for member in read_back["members"]] == list(range(MEMBERS))
         assert len({member["pid"] for member in read_back["members"]}) == MEMBERS
         assert [check for check in read_back["checks"] if not check["ok"]] == []
-    assert {window["n"] for window in found["window"]} == {*COUNTS}
+    assert sorted(window["n"] for window in found["window"]) == sorted(COUNTS * WINDOWS)
     for window in found["window"]:
-        # Only other programs make a window invalid: these are there on a busy machine.
-        assert window["valid"] or {"foreign_cpu", "stolen_cpu"}.intersection(window["flags"])
         members = window["members"]
         assert [member["slot"] for member in members] == list(range(window["n"]))
         # However few CPUs they share, no member makes far fewer steps than most.
