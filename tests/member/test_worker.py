@@ -1,11 +1,14 @@
 """The harness inside a member: real scripts, run by the real worker, timed step by step."""
 
+import contextlib
 import functools
+import os
+import signal
 from contextlib import closing
 
 import pytest
 
-from processes import wait_until
+from processes import wait_ended, wait_until
 from scaling_study.member import channel
 from scaling_study.member.member import Member, Options
 from small_cohort import SmallCohort
@@ -248,3 +251,147 @@ mark()
     lines = cohort.log(0).splitlines()
     assert len(lines) >= 4
     assert set(lines) == {"['__main__', ['--rate', '0.1'], 0, False]"}
+
+
+# Each start writes a file, whose name is told, in its exit handler and in a thread that ends late.
+ENDS = """
+import atexit, os, pickle, subprocess, sys, threading, time
+class Result:
+    pass
+class Tee:
+    def write(self, text):
+        sys.__stdout__.write(text)
+    def flush(self):
+        sys.__stdout__.flush()
+name = f"{sys.argv[1]}/{time.monotonic_ns()}"
+def save(kind):
+    with open(f"{name}-{kind}", "wb") as file:
+        pickle.dump(Result(), file)
+def late():
+    time.sleep(0.05)
+    save("thread")
+helper = subprocess.Popen(["sleep", "600"])
+atexit.register(helper.wait)
+atexit.register(helper.kill)
+atexit.register(save, "exit")
+atexit.register(save, "never")
+atexit.unregister(save)
+atexit.register(lambda: save("exit"))
+threading.Thread(target=late).start()
+sys.stdout = Tee()
+print("start", helper.pid, flush=True)
+for _ in range(3):
+    mark()
+"""
+
+
+def test_each_start_ends_as_python_ends_it(cohort, plain, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    plain(ENDS, results)
+    cohort.wait_resting([0])
+    cohort.train(0, 20)
+    assert cohort.members.words(0)[channel.RESTARTS] >= 5
+    lines = cohort.log(0).splitlines()
+    *ended, running = [int(line.split()[1]) for line in lines]
+    for pid in ended:
+        wait_ended(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(running, signal.SIGKILL)
+    names = sorted(path.name for path in results.iterdir())
+    for kind in ("exit", "thread"):
+        assert len([name for name in names if name.endswith(kind)]) >= len(ended), names
+    assert not [name for name in names if name.endswith("never")]
+    assert all(path.read_bytes().endswith(b".") for path in results.iterdir())  # whole pickles
+
+
+POOL = """
+import atexit, os, sys
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)  # its thread waits until Python ends
+print(pool.submit(os.getpid).result(), flush=True)
+atexit.register(print, "handler", flush=True)
+for _ in range(3):
+    mark()
+"""
+
+
+def test_what_only_the_end_of_python_ends_gets_a_fresh_process_in_the_same_place(cohort, plain):
+    plain(POOL)
+    cohort.wait_resting([0])
+    pid = cohort.members.pids[0]
+    cohort.train(0, 10)
+    assert cohort.members.words(0)[channel.RESTARTS] >= 3
+    first, second, third = cohort.log(0).splitlines()[:3]
+    assert (first, second, third) == (str(pid), "handler", str(pid))
+
+
+@pytest.mark.parametrize("exits", ["os._exit(0)", "sys.exit(0)", "from os import _exit; _exit(0)"])
+def test_a_script_that_exits_with_status_0_has_ended_well(cohort, plain, exits):
+    plain(f"import os, sys\nfor _ in range(3):\n    mark()\n{exits}\nmark(1 / 0)")
+    cohort.wait_resting([0])
+    pid = cohort.members.pids[0]
+    assert len(cohort.train(0, 10)) >= 10
+    assert cohort.members.words(0)[channel.RESTARTS] >= 3
+    assert cohort.members.pids == {0: pid}
+
+
+def test_a_child_that_exits_ends_as_python_ends_it(cohort, plain, tmp_path):
+    code = f"""
+import atexit, os
+pid = os.fork()
+if pid == 0:
+    atexit.register(open({str(tmp_path / "child")!r}, "w").close)
+    raise SystemExit(7)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print("child", status, flush=True)
+while True:
+    mark()
+"""
+    plain(code)
+    cohort.wait_resting([0])
+    assert cohort.log(0).splitlines()[0] == "child 7"
+    assert (tmp_path / "child").exists()
+
+
+def test_a_traceback_shows_the_frames_of_the_script_only(cohort, plain):
+    plain("def fails():\n    raise ValueError('loss is nan')\nmark()\nfails()")
+    cohort.wait_resting([0])
+    cohort.members.order([0], channel.RUN)
+    said = cohort.wait_ended(0)
+    assert [line for line in said.splitlines() if line.startswith("  File")] == [
+        f'  File "{cohort.folder.parent}/script 0.py", line 5, in <module>',
+        f'  File "{cohort.folder.parent}/script 0.py", line 3, in fails',
+    ]
+
+
+SKIPS = """
+import os
+if os.path.exists("result"):
+    raise SystemExit
+for _ in range(5):
+    mark()
+open("result", "w").write(open("data").read())
+"""
+
+
+def test_a_script_that_skips_what_it_has_trained_is_told_apart(cohort, plain):
+    plain("from pathlib import Path\nimport os\nos.chdir(os.path.dirname(__file__))\n"
+          "Path('data').touch()\n" + SKIPS)  # fmt: skip
+    cohort.wait_resting([0])
+    cohort.members.order([0], channel.RUN)
+    said = cohort.wait_ended(0)
+    assert "script 0.py made 5 steps when it was started before, and none now" in said
+    assert "Set workload.fresh_folder to true" in said
+
+
+def test_with_a_fresh_folder_each_start_finds_the_data_and_no_result(cohort, tmp_path):
+    (tmp_path / "data").write_text("here")
+    (tmp_path / "train.py").write_text("from scaling_study import mark\n" + SKIPS)
+    how = cohort.launcher(step="mark", fresh_folder=True, cwd=str(tmp_path))
+    cohort.start(how, 0, "train.py")
+    cohort.wait_resting([0])
+    cohort.train(0, 20)
+    assert cohort.members.words(0)[channel.RESTARTS] >= 3
+    assert not (tmp_path / "result").exists()
+    assert len([*cohort.folder.glob("start-*")]) <= 1, "folders of starts that have ended"

@@ -217,6 +217,11 @@ class Workload(Section):
     ] = ()
     """Further files and folders, such as data; a new size or time of one means measuring anew."""
 
+    fresh_folder: bool = False
+    """Each start of the script runs in a new folder, with links to what `cwd` holds, so
+    that it finds no result of an earlier start. Paths that lead out of the folder must be absolute.
+    """
+
     @model_validator(mode="after")
     def _check_parameters(self) -> Self:
         texts = [*self.args, *self.env.values()]

@@ -68,7 +68,9 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     file = folder / f"losses-{seed}.json"
     env, preload = split_preload(launch.env)
     command = [
-        *bind_command(member.cpus, member.mempolicy, preload, launch.group),
+        *bind_command(
+            member.cpus, member.mempolicy, preload, [*launch.group, *launch.fresh(folder)]
+        ),
         *program.harness(launch.python, "scaling_study.member.losses"),
         *(str(file), str(steps), str(seed), json.dumps(launch.switches), *member.command),
     ]

@@ -20,6 +20,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 PR_SET_PDEATHSIG = 1
 
@@ -115,6 +116,21 @@ def apply(cpus: str | None, mempolicy: str) -> None:
     if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
         raise ValueError(f"nodes {sorted(unknown)} cannot be used")
     setters[mode](*ids)
+
+
+def enter_fresh_folder(parent: str) -> str:
+    """Change to a new folder with links to all that the present one holds; return its path.
+
+    Args:
+        parent: the folder in which it is made.
+    """
+    source = os.getcwd()  # noqa: PTH109 (this module imports no pathlib)
+    folder = os.path.join(parent, f"start-{os.getpid()}-{time.monotonic_ns()}")  # noqa: PTH118
+    os.mkdir(folder)  # noqa: PTH102
+    for name in os.listdir(source):  # noqa: PTH208
+        os.symlink(os.path.join(source, name), os.path.join(folder, name))  # noqa: PTH118, PTH211
+    os.chdir(folder)
+    return folder
 
 
 def free_port() -> int:
@@ -228,6 +244,9 @@ def main(argv: list[str]) -> None:
         metavar="NAME",
         help="inherit only the variables so named, and drop all others",
     )
+    parser.add_argument(
+        "--fresh-folder", metavar="PARENT", help="run in a new folder of links to this one's files"
+    )
     parser.add_argument("--die-with", type=int, metavar="PID", help="end when this parent ends")
     parser.add_argument("--die-signal", default="KILL", help="by this signal (default KILL)")
     parser.add_argument(
@@ -245,6 +264,8 @@ def main(argv: list[str]) -> None:
     except (OSError, ValueError, ImportError, AttributeError) as error:
         # AttributeError: py-libnuma was imported where there is no libnuma.so.1.
         sys.exit(f"bind: cpus {options.cpus}, memory policy {options.mempolicy}: {error}")
+    if options.fresh_folder is not None:
+        enter_fresh_folder(options.fresh_folder)
     inherited = os.environ if options.keep_env is None else options.keep_env
     environment = {name: os.environ[name] for name in inherited if name in os.environ}
     environment.update(item.split("=", 1) for item in options.env)

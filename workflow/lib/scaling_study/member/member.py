@@ -46,6 +46,7 @@ class Options(NamedTuple):
         loader: a loader that the config names, as ``module:Class``; empty for none.
         ranks: number of ranks in this process's group; None without a group.
         once: whether the script can run only once in a process.
+        fresh_folder: whether each start of the script has a new folder.
     """
 
     step: str = "optimizer"
@@ -55,6 +56,17 @@ class Options(NamedTuple):
     loader: str = ""
     ranks: int | None = None
     once: bool = False
+    fresh_folder: bool = False
+
+
+NO_STEP = (
+    "ended without a step: a step ends with optimizer.step() or, with 'step: mark' in the config,"
+    " with scaling_study.mark()"
+)
+SKIPPED = (
+    "made {steps:,.0f} steps when it was started before, and none now: it may have found its result"
+    " and skipped the training. Set workload.fresh_folder to true, and each start has a new folder"
+)
 
 
 class Member:
@@ -250,6 +262,11 @@ class Member:
         self._iterations.begin()
         if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
+
+    def without_step(self) -> str:
+        """Return what to say of a start that ended without a step."""
+        ended = self._ended()
+        return SKIPPED.format(steps=ended["steps"]) if ended else NO_STEP
 
     def iterates(
         self, inner: Makes, loader: object, *args: object, **kwargs: object

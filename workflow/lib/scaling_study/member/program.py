@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import os
 import runpy
+import signal
 import sys
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
@@ -45,22 +46,57 @@ def add_path(program: Sequence[str]) -> None:
 
 
 def run(program: Sequence[str]) -> None:
-    """Run the program as ``__main__``; its exceptions are passed on."""
+    """Run the program as ``__main__``; its exceptions are passed on.
+
+    Its module stays ``__main__`` afterwards: an exit handler or a thread that ends late may pickle
+    an object of a class of the script.
+    """
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    for alias in ("__main__", "__mp_main__"):  # multiprocessing's, once it has been imported
+        if alias in sys.modules:
+            sys.modules[alias] = main
     if program[0] == "-m":
-        sys.argv = list(program[1:])  # runpy puts the module's file in the first place
-        own = {"__builtins__": builtins}
-        runpy.run_module(program[1], run_name="__main__", alter_sys=True, init_globals=own)
+        sys.argv = ["-m", *program[2:]]
+        runpy._run_module_as_main(program[1])  # type: ignore[attr-defined] # noqa: SLF001 (what Python does for -m)
         return
     sys.argv = list(program)
     path = os.path.join(os.getcwd(), program[0])  # as Python writes it, including any ..
-    main = ModuleType("__main__")
     loader = SourceFileLoader("__main__", path)
-    main.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __loader__=loader)
-    before = sys.modules["__main__"]
-    sys.modules["__main__"] = main
+    main.__dict__.update(__file__=path, __cached__=None, __loader__=loader)
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)  # noqa: S102 (what Python does with a script)
+
+
+def report(error: BaseException) -> int:
+    """Print what Python prints for the exception that ends a program: the program's frames only.
+
+    Returns:
+        The exit status that Python would give; below 0, the signal that Python would end by.
+    """
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code is not run.__code__:
+        frames = frames.tb_next
+    frames = frames and frames.tb_next
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
     try:
-        with open(path, "rb") as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-        exec(code, main.__dict__)  # noqa: S102 (what Python does with a script)
-    finally:
-        sys.modules["__main__"] = before
+        sys.excepthook(type(error), error.with_traceback(frames), frames)
+    except BaseException as failed:  # noqa: BLE001 (the hook may be the script's)
+        for raised in (failed, error):
+            sys.__excepthook__(type(raised), raised, raised.__traceback__)
+    return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def run_to_end(program: Sequence[str]) -> int:
+    """Run the program and report its exception, if any; return as ``report`` does."""
+    try:
+        run(program)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, Python would end with it)
+        return report(error)
+    return 0

@@ -13,25 +13,32 @@ because it runs in every build that a study compares.
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import after_torch, changes, channel, files, iterations, loaders, program
+from scaling_study.member import (
+    after_torch,
+    bind,
+    changes,
+    channel,
+    ending,
+    files,
+    iterations,
+    loaders,
+    program,
+)
 from scaling_study.member.member import Options, member_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scaling_study.member.member import Member
-
-NO_STEP = "ended without a step"
-_collect = gc.collect  # the module's own may be replaced: changes.py
 
 
 def attach(member: Member, further: Sequence[str], step: str) -> None:
@@ -69,6 +76,7 @@ def run(
     begin_anew: Callable[[], None] | None = None,
     *,
     once: bool = False,
+    fresh_folder: bool = False,
 ) -> None:
     """Run the program as ``python PROGRAM`` would, repeatedly.
 
@@ -78,40 +86,42 @@ def run(
         begin_anew: replaces this process by a fresh one that runs the script again, for a script
             that can run only once in a process; None if that is not possible.
         once: whether this script is known to be one of these.
+        fresh_folder: whether each start has a new folder (see ``bind.enter_fresh_folder``).
 
     Raises:
-        SystemExit: the script ended without having finished a step, so it never will.
+        SystemExit: the script failed, or ended without having finished a step.
     """
     program.add_path(command)
     folder = Path.cwd()
+    starts = ending.Starts()
     again = False
     while True:
         os.chdir(folder)  # the script may have left it
+        fresh = bind.enter_fresh_folder(str(member.folder)) if fresh_folder else None
+        status = 0
         try:
             program.run(command)
-        except SystemExit as stop:
-            if stop.code not in {None, 0}:
-                raise
-        except Exception:
+        except BaseException as error:  # noqa: BLE001 (whatever it is, Python would end with it)
             # A later run fails before its first step, unlike the first: it can run only once.
-            if again and member.fresh and not member.forked and begin_anew is not None:
+            failed = isinstance(error, Exception) and again and member.fresh
+            if failed and not member.forked and begin_anew is not None:
                 os.chdir(folder)
                 begin_anew()
-            raise
-        again = True
+            status = program.report(error)
         if member.forked:
-            sys.stdout.flush()
-            os._exit(0)
+            ending.end(status)
+        if status:
+            sys.exit(status)
         if member.fresh:  # no step since the script was started
-            sys.exit(  # its log ends with the script's lines, not with a traceback of ours
-                f"{program.name(command)} {NO_STEP}: a step ends with optimizer.step() or, with"
-                " 'step: mark' in the config, with scaling_study.mark()"
-            )
-        # The script's globals refer to each other: its model and data would stay in memory.
-        gc.unfreeze()
-        _collect()
+            # Its log ends with the script's lines, not with a traceback of ours.
+            sys.exit(f"{program.name(command)} {member.without_step()}")
+        again = starts.end()
+        if not again and begin_anew is not None:
+            ending.finish()
+        if fresh is not None:
+            shutil.rmtree(fresh, ignore_errors=True)
         member.script_ended()
-        if once and begin_anew is not None:
+        if begin_anew is not None and (once or not again):
             os.chdir(folder)
             begin_anew()
 
@@ -161,7 +171,22 @@ def serve(
         attach(member, further, options.step)
 
     after_torch.call_back(prepare)
-    run(member, command, begin_anew, once=options.once)
+    if begin_anew is not None and options.ranks is None:
+        _count_exits(member, begin_anew)
+    run(member, command, begin_anew, once=options.once, fresh_folder=options.fresh_folder)
+
+
+def _count_exits(member: Member, begin_anew: Callable[[], None]) -> None:
+    """Have ``os._exit(0)`` end a start of the script, not this member."""
+    leave = os._exit
+
+    def leave_or_begin_anew(status: int) -> NoReturn:
+        if not status and not member.forked and not member.fresh:
+            member.script_ended()
+            begin_anew()
+        leave(status)
+
+    os._exit = leave_or_begin_anew
 
 
 def _become(command: list[str], environment: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ Pool mode and confirmation run them. Their processes rest at no gates.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scaling_study.common import last_words
@@ -60,13 +61,13 @@ class Program:
         env, preload = split_preload(self.environment(launch))
         own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
         how = (launch.python, self.words, self.switches)
+        bound = partial(bind_command, member.cpus, member.mempolicy, own)
+        if served:
+            return [*bound(), *switch_script.served_command(*how, [*served, *launch.fresh()])]
         return [
-            *bind_command(member.cpus, member.mempolicy, own, launch.group),
-            *(
-                switch_script.served_command(*how, served)
-                if served
-                else [*switch_script.command(*how), *member.command[len(self.words) :]]
-            ),
+            *bound([*launch.group, *launch.fresh()]),
+            *switch_script.command(*how),
+            *member.command[len(self.words) :],
         ]
 
 

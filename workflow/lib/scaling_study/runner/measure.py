@@ -178,7 +178,7 @@ def measured_digest(workload: Workload, python: str) -> str:
         workload_digest(workload),
         workload.cwd,
         work.program(workload),
-        *(workload.args, workload.step, workload.env),
+        *(workload.args, workload.step, workload.env, workload.fresh_folder),
         asdict(resolve.versions(python)),
     )
 

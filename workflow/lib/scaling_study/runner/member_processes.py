@@ -19,7 +19,8 @@ from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import threads
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.member import channel, files, iterations, worker
+from scaling_study.member import channel, files, iterations
+from scaling_study.member.member import NO_STEP
 from scaling_study.records.readback import Readback
 from scaling_study.runner import headroom
 from scaling_study.runner.members import Members
@@ -456,7 +457,7 @@ class MemberProcesses:
             reason += f": {said}" if said else ""
         text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
         reason += headroom.why_bus_error(text, reason)
-        if what == "hung" or worker.NO_STEP in reason:
+        if what == "hung" or NO_STEP in reason:
             reason += self._without_optimizer(slot)
         if not self._stepped(slot) and (pages := self._pages(slot)):
             reason = ELSEWHERE.format(

@@ -114,6 +114,7 @@ def resolve(
             passed=frozenset(workload.pass_env),
             ranks=ranks.asked(asked),
             loader=workload.loader or "",
+            fresh_folder=workload.fresh_folder,
         ),
         members=tuple(members),
         slots=slots,

@@ -42,7 +42,8 @@ call_back(start)
 if __name__ == "__main__":
     del sys.path[0]
     add_path(sys.argv[1:])
-    run(sys.argv[1:])
+    status = run_to_end(sys.argv[1:])
+    sys.exit(status if status >= 0 else 128 - status)
 '''
 
 OF_LOADERS = "# ---- loaders\n"

@@ -47,6 +47,8 @@ class Launch:
         passed: names of variables from the user's shell, whose values no record holds.
         ranks: number of processes of each member that train together; None for a plain process.
         loader: a loader's class that the config names, as ``module:Class``; empty for none.
+        fresh_folder: whether each start of the script has a new folder, with links to what ``cwd``
+            holds.
     """
 
     folder: Path
@@ -60,13 +62,19 @@ class Launch:
     passed: frozenset[str] = frozenset()
     ranks: int | None = None
     loader: str = ""
+    fresh_folder: bool = False
 
     def words(self, member: Member) -> list[str]:
         """Return the arguments of ``worker.main`` for a member."""
         options = Options(
-            self.step, self.launcher, self.switches, self.change, self.loader, self.ranks
-        )
+            self.step, self.launcher, self.switches, self.change, self.loader, self.ranks,
+            fresh_folder=self.fresh_folder,
+        )  # fmt: skip
         return worker.words(self.folder, member.slot, member.command, options)
+
+    def fresh(self, parent: Path | None = None) -> list[str]:
+        """Return the option of ``bind.py``, or of a server, that makes a fresh folder, if any."""
+        return ["--fresh-folder", str(parent or self.folder)] if self.fresh_folder else []
 
     @property
     def group(self) -> list[str]:
