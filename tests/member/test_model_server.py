@@ -19,21 +19,22 @@ ENDS = 60
 class Server:
     """A server of forked models, whose user site-packages are a folder of the test."""
 
-    def __init__(self, folder, script, **env):
+    def __init__(self, folder, script, *options, **env):
         self.folder, self.imports = folder, folder / "imports.json"
+        self._options = options
         self.packages = folder / "lib/python{}.{}/site-packages".format(*sys.version_info)
         self.packages.mkdir(parents=True, exist_ok=True)
         (folder / "train.py").write_text(script)
-        self._env = os.environ | {"PYTHONUSERBASE": str(folder), "PYTHONPATH": str(self.packages)}
-        self._env |= env
+        self.env = os.environ | {"PYTHONUSERBASE": str(folder), "PYTHONPATH": str(self.packages)}
+        self.env |= env
         self._count = 0
 
     def __enter__(self):
         self.line, theirs = socket.socketpair()
-        words = ["--start", "forked", "--answers", "--imports", str(self.imports)]
+        words = ["--answers", "--imports", str(self.imports), *self._options]
         self.process = subprocess.Popen(
             [sys.executable, model_server.__file__, *words, "--", "train.py"],
-            cwd=self.folder, env=self._env, stdin=theirs, start_new_session=True,
+            cwd=self.folder, env=self.env, stdin=theirs, start_new_session=True,
         )  # fmt: skip
         theirs.close()
         self.answers = self.line.makefile("rb")
@@ -61,9 +62,13 @@ class Server:
         log = self.order(*arguments)
         return self.status(), log.read_text()
 
+    def install(self, name, text=""):
+        """Install a module that takes long enough to import."""
+        (self.packages / f"{name}.py").write_text(f"{text}\nimport time; time.sleep(0.06)\n")
+
     def learnt(self):
         found = json.loads(self.imports.read_text())
-        return found["steps"], found["left"]
+        return found["modules"], found["left"]
 
 
 def knows(*names):
@@ -74,45 +79,39 @@ def knows(*names):
 
 
 def test_what_the_first_model_imports_is_there_for_the_others(tmp_path):
-    with Server(tmp_path, knows("tool", "own")) as server:
-        (server.packages / "tool.py").touch()
+    with Server(tmp_path, knows("tool", "quick", "own")) as server:
+        server.install("tool")
+        (server.packages / "quick.py").touch()
         (tmp_path / "own.py").touch()
         said = [server.train() for _ in range(3)]
-    assert said == [(0, "False False\n"), (0, "True False\n"), (0, "True False\n")]
-    assert server.learnt() == ([["import", "tool"]], {})
-    with Server(tmp_path, knows("tool", "own")) as server:
-        assert server.train() == (0, "True False\n")
+    later = (0, "True False False\n")
+    assert said == [(0, "False False False\n"), later, later]
+    assert server.learnt() == (["tool"], {})
+    with Server(tmp_path, knows("tool", "quick", "own")) as server:
+        assert server.train() == later
 
 
-def test_a_variable_is_set_where_a_library_reads_it_and_nowhere_else(tmp_path):
-    script = (
-        "import os, sys; before = os.environ.get('OMP_HOW'); os.environ['OMP_HOW'] = 'well'\n"
-        "import tool; os.environ['OMP_HOW'] = 'later'; import other; print(before, tool.how)"
-    )
-    with Server(tmp_path, script) as server:
-        (server.packages / "tool.py").write_text("import os; how = os.environ['OMP_HOW']")
-        (server.packages / "other.py").touch()
-        assert [server.train()[1] for _ in range(2)] == ["None well\n"] * 2
-
-
-def test_what_is_imported_after_a_variable_that_may_be_secret_is_left_to_the_models(tmp_path):
+def test_imports_after_a_variable_that_the_script_changes_are_left_to_the_models(tmp_path):
     script = (
         "import sys, os; print(*[one in sys.modules for one in ('tool', 'other')])\n"
-        "import tool; os.environ['API_KEY'] = 'hidden'; import other"
+        "os.environ['SAME'] = 'same'; import tool; os.environ['API_KEY'] = 'hidden'; import other\n"
+        "print(os.environ['TOOL'])"
     )
-    with Server(tmp_path, script) as server:
-        # What a library sets while it is imported, it sets again.
-        (server.packages / "tool.py").write_text("import os; os.environ['TOOL'] = 'itself'")
-        (server.packages / "other.py").touch()
-        assert [server.train()[1] for _ in range(2)] == ["False False\n", "True False\n"]
-    text = server.imports.read_text()
-    assert "hidden" not in text
-    assert "itself" not in text
-    why = "comes after the script sets API_KEY"
-    assert server.learnt() == ([["import", "tool"]], {"everything later": why})
+    with Server(tmp_path, script, SAME="same") as server:
+        server.install("tool", "import os; os.environ.update(TOOL='itself')")
+        server.install("other")
+        assert [server.train()[1] for _ in range(2)] == [
+            "False False\nitself\n",
+            "True False\nitself\n",
+        ]
+    assert "hidden" not in server.imports.read_text()
+    modules, left = server.learnt()
+    assert (modules, list(left)) == (["tool"], ["everything later"])
+    assert left["everything later"].startswith("comes after the script changes API_KEY")
 
 
-KEEPS = {
+# What a module does, and the word in the reason to leave it to the models.
+DIFFERS = {
     "threads": "import threading, time\nthreading.Thread(target=time.sleep, args=(600,),"
     " daemon=True).start()",
     "open": "kept = open(__file__)",
@@ -120,25 +119,85 @@ KEEPS = {
     # Stands for a machine with CUDA, which is not needed to see what the server does.
     "CUDA": "import sys, types\nsys.modules['torch.cuda'] = types.SimpleNamespace("
     "is_initialized=lambda: True)",
+    "temporary": "import atexit, shutil, tempfile\nfolder = tempfile.mkdtemp()\n"
+    "atexit.register(shutil.rmtree, folder)",
+    "prints": "print('a banner')",
+    "arguments": "import argparse\n"
+    "seed = argparse.ArgumentParser(add_help=False).parse_known_args()[0]",
+    "draws": "import uuid\nname = uuid.uuid4()",
+    "draws random": "import random\nname = random.Random().random()",
+    "seed": "import random\nrandom.seed(1)",
+    "seed of numpy": "import numpy.random\nnumpy.random.seed(1)",
+    "signals": "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)",
+    "directory": "import os\nos.chdir('/')",
+    "mask": "import os\nos.umask(0o77)",
 }
 
 
-@pytest.mark.parametrize("what", KEEPS)
-def test_a_module_that_a_fork_breaks_is_left_to_the_models(tmp_path, what):
-    with Server(tmp_path, knows("bad", "good")) as server:
-        (server.packages / "bad.py").write_text(KEEPS[what])
-        (server.packages / "good.py").touch()
-        said = [server.train()[1] for _ in range(2)]
-    assert said == ["False False\n", "False True\n"]
-    assert list(server.learnt()[1]) == ["bad"]
-    assert what in server.learnt()[1]["bad"]
+@pytest.mark.parametrize("what", DIFFERS)
+def test_a_module_that_a_fork_would_show_is_left_to_the_models(tmp_path, what):
+    script = knows("bad", "good", "needs") + "\nimport os; os.umask(0o22)"
+    with Server(tmp_path, script) as server:
+        server.install("bad", DIFFERS[what])
+        server.install("good")
+        server.install("needs", "import bad")
+        (status, first), *others = [server.train() for _ in range(3)]
+    assert (status, first.splitlines()[0]) == (0, "False False False")
+    assert [said.splitlines()[0] for _, said in others] == ["False True False"] * 2
+    modules, left = server.learnt()
+    assert "good" in modules
+    assert list(left) == ["bad"]
+    assert what in left["bad"]
 
 
 def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):
     with Server(tmp_path, "import sys; sys.ready = True\n" + knows("shy", "good")) as server:
-        (server.packages / "shy.py").write_text("import sys; sys.ready")
-        (server.packages / "good.py").touch()
+        server.install("shy", "import sys; sys.ready")
+        server.install("good")
         assert [server.train()[1] for _ in range(2)] == ["False False\n", "False True\n"]
+
+
+def test_imports_that_crash_are_left_to_the_models(tmp_path):
+    script = "import os; os.first = True\n" + knows("crash")
+    with Server(tmp_path, script) as server:
+        server.install("crash", "import os\nif not hasattr(os, 'first'):\n    os._exit(3)")
+        assert [server.train() for _ in range(2)] == [(0, "False\n")] * 2
+    assert "ended with status 3" in server.learnt()[1]["everything"]
+
+
+STATE = """
+import atexit, os, sys, warnings
+import state, pickle, multiprocessing
+class Own: pass
+print("variable", os.environ["STATE"])
+print("generator", state.generator.random(), state.other.random())
+whole = pickle.loads(pickle.dumps(Own())).__class__ is Own
+print("main", whole, sys.modules["__mp_main__"].Own is Own)
+try:
+    warnings.warn("a warning", UserWarning)
+    print("filter lost")
+except UserWarning:
+    print("filter kept")
+"""
+
+
+def test_what_an_import_leaves_behind_is_there_as_in_a_fresh_process(tmp_path):
+    with Server(tmp_path, STATE) as server:
+        server.install(
+            "state",
+            "import atexit, os, random, warnings\n"
+            "os.environ['STATE'] = 'set'; warnings.simplefilter('error', UserWarning)\n"
+            "generator, other = random.Random(), random.Random(3)\n"
+            "atexit.register(print, 'handler of the import')",
+        )
+        said = [server.train() for _ in range(3)]
+    assert server.learnt()[0] == ["state"]
+    fresh = subprocess.check_output([sys.executable, "train.py"], cwd=tmp_path, env=server.env)
+    lines = [(said.splitlines()) for said in (*[text for _, text in said], fresh.decode())]
+    drawn = [line.pop(1).split() for line in lines]
+    assert len({words[1] for words in drawn}) == 4, "drawn anew"
+    assert len({words[2] for words in drawn}) == 1, "seeded by the module"
+    assert lines == [["variable set", "main True True", "filter kept", "handler of the import"]] * 4
 
 
 DRAWS = """

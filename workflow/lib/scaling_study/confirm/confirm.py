@@ -16,17 +16,18 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
-from scaling_study.confirm import imports, losses, round_plan
+from scaling_study.confirm import losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
 from scaling_study.host import probe
 from scaling_study.launch.axes import build
-from scaling_study.member import model_queue
+from scaling_study.member import ahead, model_queue
 from scaling_study.records.analysis import Machines, Recommendation
 from scaling_study.records.confirmation import (
     DECODER,
     Arm,
     End,
     Head,
+    Imports,
     LeftOut,
     Losses,
     Record,
@@ -41,6 +42,7 @@ MODULES = ("confirm/confirm",)
 """Modules that, with their imports and the harness, decide what is run."""
 
 # Fields that must be equal for the rounds of an earlier run to be kept.
+PACKAGES_SHOWN = 5
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
         "machine_hash")  # fmt: skip
 
@@ -115,7 +117,7 @@ class Confirmation:
         own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
         python = own or work.interpreter(plan.workload)
         return Head(
-            schema_version=3,
+            schema_version=4,
             study=plan.study,
             machine_hash=self._machine.hash,
             arms=list(self._arms),
@@ -165,13 +167,19 @@ class Confirmation:
                     log.warning("%s: %s", one.arm.label, record.reason)
                     given_up.add(key)
             if known.exists():
-                log.info("measuring how long imports take")
-                with private.part(folder, "imports") as own:
-                    forked = next(one for one in self._arms if one.start == "forked")
-                    running = self._running(forked, own, known)
-                    program = running.program
-                    found = imports.measure(known, running.launch, running.members[0], program)
-                self._journal.write(found)
+                self._write_imports(ahead.Plan.read(str(known)))
+
+    def _write_imports(self, made: ahead.Plan) -> None:
+        if made.seconds is not None:  # otherwise no server has been through them
+            longest = sorted(made.seconds.items(), key=lambda package: -package[1])
+            self._journal.write(
+                Imports(
+                    modules=made.modules,
+                    left=made.left,
+                    seconds=dict(longest[:PACKAGES_SHOWN]),
+                    all_s=sum(made.seconds.values()),
+                )
+            )
 
     def _running(self, arm: Arm, folder: Path, known: Path) -> RunningRound:
         """Prepare a round.

@@ -199,7 +199,7 @@ class RunningRound:
         if self.start == "fresh":
             began_s = self._free.start(slot, pages)
         else:
-            served = ["--start", self.start, "--imports", str(self.imports)]
+            served = ["--imports", str(self.imports)]
             began_s = self._free.start(slot, pages, served=served, orders=self._orders(slot))
         pid = self._free.slots.pid(slot)
         self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)

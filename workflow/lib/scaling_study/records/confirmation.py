@@ -47,7 +47,7 @@ class Arm(Struct, frozen=True):
 class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmation"):
     """A confirmation begins."""
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     study: str
     """The study."""
     machine_hash: str
@@ -148,15 +148,14 @@ class Losses(Struct, frozen=True, kw_only=True, tag_field="kind", tag="losses"):
 
 
 class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"):
-    """Modules that a model had imported at its end, and the time that importing them takes."""
+    """Modules that are imported before models are forked, and the time that this takes."""
 
-    steps: list[list[str]]
-    """In order: `import` with a module, `set` with a variable and its value, or `unset` with a
-    variable."""
+    modules: list[str]
+    """In order."""
     left: dict[str, str]
     """Modules that forked models import by themselves, and why."""
     seconds: dict[str, Seconds]
-    """The packages that take longest: the time of their own modules (`-X importtime`)."""
+    """The packages that take longest: the time of their own modules."""
     all_s: Seconds
     """The time of all modules."""
 

@@ -7,6 +7,7 @@ from msgspec import json
 
 from scaling_study.common import storage
 from scaling_study.config.plan import Plan, read_plan
+from scaling_study.member import ahead
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
 from scaling_study.report import flamegraph, model, page, svg
@@ -102,7 +103,8 @@ def _beside(
     if recommended is None:
         return dict.fromkeys(BESIDE)
     if machine.confirmation and machine.confirmation.imports:
-        imports = json.encode(machine.confirmation.imports).decode()
+        made = machine.confirmation.imports
+        imports = json.encode(ahead.Plan(made.modules, made.left, made.seconds)._asdict()).decode()
     used = machine.readback.optimizers(recommended.launch)
     return {
         SWITCHES: render_switches(recommended.axes, script.name, used),
