@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
 ACCELERATE, RECOMMENDED = "accelerate", "recommended"
-QUEUES = {f"recommended, --queue {way}": [way] for way in ("--fresh", "--forked", "--reuse")}
+QUEUES = {f"recommended, --queue {way}": [way] for way in ("--fresh", "--forked")}
 """Ways that work through a list of models, with their further options."""
-FRESH, FORKED, _ = QUEUES
+FRESH, FORKED = QUEUES
 WAYS = (DEFAULT, ONE_THREAD, RUN_CPU, ACCELERATE, RECOMMENDED, *QUEUES)
 LAUNCHERS = {RUN_CPU: "torch.backends.xeon.run_cpu", ACCELERATE: "accelerate.commands.launch"}
 """Modules that start the script."""

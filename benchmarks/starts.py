@@ -1,10 +1,10 @@
-"""What a model costs beside its steps, by the way it starts: fresh, forked or reused.
+"""What a model costs beside its steps, by the way it starts: fresh or forked.
 
     python benchmarks/starts.py [--rounds 3] [--slots 2] [--models 4] [SCRIPT ARGUMENTS ...]
 
 The queue of `recommended.sh --queue` trains a list of models, so many for each slot, with a thread
-each. All ways take turns, and a round shuffles them. The first forked queue learns what is imported
-ahead, and does not count. Of each slot's models but the first one:
+each. Both ways take turns, and a round shuffles them. The first forked queue learns what is
+imported ahead, and does not count. Of each slot's models but the first one:
 
 - start: from the model's beginning to the end of its first step;
 - steps: from there to the end of its last one;
@@ -38,7 +38,7 @@ from scaling_study.member import bind, iterations, model_queue, model_server
 
 ROOT = Path(__file__).parents[1]
 TSMIXERX = [str(ROOT / "scripts/workloads/tsmixerx.py"), "--steps", "500"]
-WAYS = ("fresh", "forked", "reused")
+WAYS = ("fresh", "forked")
 LOOK_S = 0.2
 
 

@@ -79,7 +79,7 @@ def test_the_launch_is_recommended_and_confirmed(project):
 def test_the_launch_script_does_what_was_measured_without_this_package(project, queue, tmp_path):
     paused = f"pause --seconds 0.006 -- {project.folder / SCRIPT}"
     (tmp_path / "models").write_text(f"{paused} --steps 3\n{paused} --steps 4\n")
-    words = ["--queue", "--reuse", tmp_path / "models"] if queue else []
+    words = ["--queue", "--forked", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"
     done = subprocess.run(
         ["/bin/bash", script, *words, tmp_path / "logs"],

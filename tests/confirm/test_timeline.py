@@ -125,7 +125,7 @@ def test_a_script_without_an_end_is_counted_in_iterations():
 
 def test_one_process_counts_the_starts_after_its_first():
     models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
-    one = record([queue(0, models, 20.0, way="reused")], 20.0, "reused")
+    one = record([queue(0, models, 20.0, way="forked")], 20.0, "forked")
     how, (seen,) = look([one], 100)
     assert how == timeline.Basis(later=True, whole=True)
     assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)

@@ -68,7 +68,7 @@ def order(folder):
     return (folder / "order").read_text().split()
 
 
-@pytest.mark.parametrize("options", [["--fresh"], ["--forked"], ["--reuse"]])
+@pytest.mark.parametrize("options", [["--fresh"], ["--forked"]])
 def test_each_line_is_one_model_with_the_launchs_cpus_and_environment(tmp_path, launch, options):
     done = queue(launch, "# the first ones\n1 --name 'a b' '#x'\n\n  2 \"\"\n", *options)
     assert done.returncode == 0, done.stderr
@@ -157,10 +157,7 @@ def start(folder, models, logs, *options):
     return process, list(map(int, wait_until(pids, "the models")))
 
 
-@pytest.mark.parametrize(
-    ("sent", "options"),
-    [(signal.SIGINT, []), (signal.SIGINT, ["--reuse"]), (signal.SIGTERM, ["--forked"])],
-)
+@pytest.mark.parametrize(("sent", "options"), [(signal.SIGINT, []), (signal.SIGTERM, ["--forked"])])
 def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(tmp_path, sent, options):
     models = "short\nlong 1\nlong 2\nlong 3\n"
     process, pids = start(tmp_path, models, (2, 3), *options)
@@ -178,7 +175,7 @@ def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(tmp_pa
         wait_ended(pid)
 
 
-@pytest.mark.parametrize("options", [[], ["--forked"], ["--reuse"]])
+@pytest.mark.parametrize("options", [[], ["--forked"]])
 def test_models_do_not_outlive_a_killed_queue(tmp_path, options):
     process, pids = start(tmp_path, "long 1\nlong 2\n", (1, 2), *options)
     process.kill()
@@ -277,7 +274,7 @@ sys.exit(1)
 """
 
 
-@pytest.mark.parametrize("option", ["--fresh", "--forked", "--reuse"])
+@pytest.mark.parametrize("option", ["--fresh", "--forked"])
 def test_what_a_failed_model_leaves_is_ended(tmp_path, option):
     assert queue(launched(tmp_path, LEAVES), "1\n", option).returncode == 1
     wait_ended(int(log(tmp_path, 1)))
@@ -290,11 +287,7 @@ end = f"{os.getcwd()}/end of {os.getpid()}"
 atexit.register(lambda: open(end, "w").close())
 os.chdir("/")
 how = sys.argv[1]
-if how == "leaves" and not hasattr(os, "left"):
-    os.left = True
-elif how == "leaves":
-    raise ValueError("a second time")
-elif how == "forks":
+if how == "forks":
     if os.fork() == 0:
         sys.exit(3)
 elif how == "says":
@@ -306,9 +299,9 @@ elif how != "well":
 """
 
 
-def served(tmp_path, option, *how):
-    """Train models in one slot; return what the queue said, and which process trained each."""
-    done = queue(launched(tmp_path, HOW), "\n".join(how), option)
+def served(tmp_path, *how):
+    """Fork models in one slot; return what the queue said, and which process trained each."""
+    done = queue(launched(tmp_path, HOW), "\n".join(how), "--forked")
     told = [log(tmp_path, number).split()[:5] for number in range(1, len(how) + 1)]
     for _, folder, first, name, read in told:
         assert (folder, first) == (str(tmp_path), str(tmp_path))
@@ -316,34 +309,23 @@ def served(tmp_path, option, *how):
     return done, [pid for pid, *_ in told], [status for _, status in ended(tmp_path)]
 
 
-@pytest.mark.parametrize(("option", "processes"), [("--reuse", 1), ("--forked", 4)])
-def test_a_server_trains_one_model_after_the_other(tmp_path, option, processes):
-    done, pids, status = served(tmp_path, option, "well", "0", "forks", "well")
+def test_a_server_forks_one_model_after_the_other(tmp_path):
+    done, pids, status = served(tmp_path, "well", "0", "forks", "well")
     assert done.returncode == 0, done.stderr
-    assert len(set(pids)) == processes
+    assert len(set(pids)) == 4
     assert all((tmp_path / f"end of {pid}").exists() for pid in pids)
     assert status == [0, 0, 0, 0]
     assert done.stderr == ""
 
 
-def test_a_model_that_fails_after_another_one_is_trained_in_a_process_of_its_own(tmp_path):
-    done, pids, status = served(tmp_path, "--reuse", "leaves", "leaves", "leaves")
-    assert done.returncode == 0, done.stderr
-    assert len(set(pids)) == 3
-    assert status == [0, 0, 0]
-    assert "2 models failed where another one was trained before" in done.stderr
-    assert "3 trained in" in done.stdout
-
-
-@pytest.mark.parametrize(("option", "processes"), [("--reuse", 5), ("--forked", 6)])
-def test_a_model_that_fails_in_a_process_of_its_own_has_failed(tmp_path, option, processes):
-    done, pids, status = served(tmp_path, option, "well", "7", "says", "dies", "well", "well")
+def test_a_forked_model_that_fails_is_named_and_does_not_stop_the_others(tmp_path):
+    done, pids, status = served(tmp_path, "well", "7", "says", "dies", "well", "well")
     assert done.returncode == 1
     assert status == [0, 7, 1, -signal.SIGKILL, 0, 0]
     assert "model 2 failed with status 7" in done.stderr
     assert "model 4 was killed by SIGKILL" in done.stderr
     assert log(tmp_path, 3).endswith("said\n")
-    assert len(set(pids)) == processes
+    assert len(set(pids)) == 6
 
 
 LATE = """
@@ -355,7 +337,7 @@ if "hangs" in sys.argv and not os.path.exists("hung"):
 """
 
 
-@pytest.mark.parametrize("option", ["--fresh", "--forked", "--reuse"])
+@pytest.mark.parametrize("option", ["--fresh", "--forked"])
 def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, option):
     path = launched(tmp_path, LATE)
     done = queue(path, "hangs\nwell", option, "--limit", "1.5", "--retries", "1")

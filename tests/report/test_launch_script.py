@@ -190,7 +190,7 @@ def test_inter_op_is_set_before_the_script_starts(tmp_path):
     found = recommendation([slot(0)], inter_op=3)
     path = write(tmp_path, found, plan(script, ["--x"]), "it's recommended.sh")
     (tmp_path / "models").write_text("a\nb\n")
-    for arguments in (["logs"], ["--queue", "--reuse", "models", "logs"]):
+    for arguments in (["logs"], ["--queue", "--forked", "models", "logs"]):
         done = run(path, *arguments)
         assert done.returncode == 0, done.stderr
     for log, argument in (("member-0", "--x"), ("model-00001", "a"), ("model-00002", "b")):
@@ -223,10 +223,9 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
     (tmp_path / "models").write_text("--seed 1\n")
     done = run(path, "--queue", tmp_path / "models")
     assert done.returncode == 0, done.stderr
-    for option in ("--forked", "--reuse"):
-        done = run(path, "--queue", option, tmp_path / "models")
-        assert done.returncode == 2
-        assert "not for ranks" in done.stderr
+    done = run(path, "--queue", "--forked", tmp_path / "models")
+    assert done.returncode == 2
+    assert "not for ranks" in done.stderr
 
 
 def test_names_cannot_leave_their_comments(tmp_path, script):

@@ -5,7 +5,7 @@
 FILE holds the arguments of one model on each line, quoted as for a shell; empty lines and
 lines that begin with ``#`` are skipped. Each ``--slot`` runs one process at a time, with its CPUs
 ('' for unbound) and its memory policy. BINDER is a command line of ``bind.py``. With ``--start
-fresh``, a model's arguments are appended to COMMAND. With ``forked`` and ``reused``, COMMAND starts
+fresh``, a model's arguments are appended to COMMAND. With ``forked``, COMMAND starts
 ``model_server.py``, and each slot has a server of its own.
 
 FOLDER gets a log for each model, and ``queue.jsonl`` with a line for each model that ended. The
@@ -206,8 +206,6 @@ class FreshModels(Slots):
         commands: the command of each slot, to which a model's arguments are appended.
     """
 
-    anew = 0
-
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
@@ -218,30 +216,26 @@ class FreshModels(Slots):
 
 
 class ServedModels(Slots):
-    """Runs a server in each of n slots, which trains one model after the other.
+    """Runs a server in each of n slots, which forks one model after the other.
 
-    A server that ends is started again. If a server trains the models itself, a model that fails
-    after others starts again in a fresh server, because some scripts cannot run twice in a process.
+    A server that ends is started again.
 
     Args:
         commands: the command line of each slot's ``model_server.py``.
-        reused: whether models are trained in the server itself.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], *, reused: bool) -> None:
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
-        self._commands, self._reused = commands, reused
+        self._commands = commands
         # A server reads orders from its line, and answers there.
         self._lines: dict[int, socket.socket] = {}
-        self._orders: dict[int, bytes] = {}  # of the models that are being trained
-        self._pids: dict[int, int] = {}  # of models that have a process of their own
-        self._used: set[int] = set()  # slots whose server has trained a model
-        self.anew = 0
+        self._busy: set[int] = set()
+        self._pids: dict[int, int] = {}  # of the models that have begun
 
     @property
     def free(self) -> list[int]:
         """Slots without a model."""
-        return [slot for slot in range(self._count) if slot not in self._orders]
+        return [slot for slot in range(self._count) if slot not in self._busy]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
         """Have a free slot train a model.
@@ -251,9 +245,13 @@ class ServedModels(Slots):
             arguments: the script's arguments.
             log: gets the model's output, and is overwritten.
         """
+        self._busy.add(slot)
+        if slot not in self._lines:
+            self._lines[slot], theirs = socket.socketpair()
+            self.start(slot, self._commands[slot], None, orders=theirs.detach())
         order = {"arguments": list(arguments), "log": str(log)}
-        self._orders[slot] = json.dumps(order).encode() + b"\n"
-        self._give(slot)
+        with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
+            self._lines[slot].sendall(json.dumps(order).encode() + b"\n")
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's model and its child processes; SIGKILL to its server too."""
@@ -264,25 +262,18 @@ class ServedModels(Slots):
 
     def stop(self, grace_s: float = GRACE_S) -> None:
         """End all servers and their models."""
-        super().stop(grace_s if self._orders else EXIT_S)
+        super().stop(grace_s if self._busy else EXIT_S)
 
     def _tell_to_end(self, slot: int) -> None:
         self._lines[slot].shutdown(socket.SHUT_WR)  # the server ends after its model
-        if slot in self._orders:
+        if slot in self._busy:
             super()._tell_to_end(slot)
 
-    def _give(self, slot: int) -> None:
-        if slot not in self._lines:
-            self._lines[slot], theirs = socket.socketpair()
-            self.start(slot, self._commands[slot], None, orders=theirs.detach())
-        with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
-            self._lines[slot].sendall(self._orders[slot])
-
     def _watched(self) -> dict[int, int]:
-        return {self._lines[slot].fileno(): slot for slot in self._orders}
+        return {self._lines[slot].fileno(): slot for slot in self._busy}
 
     def _ended(self, slot: int) -> Ended | None:
-        """Return how a slot's model has ended; None if it has just begun or starts again."""
+        """Return how a slot's model has ended; None if it has just begun."""
         ended_s = time.monotonic()
         answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
@@ -290,22 +281,14 @@ class ServedModels(Slots):
         if len(answer) == 1:
             self._pids[slot] = int(answer[0])
             return None
-        status, peak_kib = map(int, answer[-2:] or (1, 0))
-        used = slot in self._used
-        if not answer or (status and self._reused):
-            self._used.discard(slot)
+        if answer:
+            status, peak_kib = map(int, answer[-2:])
+        else:
             self._lines.pop(slot).close()
             self.signal(slot, signal.SIGKILL)
-            code = self._reap(slot, ended_s).status
-            status = status if answer else code or 1
-        if status and self._reused and used:
-            self.anew += 1
-            self._give(slot)
-            return None
-        if not status:
-            self._used.add(slot)
+            status, peak_kib = self._reap(slot, ended_s).status or 1, 0
         self._pids.pop(slot, None)
-        del self._orders[slot]
+        self._busy.discard(slot)
         return Ended(slot, ended_s, status, peak_kib)
 
 
@@ -599,7 +582,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser = argparse.ArgumentParser(description="Train a list of models, several at once.")
     parser.add_argument("--models", type=Path, required=True, help="a line of arguments per model")
     parser.add_argument("--logs", type=Path, required=True, help="folder of logs and journal")
-    parser.add_argument("--start", choices=["fresh", "forked", "reused"], default="fresh")
+    parser.add_argument("--start", choices=["fresh", "forked"], default="fresh")
     parser.add_argument("--imports", type=Path, help="what is imported before a model is forked")
     parser.add_argument("--limit", type=_positive, default=math.inf, metavar="SECONDS")
     parser.add_argument("--retries", type=int, default=0, metavar="COUNT")
@@ -650,9 +633,7 @@ def _slots(
         [*binder, *(["--cpus", cpus] if cpus else []), "--mempolicy", policy, *end]
         for cpus, policy in options.slot
     ]
-    if not served:
-        return FreshModels(commands)
-    return ServedModels(commands, reused=options.start == "reused")
+    return ServedModels(commands) if served else FreshModels(commands)
 
 
 def main(argv: list[str]) -> int:
@@ -683,14 +664,7 @@ def main(argv: list[str]) -> int:
     queue = Queue(
         slots, options.logs, journal, claims, limit_s=options.limit, retries=options.retries
     )
-    status = _train(models, waiting, queue, len(options.slot))
-    if slots.anew:
-        print(
-            f"{slots.anew} models failed where another one was trained before, and were trained in"
-            " a process of their own: this script may not run twice in a process",
-            file=sys.stderr,
-        )
-    return status
+    return _train(models, waiting, queue, len(options.slot))
 
 
 def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slots: int) -> int:

@@ -305,7 +305,7 @@ class Arm(Point, frozen=True, kw_only=True):
 
     role: str
     start: str
-    """How models start: `fresh`, `forked` or `reused`."""
+    """How models start: `fresh` or `forked`."""
     rounds: int
     """Rounds that gave a value."""
     value: float

@@ -22,7 +22,7 @@ from scaling_study.records.field import (
 )
 
 Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
-Start = Literal["fresh", "forked", "reused"]
+Start = Literal["fresh", "forked"]
 Status = Literal["ok", "failed"]
 
 
@@ -36,7 +36,7 @@ class Arm(Struct, frozen=True):
     """Slots."""
     start: Start
     """`fresh`: a process for each model; `forked`: the same, forked from a process that has
-    imported the modules of the script; `reused`: one process for all models of a slot."""
+    imported the modules of the script."""
 
     @property
     def key(self) -> str:
