@@ -126,10 +126,13 @@ time.sleep(600)
 """
 
 
-def test_the_command_ends_when_its_parent_is_killed(tmp_path):
-    command = ["--", "sh", "-c", "echo $$ > pid; exec sleep 600"]
+@pytest.mark.parametrize("options", [[], ["--die-signal", "TERM"]])
+def test_the_command_ends_when_its_parent_is_killed(tmp_path, options):
+    """By a signal that its caller ignores, too."""
+    command = [*options, "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]
+    ignoring = ["/usr/bin/env", "--ignore-signal=TERM"]
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, sys.executable, bind.__file__, *command],
+        [*ignoring, sys.executable, "-c", PARENT, sys.executable, bind.__file__, *command],
         cwd=tmp_path, start_new_session=True,
     )  # fmt: skip
     with killed_at_the_end(parent):

@@ -231,6 +231,20 @@ def test_queues_share_a_list(tmp_path):
     assert (tmp_path / "models.txt.logs/claims/4").resolve().name == "queue-c.1.jsonl"
 
 
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
+    """As with nohup."""
+    (tmp_path / "models.txt").write_text("1\n2\n")
+    path = launched(tmp_path, SHARED)
+    ignoring = ["/usr/bin/env", "--ignore-signal=HUP,INT,TERM", BASH, path, "--queue", "models.txt"]
+    with subprocess.Popen(ignoring, cwd=tmp_path) as process:
+        wait_until((tmp_path / "began").exists, "the first model")
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            process.send_signal(signum)
+        (tmp_path / "go").touch()
+    assert process.returncode == 0
+    assert ended(tmp_path) == [(1, 0), (2, 0)]
+
+
 @pytest.mark.parametrize("words", [["0"], ["all"], ["1", "true"], ["x[$(touch it)]", "true"]])
 def test_a_slot_that_is_not_there_runs_nothing(tmp_path, launch, words):
     done = subprocess.run(

@@ -23,6 +23,7 @@ from processes import (
     written,
 )
 from scaling_study.common import private
+from scaling_study.member import bind
 
 # The supervisor, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.
@@ -223,3 +224,38 @@ def test_what_a_killed_command_has_in_memory_is_removed(tmp_path):
         os.kill(command, signal.SIGKILL)
         process.wait(PATIENCE_S)
         assert not memory.exists()
+
+
+JOB = """
+import subprocess, sys
+from pathlib import Path
+from scaling_study.runner import job_process
+with job_process.prepared("job", Path("log")):
+    subprocess.run(sys.argv[1:], check=True)
+"""
+PROGRAMS = {
+    "supervisor": ["-m", "scaling_study.runner.supervisor", "--watch", str(os.getpid()), "--"],
+    "job": ["-c", JOB],
+    "ranks": ["-P", bind.__file__, "--ranks", "1", "--"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, program):
+    """As with nohup."""
+    waits = [
+        "env",
+        "--default-signal",
+        "sh",
+        "-c",
+        "touch began; until [ -e go ]; do sleep .02; done",
+    ]
+    ignoring = ["/usr/bin/env", "--ignore-signal=HUP,INT,TERM", sys.executable]
+    command = [*ignoring, *PROGRAMS[program], *waits]
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    with killed_at_the_end(process):
+        wait_until((tmp_path / "began").exists, "the command")
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            process.send_signal(signum)
+        (tmp_path / "go").touch()
+        assert process.wait(PATIENCE_S) == 0

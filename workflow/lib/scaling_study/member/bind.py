@@ -21,6 +21,10 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 PR_SET_PDEATHSIG = 1
 
@@ -48,6 +52,13 @@ def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
         raise OSError(error, os.strerror(error))
     if os.getppid() != parent:
         os.kill(os.getpid(), sig)
+
+
+def handle(signums: Iterable[int], handler: Callable[[int, object], object]) -> None:
+    """Install a handler, except for signals that this process was started to ignore (nohup)."""
+    for signum in signums:
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            signal.signal(signum, handler)
 
 
 def end_by(signum: int) -> None:
@@ -206,8 +217,8 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
                 os.kill(pid, signal.SIGKILL if signum == signal.SIGALRM else signum)
         signal.alarm(GRACE_S)
 
-    for signum in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(signum, stop)
+    handle([signal.SIGTERM], stop)
+    signal.signal(signal.SIGALRM, stop)
     failed = 0
     while ranks:
         pid, status = os.wait()
@@ -258,7 +269,10 @@ def main(argv: list[str]) -> None:
     if not command:
         parser.error("no command after --")
     if options.die_with is not None:
-        die_with_parent(options.die_with, signal.Signals[f"SIG{options.die_signal}"])
+        die_signal = signal.Signals[f"SIG{options.die_signal}"]
+        with contextlib.suppress(OSError):  # SIGKILL cannot be ignored
+            signal.signal(die_signal, signal.SIG_DFL)  # the caller may ignore it
+        die_with_parent(options.die_with, die_signal)
     try:
         apply(options.cpus, options.mempolicy)
     except (OSError, ValueError, ImportError, AttributeError) as error:

@@ -27,6 +27,7 @@ import json
 import math
 import os
 import re
+import runpy
 import select
 import shlex
 import shutil
@@ -43,6 +44,9 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+# Loaded by its path, because a queue runs without the package.
+BIND = runpy.run_path(str(Path(__file__).with_name("bind.py")))
 
 IMPORTS = "imports.json"
 CLAIMS = "claims"
@@ -671,8 +675,7 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     """Run the queue and print the outcome; return the exit status."""
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
-    for signum in STOP_SIGNALS:
-        signal.signal(signum, lambda *_: None)  # its number is in the wake-up pipe
+    BIND["handle"](STOP_SIGNALS, lambda *_: None)  # a signal's number is in the wake-up pipe
     before = len(models) - len(waiting)
     began_s = time.monotonic()
     done = queue.run(waiting, stop)

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import node
+from scaling_study.member import bind
 from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"
@@ -60,7 +60,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
     Raises:
         SystemExit: with ``supervisor.STOPS`` if no other job of the study is worth starting.
     """
-    signal.signal(signal.SIGTERM, _stop)
+    bind.handle([signal.SIGTERM], _stop)
     # A supervisor does this too; this process does it in case the supervisor is killed.
     supervisor.adopt()
     # A member takes two descriptors of its coordinator; the usual soft limit is 1,024.
@@ -85,7 +85,7 @@ def prepared(title: str, log: Path, probed: Path | None = None) -> Iterator[None
             supervisor.end_descendants(supervisor.ORPHANS_S)
 
 
-def _stop(signum: int, _frame: FrameType | None) -> None:
+def _stop(signum: int, _frame: object) -> None:
     """End members and remove the private folder on the way out, then exit."""
     # Once: another signal must not cut the clean-up short.
     signal.signal(signum, signal.SIG_IGN)

@@ -93,8 +93,7 @@ def run(command: list[str], watched: int) -> int:
     adopt()
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
-    for signum in STOP_SIGNALS:
-        signal.signal(signum, lambda *_: None)  # its number is in the wake-up pipe
+    bind.handle(STOP_SIGNALS, lambda *_: None)  # a signal's number is in the wake-up pipe
     binding = [sys.executable, "-P", str(bind.__file__), "--die-with", str(os.getpid())]
     folder = private.choose()
     # A session of its own: Ctrl-C in a terminal reaches the supervisor, which passes it on once.
