@@ -133,6 +133,16 @@ def test_a_relative_script_starts_from_its_folder_and_logs_go_to_a_new_one(tmp_p
     assert len([*elsewhere.glob("recommended-*/member-0.log")]) == 2
 
 
+def test_an_exported_search_path_of_cd_changes_nothing(tmp_path, script):
+    """cd searches CDPATH for a relative path, and then prints where it is."""
+    (tmp_path / "models").write_text("1\n")
+    path = write(tmp_path, recommendation([slot(0)]), plan(script))
+    for words, log in ((["logs"], "member-0"), (["--queue", "models", "logs"], "model-00001")):
+        done = run(path, *words, CDPATH=f".:{tmp_path}")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / f"logs/{log}.log").exists()
+
+
 @pytest.mark.parametrize(("option", "code"), [("--help", 0), ("-h", 0), ("--qeue", 1)])
 def test_an_option_that_it_does_not_know_starts_nothing(tmp_path, script, option, code):
     done = run(write(tmp_path, recommendation([slot(0)]), plan(script)), option, "models.txt")

@@ -259,3 +259,13 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, program):
             process.send_signal(signum)
         (tmp_path / "go").touch()
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_kernel_without_pidfd_open_is_named_in_one_line(tmp_path):
+    code = f"import os\ndel os.pidfd_open\n{QUICK}"
+    with supervising("touch", tmp_path / "began", code=code, stderr=subprocess.PIPE) as process:
+        _, error = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert error.count("\n") == 1
+    assert "use Linux 5.3 or newer" in error
+    assert not (tmp_path / "began").exists()

@@ -61,6 +61,15 @@ def handle(signums: Iterable[int], handler: Callable[[int, object], object]) -> 
             signal.signal(signum, handler)
 
 
+def unwatchable() -> str:
+    """Return why this system cannot report the end of a process; empty if it can."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError) as error:
+        return f"no pidfd_open ({error}): use Linux 5.3 or newer, and a Python built for it"
+    return ""
+
+
 def end_by(signum: int) -> None:
     """End as a process that this signal has killed."""
     with contextlib.suppress(OSError):  # SIGKILL has no handler

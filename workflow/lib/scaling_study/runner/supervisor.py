@@ -145,6 +145,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Run a command and leave nothing behind.")
     parser.add_argument("--watch", type=int, required=True, metavar="PID")
     arguments, command = bind.split_command(argv)
+    if reason := bind.unwatchable():
+        parser.exit(1, f"supervisor: {reason}\n")
     return run(command, parser.parse_args(arguments).watch)
 
 
