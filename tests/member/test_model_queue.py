@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from processes import wait_ended, wait_until
+from processes import PATIENCE_S, wait_ended, wait_until
 from test_launch_script import BASH, plan, recommendation, slot, write
 
 TELL = """
@@ -42,12 +42,13 @@ def launch(tmp_path):
     return write(tmp_path, recommendation([slot(0, cpu)], env), plan(script, ["--unused"]))
 
 
-def queue(path, models, *options):
+def queue(path, models, *options, **environment):
     (path.parent / "models.txt").write_text(models, encoding="utf-8")
     command = [BASH, path, "--queue", *options, "models.txt"]
     return subprocess.run(
-        command, cwd=path.parent, capture_output=True, text=True, check=False, timeout=60
-    )
+        command, cwd=path.parent, capture_output=True, text=True, check=False, timeout=60,
+        env=os.environ | environment,
+    )  # fmt: skip
 
 
 def log(folder, number):
@@ -243,6 +244,68 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
         (tmp_path / "go").touch()
     assert process.returncode == 0
     assert ended(tmp_path) == [(1, 0), (2, 0)]
+
+
+def test_shares_may_start_at_any_moment(tmp_path):
+    """Eight that start together on the list of eight that were killed."""
+    path = launched(tmp_path, SHARED)
+    trained = [str(number) for number in range(1000, 5000)]
+    models = [str(number) for number in range(100, 116)]
+    (tmp_path / "models.txt").write_text("\n".join([*trained, "1", "6", *models]))
+    (tmp_path / "models.txt.logs").mkdir()
+    for share in range(8):  # long ones, which take time to read
+        lines = [
+            {"model": number, "arguments": text, "status": 0}
+            for number, text in enumerate(trained, start=1)
+            if number % 8 == share
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (tmp_path / f"models.txt.logs/queue-{share}.jsonl").write_text(text)
+    began = tmp_path / "began"
+
+    def shares(name):
+        command = [BASH, path, "--queue", "--share", str(name), "models.txt"]
+        return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+    for _ in range(3):
+        killed = [shares(number) for number in (0, 1)]
+        wait_until(lambda: began.exists() and len(began.read_text().split()) == 2, "both to train")
+        for process in killed:
+            process.kill()
+            process.communicate()
+        began.unlink()
+    (tmp_path / "go").touch()
+    processes = [shares(number) for number in range(8)]
+    errors = [process.communicate(timeout=PATIENCE_S)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, errors
+    assert sorted(began.read_text().split()) == ["1", *models, "6"]
+
+
+def test_a_claim_without_its_journal_keeps_no_model(tmp_path, launch):
+    assert queue(launch, "1\n2\n", "--share", "a").returncode == 0
+    (tmp_path / "models.txt.logs/queue-a.jsonl").unlink()
+    (tmp_path / "models.txt.logs/claims/2").unlink()
+    done = queue(launch, "1\n2\n", "--share", "b")
+    assert "2 trained in" in done.stdout
+    assert order(tmp_path) == ["1", "2", "1", "2"]
+
+
+MISSING = {
+    "flock": "import fcntl\ndef missing(*_): raise OSError(38, 'missing')\nfcntl.flock = missing",
+    "pidfd_open": "import os\ndel os.pidfd_open",
+    "Linux 5.3": "import os\ndef missing(*_): raise OSError(38, 'x')\nos.pidfd_open = missing",
+}
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_what_the_system_lacks_is_said_before_anything_starts(tmp_path, missing):
+    (tmp_path / "sitecustomize.py").write_text(MISSING[missing])
+    path = launched(tmp_path, TELL)
+    done = queue(path, "1\n", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert missing in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("**/*.log"))
 
 
 @pytest.mark.parametrize("words", [["0"], ["all"], ["1", "true"], ["x[$(touch it)]", "true"]])

@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # Loaded by its path, because a queue runs without the package.
 BIND = runpy.run_path(str(Path(__file__).with_name("bind.py")))
@@ -57,6 +57,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 2.0
 # Time for a server to end after its last model: exit handlers of scripts run then.
 EXIT_S = 30.0
+
+# Within this time, a signal to all processes of a queue has reached each of them, and the kernel
+# has killed the models of a queue that was killed.
+SETTLE_S = 1.0
+LOOK_AGAIN_S = 0.05
 
 # poll(2) takes no more than 24 days.
 LONGEST_WAIT_S = 86_400.0
@@ -366,7 +371,8 @@ class Claims:
 
     A claim is a symbolic link: named by the model, pointing to the queue's journal. Making one is a
     single operation that only one queue succeeds in, on NFS too. A queue lives as long as its
-    journal is locked; any queue may take a model that a dead one had claimed and not ended.
+    journal is locked; any queue may take a model that a dead one had claimed and not ended. A file
+    that queues lock for a moment keeps two of them from starting or releasing claims at once.
 
     Args:
         logs: the folder that queues share.
@@ -378,6 +384,21 @@ class Claims:
         self._folder = logs / CLAIMS
         self._folder.mkdir(exist_ok=True)
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other queues from starting and releasing claims."""
+        with (self._logs / f"{CLAIMS}.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def hold(self, journal: BinaryIO) -> bool:
+        """Lock this queue's open journal; return False if another queue holds it."""
+        with self._alone():
+            deadline_s = time.monotonic() + SETTLE_S
+            while not (held := _lock(journal.fileno())) and time.monotonic() < deadline_s:
+                time.sleep(LOOK_AGAIN_S)
+            return held
+
     def take(self, model: Model) -> bool:
         """Claim a model; return whether it is this queue's now."""
         link = self._folder / str(model.number)
@@ -385,7 +406,9 @@ class Claims:
             link.symlink_to(f"../{self._journal.name}")
         except FileExistsError:
             # It may be this queue's: a failed model starts again, or an answer of NFS was lost.
-            return _owner(link) == self._journal.name
+            with contextlib.suppress(FileNotFoundError):  # it has just been released
+                return link.readlink().name == self._journal.name
+            return False
         return True
 
     def release(self, *, failed: bool) -> tuple[list[Line], set[int]]:
@@ -395,33 +418,32 @@ class Claims:
             failed: whether to release failed models and this queue's own claims, too.
 
         Returns:
-            The lines of all queues' journals, and the numbers of the released models.
+            The lines of all queues' journals, and the numbers of the models that stay claimed.
 
         Raises:
             ValueError: a journal cannot be read.
         """
-        ended, released = [], set()
-        owned: dict[str, list[Path]] = {}
-        for link in self._folder.iterdir():
-            owned.setdefault(_owner(link), []).append(link)
-        for path in sorted(self._logs.glob("queue*.jsonl")):
-            with path.open("rb+") as journal:
-                dead = failed if path == self._journal else _lock(journal.fileno())
-                lines = parse_journal(journal.read())
+        ended = []
+        owned: dict[str, set[int]] = {}
+        released: set[int] = set()
+        with self._alone():
+            for link in self._folder.iterdir():
+                owned.setdefault(link.readlink().name, set()).add(int(link.name))
+            # A journal that was deleted is made anew, empty: its queue's models start again.
+            journals = {path.name for path in self._logs.glob("queue*.jsonl")}
+            for name in sorted(journals | owned.keys()):
+                with (self._logs / name).open("a+b") as journal:
+                    dead = failed if name == self._journal.name else _lock(journal.fileno())
+                    journal.seek(0)
+                    lines = parse_journal(journal.read())
                 ended += lines
                 over = {one.model for one in lines if one.status == 0 or not failed}
-                for link in owned.get(path.name, ()) if dead else ():
-                    if int(link.name) not in over and _owner(link) == path.name:
-                        link.unlink()
-                        released.add(int(link.name))
-        return ended, released
-
-
-def _owner(claim: Path) -> str:
-    """Return the name of the journal of a claim's queue; empty if it has just been released."""
-    with contextlib.suppress(FileNotFoundError):
-        return claim.readlink().name
-    return ""
+                released |= owned.get(name, set()) - over if dead else set()
+            if released:
+                time.sleep(SETTLE_S)  # the kernel may not have killed a dead queue's models yet
+            for number in released:
+                (self._folder / str(number)).unlink()
+        return ended, set().union(*owned.values()) - released
 
 
 def _lock(descriptor: int) -> bool:
@@ -530,9 +552,10 @@ class Queue:
         return bool(self._training)
 
     def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
-        """Add the models that dead queues had claimed; return whether any model waits."""
-        _, released = self._claims.release(failed=False)
-        waiting.extend(one for one in models if one.number in released)
+        """Add the models that no living queue has claimed; return whether any model waits."""
+        ended, taken = self._claims.release(failed=False)
+        taken.update(line.model for line in ended if line.status == 0)
+        waiting.extend(one for one in models if one.number not in taken)
         return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
@@ -643,25 +666,32 @@ def _slots(
 def main(argv: list[str]) -> int:
     """Parse the command line and train the models."""
     options, binder, command = _parse(argv)
+    if reason := BIND["unwatchable"]():
+        _fail(reason)
     try:
         models = parse_models(options.models.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         _fail(f"{options.models}: {error}")
-    options.logs.mkdir(parents=True, exist_ok=True)
     share = f"-{options.share}" if options.share else ""
     path = options.logs / f"queue{share}.jsonl"
-    journal = path.open("a+b")
-    if not _lock(journal.fileno()):
-        _fail(
-            f"{path} is another queue's, which runs: wait for it, share the list under another name"
-            " (--share), or name another folder"
-        )
-    claims = Claims(options.logs, path)
     try:
+        options.logs.mkdir(parents=True, exist_ok=True)
+        journal = path.open("a+b")
+        claims = Claims(options.logs, path)
+        if not claims.hold(journal):
+            _fail(
+                f"{path} is another queue's, which runs: wait for it, share the list under another"
+                " name (--share), or name another folder"
+            )
         ended, _ = claims.release(failed=True)
         waiting = left_to_train(models, ended)
     except ValueError as error:
         _fail(f"{options.logs}: {error}")
+    except OSError as error:
+        _fail(
+            f"{options.logs}: {error}: name a folder for the logs that can be written, on a file"
+            " system with locks (flock)"
+        )
     journal.truncate(path.read_bytes().rfind(b"\n") + 1)  # a line that a crash cut off
     imports = options.logs.resolve() / f"imports{share}.json"
     slots = _slots(options, binder, command, imports)
