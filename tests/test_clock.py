@@ -16,6 +16,6 @@ def test_nothing_that_lasts_is_measured_by_the_time_of_day():
     ]
     assert sorted(asked) == [
         *(f"{name} datetime.now" for name in ("cli", "confirm", "experiment", "measure")),
-        *(f"{name} datetime.now" for name in ("microbenchmarks", "model_queue", "model_queue")),
+        *(f"{name} datetime.now" for name in ("microbenchmarks", "model_queue")),
         "progress time.time",
     ]

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from processes import PATIENCE_S, wait_ended, wait_until
+from scaling_study.member import model_queue
 from test_launch_script import BASH, plan, recommendation, slot, write
 
 TELL = """
@@ -25,12 +26,11 @@ with open("order", "a") as file:
 """
 
 
-def launched(tmp_path, text, slots=1):
+def launched(tmp_path, text, slots=1, **env):
     """The launch script of a script with this text."""
     (tmp_path / "train.py").write_text(text)
-    return write(
-        tmp_path, recommendation(list(map(slot, range(slots)))), plan(tmp_path / "train.py")
-    )
+    found = recommendation(list(map(slot, range(slots))), env)
+    return write(tmp_path, found, plan(tmp_path / "train.py"))
 
 
 @pytest.fixture
@@ -425,6 +425,51 @@ def test_a_model_that_takes_too_long_is_ended_and_may_start_again(tmp_path, opti
     assert [line["status"] == 0 for line in lines] == [False, True, True]
     assert all(line["began"] < line["ended"] for line in lines)
     assert all(line["peak_memory_mib"] > 5 for line in lines[1:])
+
+
+SLOW = """
+import os, time
+time.sleep(float(os.environ.get("IMPORT_S", "0")))
+"""
+
+
+@pytest.fixture
+def slow_import(tmp_path):
+    """The launch script of models that import an installed module, which takes its time."""
+    packages = tmp_path / "lib/python{}.{}/site-packages".format(*sys.version_info)
+    packages.mkdir(parents=True)
+    (packages / "slow.py").write_text(SLOW)
+    env = {"PYTHONUSERBASE": str(tmp_path), "PYTHONPATH": str(packages)}
+
+    def launched_with(import_s):
+        return launched(tmp_path, "import slow", **env, IMPORT_S=str(import_s))
+
+    return launched_with
+
+
+def test_imports_of_a_server_do_not_count_for_the_limit(tmp_path, slow_import):
+    assert queue(slow_import(1), "1\n", "--forked").returncode == 0  # notes what it imports
+    done = queue(slow_import(6), "1\n2\n3\n", "--forked", "--limit", "4")
+    assert done.returncode == 0, done.stderr
+    assert [line["seconds"] < 4 for line in journal(tmp_path)] == [True] * 3
+
+
+HASTY = """
+import sys
+from scaling_study.member import model_queue
+model_queue.IMPORTS_S = 2.0
+sys.exit(model_queue.main(sys.argv[1:]))
+"""
+
+
+def test_a_server_that_hangs_while_it_imports_fails_its_model(tmp_path, slow_import):
+    assert queue(slow_import(1), "1\n", "--forked").returncode == 0
+    (tmp_path / "hasty.py").write_text(HASTY)
+    path = slow_import(600)
+    path.write_text(path.read_text().replace(model_queue.__file__, str(tmp_path / "hasty.py")))
+    done = queue(path, "1\n2\n", "--forked", "--limit", "4")
+    assert done.returncode == 1
+    assert "model 2 did not begin within 2 s: what it imports hangs" in done.stderr
 
 
 DEADLY = """

@@ -38,7 +38,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
@@ -62,6 +62,9 @@ EXIT_S = 30.0
 # has killed the models of a queue that was killed.
 SETTLE_S = 1.0
 LOOK_AGAIN_S = 0.05
+
+# With a time limit for models, a server that imports for this long hangs.
+IMPORTS_S = 600.0
 
 # poll(2) takes no more than 24 days.
 LONGEST_WAIT_S = 86_400.0
@@ -218,10 +221,11 @@ class FreshModels(Slots):
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
+        self.began_s: dict[int, float] = {}
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
         """Start a free slot's process for a model; as ``ServedModels.train``."""
-        self.start(slot, [*self._commands[slot], *arguments], log)
+        self.began_s[slot] = self.start(slot, [*self._commands[slot], *arguments], log)
 
 
 class ServedModels(Slots):
@@ -231,11 +235,15 @@ class ServedModels(Slots):
 
     Args:
         commands: the command line of each slot's ``model_server.py``.
+
+    Attributes:
+        began_s: when the slot's model began (s of the monotonic clock), after the server's imports.
     """
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
+        self.began_s: dict[int, float] = {}
         # A server reads orders from its line, and answers there.
         self._lines: dict[int, socket.socket] = {}
         self._busy: set[int] = set()
@@ -247,7 +255,7 @@ class ServedModels(Slots):
         return [slot for slot in range(self._count) if slot not in self._busy]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
-        """Have a free slot train a model.
+        """Have a free slot train a model; ``began_s`` says later when it has begun.
 
         Args:
             slot: the slot.
@@ -255,6 +263,7 @@ class ServedModels(Slots):
             log: gets the model's output, and is overwritten.
         """
         self._busy.add(slot)
+        self.began_s.pop(slot, None)
         if slot not in self._lines:
             self._lines[slot], theirs = socket.socketpair()
             self.start(slot, self._commands[slot], None, orders=theirs.detach())
@@ -287,8 +296,10 @@ class ServedModels(Slots):
         answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
             answer = self._lines[slot].recv(64).split()
-        if len(answer) == 1:
+        if len(answer) % 2:  # its process id, and perhaps how it ended
             self._pids[slot] = int(answer[0])
+            self.began_s[slot] = ended_s
+        if len(answer) == 1:
             return None
         if answer:
             status, peak_kib = map(int, answer[-2:])
@@ -474,18 +485,18 @@ def left_to_train(models: Sequence[Model], ended: Sequence[Line]) -> list[Model]
 
 @dataclass(slots=True)
 class _Training:
-    """A model in a slot; times in s of the monotonic clock.
+    """A model in a slot.
 
     Attributes:
-        at: when it began, as a date.
-        next_s: when it gets the next signal, because it exceeds its time limit.
+        next_s: when it gets the next signal, because it exceeds its time limit (s of the monotonic
+            clock).
+        begun: whether it has begun; its server may still import.
         signals: number of signals that it has got.
     """
 
     model: Model
-    at: datetime
-    began_s: float
     next_s: float
+    begun: bool = False
     signals: int = 0
 
 
@@ -497,7 +508,7 @@ class Queue:
         logs: folder of logs and journal.
         journal: the open journal.
         claims: this queue's claims.
-        limit_s: the time that a model may take.
+        limit_s: the time that a model may take, without its server's imports.
         retries: how often a model that has failed starts again, after the others.
     """
 
@@ -523,8 +534,11 @@ class Queue:
         waiting = deque(models)
         try:
             while self._fill(waiting) or (self._take_over(models, waiting) and self._fill(waiting)):
-                limit_s = min(one.next_s for one in self._training.values()) - time.monotonic()
-                for ended in self._slots.wait(limit_s, stop):
+                for slot, one in self._training.items():
+                    if not one.begun and slot in self._slots.began_s:
+                        one.begun, one.next_s = True, self._slots.began_s[slot] + self._limit_s
+                next_s = min(one.next_s for one in self._training.values())
+                for ended in self._slots.wait(next_s - time.monotonic(), stop):
                     waiting.extend(self._end(ended))
                 if _ready([stop], 0):
                     return False
@@ -559,22 +573,24 @@ class Queue:
         return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
-        now_s = time.monotonic()
-        self._training[slot] = _Training(model, datetime.now(UTC), now_s, now_s + self._limit_s)
+        imported_s = time.monotonic() + (IMPORTS_S if self._limit_s < math.inf else math.inf)
+        self._training[slot] = _Training(model, imported_s)
         self._slots.train(slot, model.arguments, self.log(model))
 
     def _end(self, ended: Ended) -> list[Model]:
         """Record how a model has ended; return it if it starts again."""
         one = self._training.pop(ended.slot)
         model = one.model
+        began_s = self._slots.began_s.get(ended.slot, ended.ended_s)
+        seconds, now = ended.ended_s - began_s, datetime.now(UTC)
         line = {
             "model": model.number,
             "arguments": model.text,
             "status": ended.status,
             "slot": ended.slot,
-            "began": one.at.isoformat(timespec="milliseconds"),
-            "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "seconds": round(ended.ended_s - one.began_s, 3),
+            "began": (now - timedelta(seconds=seconds)).isoformat(timespec="milliseconds"),
+            "ended": now.isoformat(timespec="milliseconds"),
+            "seconds": round(seconds, 3),
             "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
         self._journal.write((json.dumps(line) + "\n").encode())
@@ -583,7 +599,11 @@ class Queue:
         if ended.status == 0:
             self.trained += 1
             return []
-        how = f"took more than {self._limit_s:g} s" if one.signals else _describe(ended.status)
+        how = _describe(ended.status)
+        if one.signals:
+            how = f"took more than {self._limit_s:g} s"
+            if not one.begun:
+                how = f"did not begin within {IMPORTS_S:g} s: what it imports hangs"
         attempts = self._attempts[model.number] = self._attempts.get(model.number, 0) + 1
         again = attempts <= self._retries
         what_next = "it starts again after the others; " if again else ""
