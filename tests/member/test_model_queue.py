@@ -1,5 +1,6 @@
 """The queue of models, as `recommended.sh --queue` runs it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -51,6 +52,16 @@ def queue(path, models, *options, **environment):
     )  # fmt: skip
 
 
+def change(path, constant, value):
+    """Have a launch script's queue run with another value of a constant."""
+    changed = path.parent / "changed_queue.py"
+    changed.write_text(
+        "import sys\nfrom scaling_study.member import model_queue\n"
+        f"model_queue.{constant} = {value}\nsys.exit(model_queue.main(sys.argv[1:]))\n"
+    )
+    path.write_text(path.read_text().replace(model_queue.__file__, str(changed)))
+
+
 def log(folder, number):
     return (folder / f"models.txt.logs/model-{number:05}.log").read_text()
 
@@ -97,6 +108,15 @@ def test_the_same_command_goes_on_and_a_failed_model_is_trained_again(tmp_path, 
     assert "1 trained in" in second.stdout
     assert "2 trained before" in second.stdout
     assert ended(tmp_path) == [(1, 0), (2, 3), (3, 7), (4, 0), (2, 0), (3, 7)]
+
+
+def test_a_queue_goes_on_if_nobody_reads_what_it_prints(tmp_path, launch):
+    (tmp_path / "models.txt").write_text("1 fail\n2\n")
+    command = [BASH, launch, "--queue", "models.txt"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        process.stderr.close()
+    assert process.returncode == 1
+    assert ended(tmp_path) == [(1, 7), (2, 0)]
 
 
 def test_a_list_may_grow_and_not_change_where_it_was_trained(tmp_path, launch):
@@ -185,6 +205,55 @@ def test_models_do_not_outlive_a_killed_queue(tmp_path, options):
         wait_ended(pid)
     for child in pids[1::2]:
         os.kill(child, signal.SIGKILL)
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+if "exits" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+elif "raises" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+print("began", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--forked"])
+@pytest.mark.parametrize("first", ["models", "queue"])
+def test_a_model_that_is_interrupted_with_its_queue_has_not_failed(tmp_path, option, first):
+    """SIGTERM reaches all processes, in any order."""
+    path = launched(tmp_path, INTERRUPTED, slots=3)
+    models = "ends\nexits\nraises\nlater\n"
+    (tmp_path / "models.txt").write_text(models)
+    text = path.read_text()
+    change(path, "SETTLE_S", 120.0)
+
+    def wait_began(*numbers):
+        logs = [tmp_path / f"models.txt.logs/model-{number:05}.log" for number in numbers]
+        wait_until(lambda: all(log.exists() and log.read_text() for log in logs), "the models")
+
+    with subprocess.Popen([BASH, path, "--queue", option, "models.txt"], cwd=tmp_path) as process:
+        wait_began(1, 2, 3)
+        others = psutil.Process(process.pid).children(recursive=True)
+        if first == "queue":
+            process.terminate()
+        for other in others:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                other.terminate()
+        if first == "models":
+            wait_began(4)  # so the queue has noticed an end
+            process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert ended(tmp_path) == []
+    path.write_text(text)
+    (tmp_path / "go").touch()
+    if first == "models":  # by another queue
+        assert queue(path, models, "--share", "b").returncode == 0
+        assert sorted(ended(tmp_path, "-b")) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+    else:
+        assert queue(path, models).returncode == 0
+        assert sorted(ended(tmp_path)) == [(1, 0), (2, 0), (3, 0), (4, 0)]
 
 
 SHARED = """
@@ -454,19 +523,10 @@ def test_imports_of_a_server_do_not_count_for_the_limit(tmp_path, slow_import):
     assert [line["seconds"] < 4 for line in journal(tmp_path)] == [True] * 3
 
 
-HASTY = """
-import sys
-from scaling_study.member import model_queue
-model_queue.IMPORTS_S = 2.0
-sys.exit(model_queue.main(sys.argv[1:]))
-"""
-
-
 def test_a_server_that_hangs_while_it_imports_fails_its_model(tmp_path, slow_import):
     assert queue(slow_import(1), "1\n", "--forked").returncode == 0
-    (tmp_path / "hasty.py").write_text(HASTY)
     path = slow_import(600)
-    path.write_text(path.read_text().replace(model_queue.__file__, str(tmp_path / "hasty.py")))
+    change(path, "IMPORTS_S", 2.0)
     done = queue(path, "1\n2\n", "--forked", "--limit", "4")
     assert done.returncode == 1
     assert "model 2 did not begin within 2 s: what it imports hangs" in done.stderr

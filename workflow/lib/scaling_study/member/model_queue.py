@@ -526,6 +526,8 @@ class Queue:
         self._limit_s, self._retries = limit_s, retries
         self._training: dict[int, _Training] = {}
         self._attempts: dict[int, int] = {}
+        # Models that have ended, in this order, with their lines of the journal.
+        self._ends: deque[tuple[_Training, Ended, dict[str, object]]] = deque()
         self.trained = 0
         self.failed: list[Model] = []
 
@@ -533,14 +535,21 @@ class Queue:
         """Train the models; return False if ``stop`` became readable before all had ended."""
         waiting = deque(models)
         try:
-            while self._fill(waiting) or (self._take_over(models, waiting) and self._fill(waiting)):
+            while (
+                self._fill(waiting)
+                or self._ends
+                or (self._take_over(models, waiting) and self._fill(waiting))
+            ):
                 for slot, one in self._training.items():
                     if not one.begun and slot in self._slots.began_s:
                         one.begun, one.next_s = True, self._slots.began_s[slot] + self._limit_s
-                next_s = min(one.next_s for one in self._training.values())
-                for ended in self._slots.wait(next_s - time.monotonic(), stop):
-                    waiting.extend(self._end(ended))
-                if _ready([stop], 0):
+                due_s = [one.next_s for one in self._training.values()]
+                due_s += [ended.ended_s + SETTLE_S for _, ended, _ in self._ends]
+                for ended in self._slots.wait(min(due_s) - time.monotonic(), stop):
+                    self._end(ended)
+                stopped = bool(_ready([stop], 0))
+                waiting.extend(self._record(stopped=stopped))
+                if stopped:
                     return False
                 for slot, one in self._training.items():
                     if one.next_s <= time.monotonic():
@@ -577,15 +586,14 @@ class Queue:
         self._training[slot] = _Training(model, imported_s)
         self._slots.train(slot, model.arguments, self.log(model))
 
-    def _end(self, ended: Ended) -> list[Model]:
-        """Record how a model has ended; return it if it starts again."""
+    def _end(self, ended: Ended) -> None:
+        """Note how a model has ended."""
         one = self._training.pop(ended.slot)
-        model = one.model
         began_s = self._slots.began_s.get(ended.slot, ended.ended_s)
         seconds, now = ended.ended_s - began_s, datetime.now(UTC)
         line = {
-            "model": model.number,
-            "arguments": model.text,
+            "model": one.model.number,
+            "arguments": one.model.text,
             "status": ended.status,
             "slot": ended.slot,
             "began": (now - timedelta(seconds=seconds)).isoformat(timespec="milliseconds"),
@@ -593,13 +601,35 @@ class Queue:
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
-        self._journal.write((json.dumps(line) + "\n").encode())
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
-        if ended.status == 0:
-            self.trained += 1
-            return []
-        how = _describe(ended.status)
+        self._ends.append((one, ended, line))
+
+    def _record(self, *, stopped: bool) -> list[Model]:
+        """Record the ends of models, in their order; return the models that start again.
+
+        A failure waits, and so do the ends after it: if this queue is stopped, too, the model was
+        interrupted.
+        """
+        again = []
+        settled_s = time.monotonic() - SETTLE_S
+        while self._ends:
+            one, ended, line = self._ends[0]
+            if ended.status and ended.ended_s > settled_s and not stopped:
+                break
+            self._ends.popleft()
+            if ended.status and stopped:
+                continue
+            self._journal.write((json.dumps(line) + "\n").encode())
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+            if ended.status == 0:
+                self.trained += 1
+            elif self._retry(one, ended.status):
+                again.append(one.model)
+        return again
+
+    def _retry(self, one: _Training, status: int) -> bool:
+        """Print how a model has failed; return whether it starts again."""
+        model, how = one.model, _describe(status)
         if one.signals:
             how = f"took more than {self._limit_s:g} s"
             if not one.begun:
@@ -607,10 +637,15 @@ class Queue:
         attempts = self._attempts[model.number] = self._attempts.get(model.number, 0) + 1
         again = attempts <= self._retries
         what_next = "it starts again after the others; " if again else ""
-        print(f"model {model.number} {how}; {what_next}see {self.log(model)}", file=sys.stderr)
+        _say(f"model {model.number} {how}; {what_next}see {self.log(model)}")
         if not again:
             self.failed.append(model)
-        return [model] if again else []
+        return again
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print(text, file=sys.stderr, flush=True)
 
 
 def _describe(status: int) -> str:
@@ -733,10 +768,10 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     status = int(bool(queue.failed))
     if queue.failed:
         names = ", ".join(str(model.number) for model in queue.failed)
-        print(f"failed: models {names}; the same command trains them again", file=sys.stderr)
+        _say(f"failed: models {names}; the same command trains them again")
     if not done:
         status = 128 + os.read(stop, 1)[0]
-        print("stopped; the same command goes on, interrupted models anew", file=sys.stderr)
+        _say("stopped; the same command goes on, interrupted models anew")
     rate = queue.trained * SECONDS_PER_HOUR / seconds
     earlier = f", {before} trained before" if before else ""
     print(
