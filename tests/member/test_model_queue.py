@@ -1,6 +1,7 @@
 """The queue of models, as `recommended.sh --queue` runs it."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -348,6 +349,42 @@ def test_shares_may_start_at_any_moment(tmp_path):
     errors = [process.communicate(timeout=PATIENCE_S)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 8, errors
     assert sorted(began.read_text().split()) == ["1", *models, "6"]
+
+
+WRITES = """
+import sys, time
+with open(f"result-{sys.argv[1]}", "w") as file:
+    for _ in range(10):
+        print("-" * 999, file=file, flush=True)
+        time.sleep(0.01)
+"""
+
+
+def test_shares_that_are_killed_lose_and_truncate_nothing(tmp_path):
+    """One of three is killed every few seconds, and starts again at once."""
+    path = launched(tmp_path, WRITES, slots=2)
+    count = 2000
+    (tmp_path / "models.txt").write_text("\n".join(map(str, range(1, count + 1))))
+
+    def shares(name):
+        command = [BASH, path, "--queue", "--forked", "--share", name, "models.txt"]
+        return subprocess.Popen(command, cwd=tmp_path)
+
+    running = {name: shares(name) for name in "abc"}
+    for name in itertools.cycle("abc"):
+        process = running[name]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if process.wait(3) == 0:  # it has found no model
+                if all(one.poll() == 0 for one in running.values()):
+                    break
+                continue
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        running[name] = shares(name)
+    lines = [line for name in "abc" for line in ended(tmp_path, f"-{name}")]
+    assert sorted(lines) == [(number, 0) for number in range(1, count + 1)]
+    sizes = {one.name: one.stat().st_size for one in tmp_path.glob("result-*")}
+    assert sizes == {f"result-{number}": 10_000 for number in range(1, count + 1)}
 
 
 def test_a_claim_without_its_journal_keeps_no_model(tmp_path, launch):
