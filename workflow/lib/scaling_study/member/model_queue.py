@@ -94,10 +94,15 @@ class _Running(NamedTuple):
 
 
 class Slots:
-    """Runs one process at a time in each of n slots, each process in a group of its own."""
+    """Runs one process at a time in each of n slots, each process in a group of its own.
+
+    Attributes:
+        began_s: when a slot's model began (s of the monotonic clock).
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
+        self.began_s: dict[int, float] = {}
         self._running: dict[int, _Running] = {}
 
     @property
@@ -221,7 +226,6 @@ class FreshModels(Slots):
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
-        self.began_s: dict[int, float] = {}
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
         """Start a free slot's process for a model; as ``ServedModels.train``."""
@@ -235,15 +239,11 @@ class ServedModels(Slots):
 
     Args:
         commands: the command line of each slot's ``model_server.py``.
-
-    Attributes:
-        began_s: when the slot's model began (s of the monotonic clock), after the server's imports.
     """
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
         super().__init__(len(commands))
         self._commands = commands
-        self.began_s: dict[int, float] = {}
         # A server reads orders from its line, and answers there.
         self._lines: dict[int, socket.socket] = {}
         self._busy: set[int] = set()
@@ -255,7 +255,7 @@ class ServedModels(Slots):
         return [slot for slot in range(self._count) if slot not in self._busy]
 
     def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
-        """Have a free slot train a model; ``began_s`` says later when it has begun.
+        """Have a free slot train a model, which begins after the server's imports.
 
         Args:
             slot: the slot.
@@ -292,13 +292,13 @@ class ServedModels(Slots):
 
     def _ended(self, slot: int) -> Ended | None:
         """Return how a slot's model has ended; None if it has just begun."""
-        ended_s = time.monotonic()
+        now_s = time.monotonic()
         answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
             answer = self._lines[slot].recv(64).split()
         if len(answer) % 2:  # its process id, and perhaps how it ended
             self._pids[slot] = int(answer[0])
-            self.began_s[slot] = ended_s
+            self.began_s[slot] = now_s
         if len(answer) == 1:
             return None
         if answer:
@@ -306,10 +306,10 @@ class ServedModels(Slots):
         else:
             self._lines.pop(slot).close()
             self.signal(slot, signal.SIGKILL)
-            status, peak_kib = self._reap(slot, ended_s).status or 1, 0
+            status, peak_kib = self._reap(slot, now_s).status or 1, 0
         self._pids.pop(slot, None)
         self._busy.discard(slot)
-        return Ended(slot, ended_s, status, peak_kib)
+        return Ended(slot, now_s, status, peak_kib)
 
 
 def _signal_group(leader: int, signum: int) -> None:
