@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from processes import PATIENCE_S, has_ended, killed_at_the_end
+from scaling_study.runner.supervisor import STUDY_STOPS
 
 # What Snakemake does with its lock, its handler of SIGTERM, and Ctrl-C.
 SNAKEMAKE = """
@@ -50,7 +51,7 @@ try:
         start("sleep 600")  # it was about to be started when the signal came
     for job in jobs:
         job.wait()
-    print(came[0], "graceful", flush=True)
+    print(*came, "graceful", flush=True)
 except KeyboardInterrupt:
     for job in jobs:
         job.wait()
@@ -73,7 +74,8 @@ def told(where, locked, *signals):
     os.kill(other, signal.SIGKILL)
     assert ours, "what a supervisor has started is the supervisor's to end"
     assert process.returncode == 0, error
-    assert error == f"{signal.Signals(signals[0]).name}: all jobs are being stopped\n"
+    named = "" if signals[0] == STUDY_STOPS else signal.Signals(signals[0]).name
+    assert error == (f"{named}: all jobs are being stopped\n" if named else "")
     return out.strip()
 
 
@@ -81,6 +83,10 @@ def told(where, locked, *signals):
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_jobs_end_and_snakemake_finishes_as_usual_however_impatient_its_user(signum, times):
     assert told("local", "free", *[signum] * times) == f"{signum.name} graceful"
+
+
+def test_a_job_that_stops_the_study_ends_the_others_without_a_message():
+    assert told("local", "free", STUDY_STOPS) == "graceful"
 
 
 def test_a_signal_while_snakemake_has_its_lock():

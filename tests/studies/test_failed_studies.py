@@ -63,6 +63,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     assert "Reason: ended with status 1: FileNotFoundError: [Errno 2] No such file" in text
     assert "  |     args.file.read_text()" in text
     assert text.count("member 0: ended with status 1") == 1
+    assert "all jobs are being stopped" not in text
     assert [path.parent.name for path in folder.glob("measure/*/*.part")] == ["default-44136f"]
     assert not (project.folder / "reports/failed.html").exists()
     # It is there, and every window is lost to other programs.

@@ -1,7 +1,6 @@
 """A script that fails: what the measuring job says and keeps, and what the next run measures."""
 
 import json
-import signal
 import subprocess
 import sys
 
@@ -62,7 +61,7 @@ def test_the_first_member_decides(tmp_path, how):
     done, stopped, story = first_run(mapping, tmp_path / "measure/default")
     reason = HOW[how]
     assert done.returncode == supervisor.STOPS, done.stderr
-    assert stopped == -signal.SIGTERM
+    assert stopped == -supervisor.STUDY_STOPS
     assert reason in done.stderr
     assert ("no step yet; it made" in done.stderr) or how != "waits"
     told = json.loads(story.read_text())

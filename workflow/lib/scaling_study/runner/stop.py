@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
+from scaling_study.runner.supervisor import STUDY_STOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from snakemake.workflow import Workflow
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, STUDY_STOPS)
 
 # Interrupts Snakemake's main thread, as SIGINT does by default.
 INTERRUPT = signal.SIGRTMIN
@@ -40,14 +41,14 @@ AGAIN_S = 0.1
 
 
 def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> list[str]:
-    """End all jobs when SIGINT or SIGTERM comes to this process, Snakemake's.
+    """End all jobs when SIGINT, SIGTERM or STUDY_STOPS comes to this process, Snakemake's.
 
     Args:
         workflow: Snakemake's.
         jobs: returns the processes of the jobs that run on this machine.
 
     Returns:
-        A list that gets the name of the signal when it comes.
+        A list that gets the name of SIGINT or SIGTERM when it comes.
     """
     came: list[str] = []
 
@@ -62,6 +63,7 @@ def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> li
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(INTERRUPT, signal.default_int_handler)
+    signal.signal(STUDY_STOPS, lambda *_: None)  # its number is in the wake-up pipe
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
         signal.signal(signal.SIGINT, interrupt)
     told = (reading, workflow, jobs, came)
@@ -77,17 +79,15 @@ def _end_jobs(
         pass
     while (scheduler := workflow.scheduler) is None:
         time.sleep(AGAIN_S)
-    came.append(signal.Signals(signum).name)
-    with contextlib.suppress(OSError):  # the terminal may be gone
-        print(
-            f"{clear_line(sys.stderr)}{came[0]}: all jobs are being stopped",
-            file=sys.stderr,
-            flush=True,
-        )
+    if signum != STUDY_STOPS:
+        came.append(signal.Signals(signum).name)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            text = f"{clear_line(sys.stderr)}{came[0]}: all jobs are being stopped"
+            print(text, file=sys.stderr, flush=True)
     asked = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
     asked.start()
     asked.join(LOCK_S)
-    if asked.is_alive() or (signum == signal.SIGTERM and not workflow.local_exec):
+    if asked.is_alive() or (signum != signal.SIGINT and not workflow.local_exec):
         signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
     while True:
         for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:

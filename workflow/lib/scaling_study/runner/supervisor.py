@@ -38,6 +38,10 @@ ORPHANS_S = 2.0
 STOPS = 94
 """Exit status of a job that stops the study; programs of this package use it for nothing else."""
 
+STUDY_STOPS = signal.SIGRTMIN + 1
+"""Signal to Snakemake that ends the other jobs. The job has printed the reason; a SIGTERM would be
+announced as if the user had sent it."""
+
 WHAT_NOW = "what it had written is kept; the same command goes on where it stopped"
 
 # Signals that ask a supervisor to stop.
@@ -118,7 +122,7 @@ def run(command: list[str], watched: int) -> int:
     private.remove(folder)
     if code == STOPS:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(watched, signal.SIGTERM)  # Snakemake starts no further job, and fails
+            os.kill(watched, STUDY_STOPS)  # Snakemake starts no further job, and fails
     if code < 0:
         # Printed last, because the terminal may be gone.
         with contextlib.suppress(OSError):
