@@ -10,6 +10,7 @@ whatever else the machine does meets both alike. Each case is a process of its o
 
 import argparse
 import contextlib
+import ctypes
 import functools
 import io
 import os
@@ -29,11 +30,17 @@ from torch.optim import optimizer
 from torch.utils.data import dataloader
 
 from scaling_study.common import private
-from scaling_study.member import channel, loaders
+from scaling_study.member import channel, files, loaders
 from scaling_study.member.member import Member, Options, member_of
 
 ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
+
+INTERPRETER_WORDS = 4096
+"""Words of CPython's PyInterpreterState, a larger structure, that hold its list of audit hooks."""
+
+LOWEST_ADDRESS = 2**32
+"""Addresses of a 64-bit process's heap are above it, and the state's counts below."""
 
 LONG_S = 3e-3
 """A ratio is promised of steps from here on, an addition of shorter ones."""
@@ -69,11 +76,37 @@ def attached_member(folder: Path) -> Member:
     return member
 
 
+class AuditHooks:
+    """The interpreter's list of audit hooks, which Python can only add to (CPython 3.11).
+
+    Args:
+        add: adds the first hook.
+    """
+
+    def __init__(self, add: Callable[[], None]) -> None:
+        state = ctypes.pythonapi.PyInterpreterState_Get
+        state.restype = ctypes.c_void_p
+        words = (ctypes.c_size_t * INTERPRETER_WORDS).from_address(state())
+        before = list(words)
+        add()
+        set_now = [at for at, word in enumerate(before) if not word and words[at] >= LOWEST_ADDRESS]
+        # An object's second word is its type.
+        (at,) = (
+            at for at in set_now if ctypes.c_size_t.from_address(words[at] + 8).value == id(list)
+        )
+        self._words, self._at, self._list = words, at, words[at]
+
+    def attach(self, *, attached: bool) -> None:
+        """Put the hooks in, or take them out."""
+        self._words[self._at] = self._list if attached else 0
+
+
 class Switch:
     """Puts the harness into torch and takes it out."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
+        self._hooks = AuditHooks(lambda: files.note_written(member.folder, 0))
         self._inner = ITERATOR.__next__, torch.autograd.backward
         self._loader = member.timed(channel.LOAD_NS, self._inner[0])
         self._backward = member.timed(channel.BACKWARD_NS, self._inner[1])
@@ -94,6 +127,7 @@ class Switch:
         optimizer._global_optimizer_post_hooks.clear()  # noqa: SLF001
         if self._fetcher is not None:
             self._fetcher.fetch = self._fetch[not attached]
+        self._hooks.attach(attached=attached)
         if attached:
             ITERATOR.__next__, torch.autograd.backward = self._loader, self._backward
             optimizer.register_optimizer_step_pre_hook(self._member.before_optimizer)

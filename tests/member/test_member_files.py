@@ -17,11 +17,23 @@ from scaling_study.member import files
 files.note_written(Path("cohort"), 3)
 """
 
+LOADER = """
+from torch.utils.data import DataLoader
+list(DataLoader([1], num_workers=1, worker_init_fn=lambda _: open("out", "w").close()))
+"""
+
+
+def run(folder, script):
+    """Run a script that says nothing, in a folder, and note its files there."""
+    (folder / "cohort").mkdir(exist_ok=True)
+    command = [sys.executable, "-c", NOTED + script]
+    done = subprocess.run(command, cwd=folder, check=False, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
 
 def noted(folder, script):
     """What is noted of a script that runs in a folder, by names relative to it."""
-    (folder / "cohort").mkdir(exist_ok=True)
-    subprocess.run([sys.executable, "-c", NOTED + script], cwd=folder, check=True)
+    run(folder, script)
     log = folder / "cohort/written-3"
     paths = map(Path, log.read_text().splitlines() if log.exists() else [])
     return [str(path.relative_to(folder)) if folder in path.parents else path for path in paths]
@@ -38,9 +50,11 @@ def noted(folder, script):
         "Path('was').mkdir(); Path('was').rename('out')",
         "import os, pathlib; os.mkdir('was'); os.replace('was', pathlib.Path('out'))",
         "from torch import save as s; import io; s(1, io.BytesIO()); s(1, 'out'); s(1, f='out')",
+        "from torch import save; save(1, 'out', _use_new_zipfile_serialization=False)",
         "import numpy; numpy.save(open('out', 'wb'), 1)",
         "import logging; logging.basicConfig(filename='out')",
         "import os\nif os.fork(): os.wait()\nelse: open('out', 'w')",
+        LOADER,
     ],
 )
 def test_what_is_written_is_noted_once(tmp_path, script):
@@ -73,6 +87,93 @@ def test_errors_are_those_of_the_function_itself(tmp_path):
     assert "open() missing required argument 'file'" in told
     assert "argument 'mode' must be str, not int" in told
     assert "No such file or directory: 'no/out'" in told
+
+
+PICKLED = """
+import builtins, functools, io, os, pickle, _io
+import torch
+for function in (open, functools.partial(open, "x"), os.replace, os.rename, torch.save):
+    again = pickle.loads(pickle.dumps(function))
+    assert again is function or again.func is open
+assert builtins.open is io.open is _io.open
+"""
+
+
+def test_nothing_of_python_is_replaced(tmp_path):
+    assert noted(tmp_path, PICKLED) == []
+
+
+FAILING = """
+import os, traceback
+import torch
+for fails in (
+    lambda: open("missing/x", "w"),
+    lambda: os.replace("missing/x", "y"),
+    lambda: torch.save(1, "missing/x"),
+    lambda: torch.save(lambda: 1, "x"),
+):
+    try:
+        fails()
+    except Exception as error:
+        while error is not None:
+            for frame in traceback.extract_tb(error.__traceback__):
+                assert "scaling_study" not in frame.filename, frame
+            error = error.__context__
+    else:
+        raise AssertionError("it did not fail")
+"""
+
+
+def test_tracebacks_have_the_scripts_frames_only(tmp_path):
+    run(tmp_path, FAILING)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import os; os.symlink('/dev/full', 'cohort/written-3')",
+        "import os; os.rmdir('cohort')",
+        "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+        "sys.audit('open'); sys.audit('open', 1, 2, 3); sys.audit('os.rename', None)",
+        "import os; os.closerange(3, 100)",
+    ],
+    ids=["full disk", "no folder", "moved", "foreign events", "closed descriptors"],
+)
+def test_a_note_that_fails_is_not_the_scripts_error(tmp_path, script):
+    run(tmp_path, f"{script}\nopen({str(tmp_path / 'out')!r}, 'w').write('1')")
+    assert (tmp_path / "out").read_text() == "1"
+
+
+# The last objects are deleted when even the names in `builtins` are None.
+LAST = """
+import builtins
+class Last:
+    def __init__(self, number): self.number = number
+    def __del__(self, open=open):
+        with open(f"out-{self.number}", "w") as file: file.write("1")
+kept = Last(0)
+sys.kept = Last(1)
+builtins.kept = Last(2)
+files.kept = Last(3)
+"""
+
+
+def test_files_are_written_until_the_interpreters_end(tmp_path):
+    run(tmp_path, LAST)
+    assert {path.read_text() for path in tmp_path.glob("out-*")} == {"1"}
+    assert len(list(tmp_path.glob("out-*"))) == 4
+
+
+@pytest.mark.parametrize(
+    "serialization",
+    ["", "_open_zipfile_writer_file = None", "class _open_zipfile_writer_file: pass"],
+)
+def test_a_torch_of_another_version_is_imported(tmp_path, serialization):
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("from torch import serialization")
+    (package / "serialization.py").write_text(serialization)
+    assert noted(tmp_path, "sys.path.insert(0, '.'); import torch; open('out', 'w')") == ["out"]
 
 
 def test_a_class_that_keeps_open_makes_no_method_of_it(tmp_path):
