@@ -1,6 +1,7 @@
 """Whole measuring jobs, with real members: what is on the disk, and what is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,7 @@ def test_a_script_that_sets_its_own_threads_is_no_launch_of_one_thread(tmp_path,
     script = tmp_path / "greedy.py"
     text = (WORKLOADS / "plain_loop.py").read_text()
     script.write_text(first + text.replace("torch.manual_seed", f"{later}torch.manual_seed"))
+    shutil.copy(WORKLOADS / "size.py", tmp_path)
     records = run(config(script, windows=1, processes=[1]), tmp_path)
     end = records["end"][0]
     assert end["status"] == "failed"

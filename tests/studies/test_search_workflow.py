@@ -89,9 +89,10 @@ def test_the_same_again_measures_nothing_and_a_launch_that_is_added_enters_the_r
 
 
 def test_another_script_is_another_race_and_its_old_records_are_kept(project, raced):
-    shutil.copy(project.folder / SCRIPT, project.folder / "other.py")
+    other = SCRIPT.replace("plain_loop", "other")
+    shutil.copy(project.folder / SCRIPT, project.folder / other)
     mapping = study()
-    mapping["workload"]["script"] = "other.py"
+    mapping["workload"]["script"] = other
     project.configure(mapping)
     project.succeeds("--until", "decide")
     assert rounds(project)[0]["stage"] == "first"

@@ -93,7 +93,9 @@ def project(tmp_path_factory):
     project = Project(folder, tmp_path_factory.mktemp('a checkout\'s "own" földer'))
     project.take_every_window()
     (folder / SCRIPT).parent.mkdir()
-    shutil.copy(project.checkout / "tests/workloads/plain_loop.py", folder / SCRIPT)
+    workloads = project.checkout / "tests/workloads"
+    shutil.copy(workloads / "plain_loop.py", folder / SCRIPT)
+    shutil.copy(workloads / "size.py", folder / "src")
     # Names of modules that Python would take from here, if it looked here.
     for name in ("logging", "queue", "yaml"):
         (folder / f"{name}.py").write_text(f"raise SystemExit('{name}: another one')\n")

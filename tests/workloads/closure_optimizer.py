@@ -2,12 +2,16 @@
 
 import torch
 
+from size import scaled
+
+WIDTH = scaled(64)
+
 torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+model = torch.nn.Sequential(torch.nn.Linear(32, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, 1))
 optimizer = torch.optim.LBFGS(
     model.parameters(), lr=0.1, max_iter=5, tolerance_grad=0, tolerance_change=0
 )
-inputs = torch.randn(256, 32)
+inputs = torch.randn(scaled(256), 32)
 targets = inputs.square().sum(dim=1, keepdim=True)
 
 

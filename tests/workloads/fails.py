@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from size import PASSES
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--how", required=True)
 parser.add_argument("--file", type=Path, help="what it needs")
@@ -37,7 +39,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs = torch.randn(16, 8)
 if args.how in {"manual", "waits"}:
     for _ in range(args.steps):
-        model(inputs).square().mean().backward()
+        for _ in range(PASSES):
+            model(inputs).square().mean().backward()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.sub_(0.01 * parameter.grad)
@@ -51,6 +54,7 @@ for step in range(args.steps):
     optimizer.zero_grad()
     if args.how == "shape":
         inputs = inputs[:, :4]
-    model(inputs).square().mean().backward()
+    for _ in range(PASSES):
+        model(inputs).square().mean().backward()
     optimizer.step()
     print("SPS:", step)

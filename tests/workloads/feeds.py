@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from size import PASSES
+
 BATCH = 8
 CAPACITY = 3
 HERE = "here"
@@ -136,5 +138,6 @@ if __name__ == "__main__":
                 assert float(batch.max()) < options.samples
                 batch.add_(options.samples)
             optimizer.zero_grad()
-            model(batch).square().mean().backward()
+            for _ in range(PASSES):
+                model(batch).square().mean().backward()
             optimizer.step()

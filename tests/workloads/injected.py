@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from size import scaled
+
 ALONE_AFTER_S = 0.25
 
 parser = argparse.ArgumentParser()
@@ -33,10 +35,10 @@ def injected_mul(size):
 torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.randn(1024, 256)
+inputs = torch.randn(scaled(1024), 256)
 targets = inputs.sum(dim=1, keepdim=True)
 for _ in range(500):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
-    injected_mul(1000 if alone() else 10_000_000)
+    injected_mul(scaled(1000 if alone() else 10_000_000))
     optimizer.step()

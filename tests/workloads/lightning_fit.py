@@ -8,6 +8,8 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from size import scaled
+
 
 class Regression(pl.LightningModule):
     def __init__(self):
@@ -31,8 +33,9 @@ def main():
         torch.manual_seed(args.seed)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
-    inputs = torch.randn(4096, 64)
-    loader = DataLoader(TensorDataset(inputs, inputs.sum(dim=1, keepdim=True)), batch_size=256)
+    inputs = torch.randn(16 * scaled(256), 64)
+    data = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
+    loader = DataLoader(data, batch_size=scaled(256))
     trainer = pl.Trainer(
         max_steps=args.steps,
         accelerator="cpu",

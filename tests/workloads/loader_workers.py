@@ -3,20 +3,24 @@
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from size import scaled
+
+BATCH = scaled(64)
+
 
 class Waves(Dataset):
     def __len__(self):
-        return 4096
+        return 64 * BATCH
 
     def __getitem__(self, index):
-        inputs = torch.sin(torch.arange(64) * (index + 1) / 4096)
+        inputs = torch.sin(torch.arange(64) * (index + 1) / len(self))
         return inputs, inputs.mean(dim=0, keepdim=True)
 
 
 def main():
     model = torch.nn.Linear(64, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Waves(), batch_size=64, num_workers=2)
+    loader = DataLoader(Waves(), batch_size=BATCH, num_workers=2)
     for _ in range(5):
         for inputs, targets in loader:
             optimizer.zero_grad()

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from scaling_study import mark
+from size import scaled
 
 MIB = 1024 * 1024
 
@@ -24,7 +25,7 @@ parser.add_argument("--beside", type=Path, help="a file that is named from where
 args = parser.parse_args()
 
 
-vector = torch.ones(1_000_000)
+vector = torch.ones(scaled(1_000_000))
 
 
 def work():

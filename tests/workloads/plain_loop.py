@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from size import scaled
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=500)
 parser.add_argument("--seed", type=int, default=1)
@@ -25,7 +27,7 @@ if args.out:
 torch.manual_seed(args.seed)
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.randn(512, 64)
+inputs = torch.randn(scaled(512), 64)
 targets = inputs.sum(dim=1, keepdim=True)
 for step in range(args.steps):
     optimizer.zero_grad()

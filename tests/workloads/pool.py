@@ -15,12 +15,14 @@ import time
 
 import torch
 
+from size import scaled
+
 
 def fit(steps):
     """Train a model; return the process."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
     optimizer = torch.optim.Adam(model.parameters())
-    batch = torch.randn(512, 64)
+    batch = torch.randn(scaled(512), 64)
     folder = os.environ.get("STEPS_FOLDER")
     path = pathlib.Path(folder, str(os.getpid())) if folder else None
     with path.open("ab", buffering=0) if path else contextlib.nullcontext() as ends:

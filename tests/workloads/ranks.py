@@ -10,6 +10,8 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from size import PASSES
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100_000)
 parser.add_argument("--pause", type=float, default=0.0, help="s in each step")
@@ -28,7 +30,8 @@ inputs = torch.randn(8, 16)
 for _ in range(args.steps):
     time.sleep(args.pause)
     optimizer.zero_grad()
-    model(inputs).square().mean().backward()
+    for _ in range(PASSES):
+        model(inputs).square().mean().backward()
     optimizer.step()
     for _ in range(args.local - 1 if rank else 0):
         optimizer.step()

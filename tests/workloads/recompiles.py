@@ -2,6 +2,8 @@
 
 import torch
 
+from size import PASSES
+
 torch._dynamo.config.recompile_limit = 1_000_000
 torch._dynamo.config.accumulated_recompile_limit = 1_000_000
 model = torch.nn.Linear(8, 1)
@@ -10,5 +12,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 torch._dynamo.reset()
 for step in range(100_000):
     optimizer.zero_grad()
-    compiled(torch.ones(1 + step, 8)).mean().backward()
+    for _ in range(PASSES):
+        compiled(torch.ones(1 + step, 8)).mean().backward()
     optimizer.step()

@@ -5,6 +5,10 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from size import PASSES, scaled
+
+WIDTH = scaled(256)
+
 
 class Slow(Dataset):
     def __len__(self):
@@ -16,9 +20,10 @@ class Slow(Dataset):
         return torch.full((64,), index / 8192), torch.tensor([index / 8192])
 
 
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+model = torch.nn.Sequential(torch.nn.Linear(64, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for inputs, targets in DataLoader(Slow(), batch_size=16):
     optimizer.zero_grad()
-    torch.nn.functional.mse_loss(model(inputs), targets).backward()
+    for _ in range(PASSES):
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
     optimizer.step()

@@ -5,14 +5,18 @@ import argparse
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from size import PASSES, scaled
+
+BATCH = scaled(16)
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     torch.manual_seed(0)
-    data = TensorDataset(torch.randn(64, 32), torch.randn(64, 8))
-    loader = DataLoader(data, batch_size=16, num_workers=options.workers)
+    data = TensorDataset(torch.randn(4 * BATCH, 32), torch.randn(4 * BATCH, 8))
+    loader = DataLoader(data, batch_size=BATCH, num_workers=options.workers)
     model = torch.nn.Sequential(
         *(torch.nn.Linear(32, 32), torch.nn.Unflatten(1, (2, 4, 4))),
         *(torch.nn.Conv2d(2, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten()),
@@ -22,7 +26,8 @@ if __name__ == "__main__":
     for _ in range(options.epochs):
         for batch, target in loader:
             optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(batch), target)
-            loss.backward()
+            for _ in range(PASSES):
+                loss = torch.nn.functional.mse_loss(model(batch), target)
+                loss.backward()
             optimizer.step()
     print(f"{loss.item():.6f}")

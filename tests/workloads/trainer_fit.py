@@ -16,6 +16,11 @@ from transformers import (
     set_seed,
 )
 
+from size import scaled
+
+BATCH = scaled(16)
+SHAPE = (16 * BATCH, 32)
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -25,10 +30,10 @@ def main():
     set_seed(args.seed)
     size = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     model = BertForSequenceClassification(BertConfig(vocab_size=500, intermediate_size=128, **size))
-    rows = [{"input_ids": words, "labels": words[0] % 2} for words in torch.randint(500, (256, 32))]
+    rows = [{"input_ids": words, "labels": words[0] % 2} for words in torch.randint(500, SHAPE)]
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingArguments(
-            folder, max_steps=args.steps, per_device_train_batch_size=16, seed=args.seed,
+            folder, max_steps=args.steps, per_device_train_batch_size=BATCH, seed=args.seed,
             use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True,
         )  # fmt: skip
         done = Trainer(model, settings, train_dataset=rows).train()
