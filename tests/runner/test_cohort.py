@@ -129,7 +129,8 @@ def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
 
 @pytest.fixture(scope="module")
 def three():
-    with private.folder() as folder, prepared(folder, "plain_loop.py", members=3) as one:
+    endless = ["--steps", 10**9]  # a step of a script that starts anew counts in no window
+    with private.folder() as folder, prepared(folder, "plain_loop.py", endless, members=3) as one:
         one.start([0, 1, 2], 60)
         one.warm_up(5)
         yield one
