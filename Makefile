@@ -6,6 +6,7 @@
 # make slurm    a whole study through profiles/slurm on a real SLURM of three nodes (needs root)
 # make emulated placements on emulated machines with sockets, NUMA nodes and SMT (installs QEMU as root)
 # make steady   the tests that read clocks and counters, 20 times beside a program that takes a CPU: an hour at most
+# make speeds   make test on a machine that is faster, slower, busy: training of a tenth, of ten times the work, a hog
 # make lint     style and types
 # make lines    lines of code by folder
 # make bench    the benchmarks: every figure that the project promises, measured here
@@ -18,7 +19,7 @@ CORES ?= all
 TODAY := not long and not faults and not slurm and not emulated
 TOGETHER := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test nightly long faults slurm emulated steady lint lines bench clean
+.PHONY: report test nightly long faults slurm emulated steady speeds lint lines bench clean
 .DELETE_ON_ERROR:
 
 report: $(ENV)/study
@@ -47,6 +48,11 @@ emulated: $(ENV)/tests
 steady: $(ENV)/tests
 	$(BIN)/python benchmarks/injected_faults/outside.py --hog cpu -- timeout 3600 bash -c 'for run in {1..20}; do \
 	  $(BIN)/python -m pytest --quiet -m "timing and $(TODAY)" || exit; done'
+
+speeds: $(ENV)/tests
+	TEST_WORK=0.1 $(MAKE) test
+	TEST_WORK=10 $(MAKE) test
+	$(BIN)/python benchmarks/injected_faults/outside.py --hog cpu -- $(MAKE) test
 
 lint: $(ENV)/tests
 	$(BIN)/ruff check .
