@@ -271,7 +271,7 @@ def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d,
 
 def loss(*words):
     """Train on a Python path without this package; return the last loss."""
-    command = [sys.executable, "-I", *words, "--epochs", "3"]
+    command = [sys.executable, "-E", "-s", *words, "--epochs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
