@@ -56,7 +56,7 @@ def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
 
 
 def test_a_member_without_a_first_step_in_time_is_ended(make):
-    one = make("plain_loop.py")
+    one = make("fails.py", ["--how", "waits"])
     one.start([0], 0.3)
     assert one.alive == ()
     assert one.events[0].what == "hung"
@@ -205,7 +205,7 @@ def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
 
 
 def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
-    one = make("plain_loop.py", ["--once", "--steps", 200])
+    one = make("plain_loop.py", ["--once", "--steps", 50])
     one.start([0], 60)
     pid = one.members.pids[0]
     assert one.read_back(60)[0].once is False
@@ -218,5 +218,5 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     report = one.read_back(60)[0]
     assert (report.once, report.pid) == (True, pid)
     told = report.ended
-    assert (told.steps, told.shortest, told.longest) == (200, 200, 200)
+    assert (told.steps, told.shortest, told.longest) == (50, 50, 50)
     assert record.members[0].steps >= 1
