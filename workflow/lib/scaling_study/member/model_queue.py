@@ -709,7 +709,7 @@ def _slots(
         if options.imports is not None and options.imports.exists():
             shutil.copyfile(options.imports, imports)
         at = command.index("--")  # before the program
-        command[at:at] = ["--start", options.start, "--imports", str(imports), "--answers"]
+        command[at:at] = ["--imports", str(imports), "--answers"]
     end = ["--die-with", str(os.getpid()), "--", *command]
     commands = [
         [*binder, *(["--cpus", cpus] if cpus else []), "--mempolicy", policy, *end]
