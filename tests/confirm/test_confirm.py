@@ -21,7 +21,7 @@ from scaling_study.runner.free_run import Program
 
 # It has no torch to import, so that rounds hold whole models though they are short.
 MARKS = """
-import colorsys, time
+import numpy, time
 from scaling_study import mark
 for _ in range(60):
     time.sleep(0.004)
@@ -74,8 +74,9 @@ def test_what_forked_models_import_is_kept_with_its_time(confirmed):
     found = of_kind(confirmed[3], "imports")
     assert len(found) == ended  # on a busy machine none may have ended
     for one in found:
-        assert one.steps == [["import", "colorsys"]]
+        assert "numpy" in one.modules
         assert one.left == {}
+        assert next(iter(one.seconds)) == "numpy"
         assert sum(one.seconds.values()) < one.all_s
 
 

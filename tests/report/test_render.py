@@ -34,8 +34,8 @@ def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp
              "end_s": 1.4, **{name: best[name] for name in ("launch", "label", "n")}}  # fmt: skip
     rates = {"fresh": 639.0, "forked": 1400.0}
     arms = [{**about, "start": start, "value": value} for start, value in rates.items()]
-    steps = [["import", "torch"]]
-    imports = {"kind": "imports", "steps": steps, "left": {"numexpr": "starts threads: python"},
+    modules = ["torch"]
+    imports = {"kind": "imports", "modules": modules, "left": {"numexpr": "starts threads: python"},
                "seconds": {"torch": 1.9, "pandas": 0.5}, "all_s": 4.8}  # fmt: skip
     entry = {"machine": found["machine"], "status": "confirmed", "arms": arms, "start": "forked",
              "steps_per_model": 500, "imports": imports}  # fmt: skip
@@ -48,7 +48,7 @@ def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp
     assert "# Measured: 1,400 models/hour, confirmed with forked starts\n" in script
     kept = folder / "launch/recommended.imports.json"
     assert f"--imports {kept}" in script
-    assert read_file(kept, object)["steps"] == steps
+    assert read_file(kept, object)["modules"] == modules
     assert "recommended.sh --queue models.txt" in report
     for text in (
         "1,400 models/hour", "639", "numexpr starts threads",
