@@ -61,11 +61,12 @@ class Options(NamedTuple):
 
 NO_STEP = (
     "ended without a step: a step ends with optimizer.step() or, with 'step: mark' in the config,"
-    " with scaling_study.mark()"
+    " with scaling_study.mark(). If it found a result and skipped the training, remove the result"
 )
+SKIPS = "when it was started before, and none now"
 SKIPPED = (
-    "made {steps:,.0f} steps when it was started before, and none now: it may have found its result"
-    " and skipped the training. Set workload.fresh_folder to true, and each start has a new folder"
+    f"made {{steps:,.0f}} steps {SKIPS}: it may have found its result and skipped the training. Set"
+    " workload.fresh_folder to true, and each start has a new folder"
 )
 
 

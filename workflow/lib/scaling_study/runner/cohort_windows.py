@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from scaling_study.launch.axes import axis_table
+from scaling_study.member.member import SKIPS
 from scaling_study.records.window import End, Event, Readbacks, Settled, Window
 from scaling_study.runner import foreign, headroom, non_step, settling, windows
 from scaling_study.runner.cohort import Cohort, WindowSettings
-from scaling_study.runner.member_processes import MemberEndedError
+from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -239,6 +240,7 @@ class CohortWindows(CohortRun):
         before: records of an interrupted run.
         steps: the block and the steps of each valid window.
         last_end: the reason for the latest end of a member; None if none has ended.
+        skips: the end of a member whose script no longer trains; None if there is none.
         next_block: the number of the next block beyond the plan.
         next_window: the number of the next window beyond the plan.
     """
@@ -248,6 +250,7 @@ class CohortWindows(CohortRun):
     before: Sequence[Record]
     steps: list[tuple[int, non_step.Steps]] = field(init=False, default_factory=list)
     last_end: str | None = field(init=False, default=None)
+    skips: MemberEnd | None = field(init=False, default=None)
     next_block: int = field(init=False)
     next_window: int = field(init=False)
 
@@ -378,6 +381,10 @@ class CohortWindows(CohortRun):
         own = self.job.plan.measure
         timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
         while True:
+            if self.skips is not None:  # as later starts will
+                if self.first_decides:
+                    raise ScriptEndedError(self.skips)
+                raise LostError(self.skips.reason)
             if missing := self.cohort.restartable(MEMBER_RESTARTS):
                 self.cohort.start(missing, own.start_timeout_s)
                 self.cohort.warm_up(own.warmup_steps)
@@ -398,6 +405,8 @@ class CohortWindows(CohortRun):
         for event in self.cohort.events:
             log.warning("member %s: %s", event.slot, event.reason)
             self.last_end = event.reason
+            if SKIPS in event.reason:
+                self.skips = event
             self.journal.write(Event(cohort=self.number, **event._asdict()))
         self.cohort.events.clear()
 
