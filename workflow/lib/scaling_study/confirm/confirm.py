@@ -167,9 +167,9 @@ class Confirmation:
                     log.warning("%s: %s", one.arm.label, record.reason)
                     given_up.add(key)
             if known.exists():
-                self._write_imports(ahead.Plan.read(str(known)))
+                self._write_imports(ahead.Imports.read(str(known)))
 
-    def _write_imports(self, made: ahead.Plan) -> None:
+    def _write_imports(self, made: ahead.Imports) -> None:
         if made.seconds is not None:  # otherwise no server has been through them
             longest = sorted(made.seconds.items(), key=lambda package: -package[1])
             self._journal.write(

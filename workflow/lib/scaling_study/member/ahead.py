@@ -1,28 +1,24 @@
 """Imports that are made once, before models are forked from a process.
 
 The first model lists the modules that it had imported by its end, up to the point where the script
-itself changes a variable: a library may read a variable while it is imported. Then the server has a
-child of its own, the scout, import the listed modules and watch what each of them does. A package
-is imported ahead if its modules take long, and if a fork of the server then looks to the script as
-a fresh process does. All else is left to each model:
-
-- modules that start threads or processes, keep files open, make temporary files, print, read the
-  arguments, draw random numbers that stay, or change random states, signal handlers, the working
-  directory or the file mode mask (umask);
-- modules that import such modules;
-- modules of the script, which may change.
+itself changes a variable: a library may read a variable while it is imported. The server imports
+the modules of a package ahead if they take long, and if a fork of it then looks to the script as a
+fresh process does. A child tries that first: it imports the modules, and compares. A module is left
+to the models if it, or what it imports, starts threads or processes, keeps files open, makes
+temporary files, prints, reads the arguments, draws random numbers that stay, or changes random
+states, signal handlers, the working directory or the file mode mask (umask). Modules of the script
+may change, so they are left to the models as well.
 
 A fork inherits variables, warning filters and exit handlers that an import leaves behind, so these
 are as in a fresh process. Generators that were seeded with entropy are seeded anew in each model.
 
-The file is JSON: ``modules``, in order; ``left``, reasons by module; ``seconds``, the time that
-each package's modules took in the scout, or null before it has run. Standard library only; this
+The file is JSON: ``modules``, in order; ``left``, reasons by module; ``seconds``, the time that the
+imports of each package took, or null before a server has tried them. Standard library only; this
 file is loaded by its path.
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import ctypes
 import importlib
@@ -39,19 +35,17 @@ import threading
 import time
 import warnings
 import weakref
-from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
-
-    Seed = Callable[..., None]
 
 WORTH_S = 0.05
-"""A package whose own modules take less time is left to the models, or to what imports it."""
+"""A package that takes less time is left to the models, or to what imports it."""
 
-SCOUT_S = 600
+DRAWS = "draws random numbers"
+
+TRIAL_S = 600
 """Importing takes longer only if it hangs."""
 
 # jemalloc's threads only give memory back; a child starts its own (``renew``).
@@ -66,7 +60,7 @@ HARMLESS_DRAWS = (
 )  # fmt: skip
 
 
-class Plan(NamedTuple):
+class Imports(NamedTuple):
     """The content of the file."""
 
     modules: list[str]
@@ -74,7 +68,7 @@ class Plan(NamedTuple):
     seconds: dict[str, float] | None = None
 
     @classmethod
-    def read(cls, path: str) -> Plan:
+    def read(cls, path: str) -> Imports:
         """Read the file."""
         with open(path, encoding="utf-8") as file:
             return cls(**json.load(file))
@@ -92,329 +86,229 @@ class Plan(NamedTuple):
 
 def learning(path: str) -> Callable[[], None]:
     """Note what this process imports from now on; return a function that writes it to a file."""
-    folders = _installed_folders()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    places = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
+    folders = tuple(os.path.join(os.path.realpath(place), "") for place in places if place)
     known = set(sys.modules)
-    frozen: list[str] = []
+    before: list[str] = []
     left: dict[str, str] = {}
 
     def note(event: str, values: tuple[object, ...]) -> None:
         if event not in {"os.putenv", "os.unsetenv"} or left:
             return
         name, *value = [os.fsdecode(item) for item in values if isinstance(item, bytes)]
-        if os.environ.get(name) == (value[0] if value else None) or _is_installed_code(folders):
-            return
-        frozen.extend(sys.modules)
-        left["everything later"] = (
-            f"comes after the script changes {name} (export it before, or set it in workload.env)"
-        )
+        frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
+        while frame.f_back is not None and frame.f_globals["__name__"] in {"os", "collections.abc"}:
+            frame = frame.f_back
+        installed = os.path.realpath(frame.f_code.co_filename).startswith(folders)
+        if not installed and os.environ.get(name) != (value[0] if value else None):
+            before.extend(sys.modules)
+            left["everything later"] = (
+                f"comes after the script changes {name} (export it before, or set it in"
+                " workload.env)"
+            )
 
     def write() -> None:
-        modules = [
-            name
-            for name in (frozen if left else list(sys.modules))
-            if name not in known and _is_installed(name, sys.modules.get(name), folders)
-        ]
-        Plan(modules, left).write(path)
+        modules = []
+        for name in before if left else list(sys.modules):
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            origin = (spec.origin or "") if spec is not None and spec.name == name else ""
+            if name not in known and os.path.realpath(origin).startswith(folders):
+                modules.append(name)
+        Imports(modules, left).write(path)
 
     sys.addaudithook(note)
     return write
 
 
-def _is_installed_code(folders: tuple[str, ...]) -> bool:
-    """Return whether an installed module sets the variable, as it will again."""
-    frame = sys._getframe(2)  # noqa: SLF001 (CPython's, as documented)
-    while frame.f_back is not None and frame.f_globals["__name__"] in {"os", "collections.abc"}:
-        frame = frame.f_back
-    return os.path.realpath(frame.f_code.co_filename).startswith(folders)
-
-
-def _installed_folders() -> tuple[str, ...]:
-    """Return the folders of Python's own modules and of installed ones."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
-    return tuple(os.path.join(os.path.realpath(folder), "") for folder in folders if folder)
-
-
-def _is_installed(name: str, module: object, folders: tuple[str, ...]) -> bool:
-    """Return whether a module is from a file in these folders, and has this name."""
-    spec = getattr(module, "__spec__", None)
-    if spec is None or spec.name != name or spec.origin is None:
-        return False
-    return bool(os.path.realpath(spec.origin).startswith(folders))
-
-
 # ---- in the process that models are forked from
 
 
-def load(path: str, program: Sequence[str]) -> bool:
-    """Import the modules that a file lists.
+UNSEEDED: list[tuple[str, weakref.ref[random.Random]]] = []
+"""Python's generators that were seeded with entropy during imports, and the modules that did it."""
+
+
+def load(path: str, program: Sequence[str]) -> None:
+    """Import the modules that a file lists; the first server to use it tries them, and writes it.
 
     Args:
-        path: the file. The first server to use it has a scout complete it.
+        path: the file.
         program: the program; if it is a module, its package is left to the models.
-
-    Returns:
-        False if a module that must be left has been imported: this process must not be forked.
 
     Raises:
         SystemExit: this process has threads before any import.
     """
     if names := _remaining_threads():
         sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
-    if Plan.read(path).seconds is None:
-        _scout(path, program[1].partition(".")[0] if program[0] == "-m" else "")
-    plan = Plan.read(path)
+    own = program[1].partition(".")[0] if program[0] == "-m" else ""
+    listed = Imports.read(path)
     arguments, seed = sys.argv, random.Random.seed
     sys.argv = list(program[:1])
-    random.Random.seed = _noting(seed, UNSEEDED)  # type: ignore[method-assign]
-    for name in plan.modules:
+
+    def note_seed(generator: random.Random, a: object = None, version: int = 2) -> None:
+        UNSEEDED[:] = [known for known in UNSEEDED if known[1]() is not generator]
+        if a is None:
+            UNSEEDED.append((_importing(), weakref.ref(generator)))
+        seed(generator, a, version)  # type: ignore[arg-type]
+
+    random.Random.seed = note_seed  # type: ignore[method-assign, assignment]
+    if listed.seconds is not None:
+        _import(listed.modules)
+    else:
+        tried = Imports([], listed.left, {})
+        # First, because of others it is looked at whether they set the seeds of these two.
+        packages: dict[str, list[str]] = {"numpy": [], "torch": []}
+        for name in listed.modules:
+            packages.setdefault(name.partition(".")[0], []).append(name)
+        packages.pop(own, None)
+        for package, modules in packages.items():
+            _try_package(package, modules, tried)
+        tried.write(path)
+    sys.argv, random.Random.seed = arguments, seed  # type: ignore[method-assign]
+
+
+def _import(modules: Sequence[str]) -> None:
+    for name in modules:
         with contextlib.suppress(Exception):  # the script's own import of it will raise again
             importlib.import_module(name)
-        if cause := next((module for module in plan.left if module in sys.modules), None):
-            # The scout has not seen that import, because the module was there already.
-            modules = [module for module in plan.modules if not f"{module}.".startswith(f"{name}.")]
-            Plan(modules, {**plan.left, name: f"imports {cause}"}, plan.seconds).write(path)
-            return False
-    sys.argv, random.Random.seed = arguments, seed  # type: ignore[method-assign]
-    return True
 
 
-UNSEEDED: list[weakref.ref[random.Random]] = []
-"""Python's generators that were seeded with entropy during the imports."""
+def _try_package(package: str, modules: Sequence[str], tried: Imports) -> None:
+    """Import a package's modules if they are worth it, without those that must be left."""
+    if sys.modules.keys() >= {*modules}:  # with another package
+        return
+    reason, took_s = _try(modules)
+    if took_s < WORTH_S and not reason:
+        return
+    tried.seconds[package] = took_s  # type: ignore[index]
+    if reason and package in modules and (why := _try([package])[0]):
+        tried.left[package] = why
+    else:
+        _import_without(reason, modules, tried)
 
 
-def _noting(seed: Seed, unseeded: list[weakref.ref[random.Random]]) -> Seed:
-    """Have ``random.Random.seed`` note the generators that it seeds with entropy."""
+def _import_without(reason: str, modules: Sequence[str], tried: Imports) -> None:
+    """Import modules, without those that must be left for a reason; it is empty if none must."""
+    if not reason:
+        _import(modules)
+        tried.modules.extend(modules)
+    elif len(modules) == 1:
+        tried.left[modules[0]] = reason
+    else:
+        half = len(modules) // 2
+        for part in (modules[:half], modules[half:]):
+            _import_without(_try(part)[0], part, tried)
 
-    def note(generator: random.Random, a: object = None, version: int = 2) -> None:
-        unseeded[:] = [known for known in unseeded if known() is not generator]
-        if a is None:
-            unseeded.append(weakref.ref(generator))
-        seed(generator, a, version)
 
-    return note
-
-
-def _scout(path: str, package: str) -> None:
-    """Have a child complete the file: it imports the modules, and ends."""
-    plan = Plan.read(path)
+def _try(modules: Sequence[str]) -> tuple[str, float]:
+    """Import modules in a child; return why they must be left, if they must, and the time (s)."""
+    answer, output = os.memfd_create("answer"), os.memfd_create("output")
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(SCOUT_S)
-        status = 1
-        try:
-            Scout(plan, package).complete().write(path)
-            status = 0
-        finally:
-            os._exit(status)
+        signal.alarm(TRIAL_S)
+        with contextlib.suppress(BaseException):
+            os.write(answer, json.dumps(_watched_import(modules, output)).encode())
+        os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status:  # it crashed, or hangs
-        reason = f"cannot be imported ahead: the process that tried ended with status {status}"
-        Plan([], {**plan.left, "everything": reason}, {}).write(path)
+    data = os.pread(answer, 2**20, 0)
+    os.close(answer)
+    os.close(output)
+    if not data:
+        return f"cannot be imported ahead: the process that tried ended with status {status}", 0.0
+    reason, took_s = json.loads(data)
+    return reason, took_s
 
 
-class Scout:
-    """Imports modules, and notes what each of them does to this process, which ends afterwards.
+def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
+    """Import modules in this process, which ends afterwards; return as ``_try``."""
+    reasons: list[str] = []
+    _watch(lambda what: reasons.append(f"{_importing()} {what}"))
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    before = _state(output)
+    began_s = time.perf_counter()
+    _import(modules)
+    took_s = time.perf_counter() - began_s
+    after = _state(output)
+    # A number that came from a generator which is gone may still be there.
+    gone = [module for module, generator in UNSEEDED if generator() is None]
+    reasons += [f"{module} {DRAWS}" for module in gone]
+    reasons += [what for what in before if before[what] != after[what] and what != "threads"]
+    if before["threads"] != after["threads"] and (names := _remaining_threads()):
+        reasons.append(f"starts threads: {', '.join(names)}")
+    harmless = tuple(f"{name}{end}" for name in HARMLESS_DRAWS for end in (".", f" {DRAWS}"))
+    reasons = [what for what in reasons if not (what.endswith(DRAWS) and what.startswith(harmless))]
+    return ", ".join(dict.fromkeys(reasons)), took_s
 
-    Args:
-        plan: what to import.
-        package: the program's own package; empty if it is a script.
-    """
 
-    def __init__(self, plan: Plan, package: str) -> None:
-        self._plan, self._package = plan, package
-        self._reasons: dict[str, str] = {}
-        self._needs: dict[str, set[str]] = {}
-        self._seconds: dict[str, float] = {}
-        self._running: list[str] = []
-        self._inner_s = [0.0]
-        # Of these things it is only noted that they happen.
-        self._draws = self._reads = self._temporary = self._seeds = 0
-        self._unseeded: list[weakref.ref[random.Random]] = []
-        self._output = os.memfd_create("output")
+def _watch(note: Callable[[str], None]) -> None:
+    """Have a function called with what is done to this process from now on, in words."""
+    tempfile.gettempdir()  # draws a name only once
+    UNSEEDED.clear()
+    draw, seed = os.urandom, random.Random.seed
 
-    def complete(self) -> Plan:
-        """Import the modules; return the plan for the server."""
-        for descriptor in (1, 2):
-            os.dup2(self._output, descriptor)
-        self._watch()
-        for name in self._plan.modules:
-            if name.partition(".")[0] != self._package and name not in self._plan.left:
-                try:
-                    importlib.import_module(name)
-                except BaseException as error:  # noqa: BLE001 (the script imports it otherwise)
-                    self._reasons.setdefault(name, f"cannot be imported alone ({error})")
-        costs: dict[str, float] = {}
-        for name, own_s in self._seconds.items():
-            package = name.partition(".")[0]
-            costs[package] = costs.get(package, 0.0) + own_s
-        left = self._left()
-        modules = [
-            name
-            for name in self._plan.modules
-            if name not in left
-            and name.partition(".")[0] != self._package
-            and costs.get(name.partition(".")[0], 0.0) >= WORTH_S
-        ]
-        return Plan(modules, {**self._plan.left, **self._reasons}, costs)
+    def note_draw(size: int) -> bytes:
+        note(DRAWS)
+        return draw(size)
 
-    def _left(self) -> set[str]:
-        """Return the modules to leave: those with a reason, and all that import them."""
-        needed_by: dict[str, set[str]] = {}
-        for name, needs in self._needs.items():
-            # A package may have no file, so that nothing is known of it.
-            above = [name[:at] for at, character in enumerate(name) if character == "."]
-            for need in (*needs, *above):
-                needed_by.setdefault(need, set()).add(name)
-        left, waiting = set[str](), {*self._plan.left, *self._reasons}
-        while waiting:
-            name = waiting.pop()
-            left.add(name)
-            waiting |= needed_by.get(name, set()) - left
-        return left
+    def note_seed(generator: random.Random, a: object = None, version: int = 2) -> None:
+        if a is not None and generator is random._inst:  # noqa: SLF001
+            note("sets the seed of random")
+        seed(generator, a, version)  # type: ignore[arg-type]
 
-    def _watch(self) -> None:
-        """Watch all imports from now on."""
-        tempfile.gettempdir()  # draws a name only once
-        for loader in (SourceFileLoader, ExtensionFileLoader):
-            self._watch_loader(loader)
-        inner = builtins.__import__
+    class Arguments(list):  # type: ignore[type-arg]
+        def __getitem__(self, at):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
+            note("reads the arguments")
+            return super().__getitem__(at)
 
-        def note_import(
-            name: str,
-            globals: dict[str, object] | None = None,  # noqa: A002 (as Python calls it)
-            locals: dict[str, object] | None = None,  # noqa: A002 (as above)
-            fromlist: Sequence[str] | None = (),
-            level: int = 0,
-        ) -> ModuleType:
-            module = inner(name, globals, locals, fromlist or (), level)
-            if self._running:
-                base = getattr(module, "__name__", name) if fromlist else name
-                names = [base, *(f"{base}.{item}" for item in fromlist or ())]
-                needs = self._needs.setdefault(self._running[-1], set())
-                needs.update(found for found in names if found in sys.modules)
-            return module
+        def __iter__(self) -> Iterator[str]:
+            note("reads the arguments")
+            return super().__iter__()
 
-        builtins.__import__ = note_import  # type: ignore[assignment]
-
-        scout = self
-
-        class Arguments(list):  # type: ignore[type-arg]
-            def __getitem__(self, at):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
-                scout._reads += 1
-                return super().__getitem__(at)
-
-            def __iter__(self) -> Iterator[str]:
-                scout._reads += 1
-                return super().__iter__()
-
-        sys.argv = Arguments(sys.argv)
-        self._watch_entropy()
-        sys.addaudithook(self._note_event)
-
-    def _watch_entropy(self) -> None:
-        draw, seed = os.urandom, _noting(random.Random.seed, self._unseeded)
-
-        def note_draw(size: int) -> bytes:
-            self._draws += 1
-            return draw(size)
-
-        def note_seed(generator: random.Random, a: object = None, version: int = 2) -> None:
-            self._seeds += a is not None and generator is random._inst  # noqa: SLF001
-            seed(generator, a, version)
-
-        os.urandom = random._urandom = note_draw  # type: ignore[attr-defined] # noqa: SLF001
-        random.Random.seed = note_seed  # type: ignore[method-assign, assignment]
-        random.seed = random._inst.seed  # noqa: SLF001 (it was bound to the class's own)
-
-    def _note_event(self, event: str, _: tuple[object, ...]) -> None:
+    def note_event(event: str, _: tuple[object, ...]) -> None:
         if event in {"tempfile.mkdtemp", "tempfile.mkstemp"}:
-            self._temporary += 1
+            note("makes temporary files")
 
-    def _watch_loader(self, kind: type[SourceFileLoader | ExtensionFileLoader]) -> None:
-        execute = kind.exec_module
-
-        def exec_module(loader: object, module: ModuleType) -> None:
-            name, before, known = module.__name__, self._state(), len(self._unseeded)
-            if self._running:
-                self._needs.setdefault(self._running[-1], set()).add(name)
-            self._needs.setdefault(name, set())
-            self._running.append(name)
-            noted = set(self._reasons)
-            self._inner_s.append(0.0)
-            began_s = time.perf_counter()
-            try:
-                execute(loader, module)  # type: ignore[arg-type]
-            finally:
-                took_s = time.perf_counter() - began_s
-                self._seconds[name] = took_s - self._inner_s.pop()
-                self._running.pop()
-                if self._reasons.keys() == noted:  # otherwise a module in it is the reason
-                    self._judge(name, before, self._state(), self._unseeded[known:])
-                del self._unseeded[known:]
-                self._inner_s[-1] += time.perf_counter() - began_s
-
-        kind.exec_module = exec_module  # type: ignore[method-assign, assignment]
-
-    def _state(self) -> dict[str, object]:
-        """Return what an import must not change, by the reason to leave a module that does."""
-        mask = os.umask(0)
-        os.umask(mask)
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # an import may have replaced or closed it
-                stream.flush()
-        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy.random")
-        torch_seed = getattr(torch, "initial_seed", None)
-        numpy_state = getattr(numpy, "get_state", None)
-        handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-        state: dict[str, object] = {
-            "starts threads": threading.active_count(),
-            "threads": len(os.listdir("/proc/self/task")),
-            "starts processes": _children(),
-            "keeps files open": _open_files(),
-            "makes temporary files": self._temporary,
-            "prints": os.fstat(self._output).st_size,
-            "reads the arguments": self._reads,
-            "draws random numbers": self._draws,
-            "sets the seed of a generator": self._seeds,
-            "handles signals": handlers,
-            "changes the working directory": os.getcwd(),
-            "changes the file mode mask": mask,
-            "initialises CUDA": _uses_cuda(),
-        }
-        if numpy_state is not None:
-            state["sets the seed of numpy"] = numpy_state()[1].tobytes()
-        if torch_seed is not None:
-            state["sets the seed of torch"] = torch_seed()
-        return state
-
-    def _judge(
-        self,
-        name: str,
-        before: dict[str, object],
-        after: dict[str, object],
-        unseeded: list[weakref.ref[random.Random]],
-    ) -> None:
-        """Note the reason to leave a module, if there is one."""
-        changed = [reason for reason in before if after[reason] != before[reason]]
-        if "threads" in changed:
-            changed.remove("threads")
-            if names := _remaining_threads():
-                changed.append(f"starts threads: {', '.join(names)}")
-        # A number that came from a generator which is gone may still be there.
-        if any(generator() is None for generator in unseeded):
-            changed.append("draws random numbers")
-        if f"{name}.".startswith(tuple(f"{package}." for package in HARMLESS_DRAWS)):
-            changed = [reason for reason in changed if reason != "draws random numbers"]
-            self._draws = before["draws random numbers"]  # type: ignore[assignment]
-        if changed:
-            self._reasons[name] = ", ".join(dict.fromkeys(changed))
+    os.urandom = random._urandom = note_draw  # type: ignore[attr-defined] # noqa: SLF001
+    random.Random.seed = note_seed  # type: ignore[method-assign, assignment]
+    random.seed = random._inst.seed  # noqa: SLF001 (a bound method)
+    sys.argv = Arguments(sys.argv)
+    sys.addaudithook(note_event)
 
 
-def _uses_cuda() -> bool:
-    cuda = sys.modules.get("torch.cuda")
-    return bool(getattr(cuda, "is_initialized", bool)())
+def _importing() -> str:
+    """Return the name of the module that is being imported."""
+    frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
+    while frame.f_back is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"])
+
+
+def _state(output: int) -> dict[str, object]:
+    """Return what an import must not change, by the words that say what it would do."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # an import may have replaced or closed it
+            stream.flush()
+    state: dict[str, object] = {
+        "starts threads": threading.active_count(),
+        "threads": len(os.listdir("/proc/self/task")),
+        "starts processes": _children(),
+        "keeps files open": _open_files(),
+        "prints": os.fstat(output).st_size,
+        "handles signals": [signal.getsignal(number) for number in signal.valid_signals()],
+        "changes the working directory": os.getcwd(),
+        "changes the file mode mask": mask,
+    }
+    cuda, numpy, torch = map(sys.modules.get, ("torch.cuda", "numpy.random", "torch"))
+    state["initialises CUDA"] = bool(getattr(cuda, "is_initialized", bool)())
+    if numpy is not None:
+        state["sets the seed of numpy"] = numpy.get_state()[1].tobytes()
+    if torch is not None:
+        state["sets the seed of torch"] = torch.initial_seed()
+    return state
 
 
 def _remaining_threads() -> list[str]:
@@ -460,7 +354,7 @@ def renew() -> None:
 
     Python's global generator reseeds itself; torch's others are made when they are used.
     """
-    for known in UNSEEDED:
+    for _, known in UNSEEDED:
         if (generator := known()) is not None:
             generator.seed()
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")

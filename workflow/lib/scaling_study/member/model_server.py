@@ -84,10 +84,7 @@ class Server:
         """Import ahead, once the first model has written what."""
         if self._imported or not os.path.exists(self._imports):
             return
-        if not AHEAD["load"](self._imports, self._program):
-            signal.signal(signal.SIGTERM, self._sigterm)
-            os.dup2(self._line, 0)
-            os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:]])  # noqa: S606
+        AHEAD["load"](self._imports, self._program)
         self._imported = True
         gc.collect()
         gc.freeze()  # a collection in a child would copy all of its pages
@@ -160,8 +157,7 @@ def main(argv: list[str]) -> None:
     server = Server(
         program, options.imports, line, answers=options.answers, folders=options.fresh_folder
     )
-    # Without a buffer, because buffered orders would be lost if this process restarts.
-    orders = open(line, "rb", buffering=0)  # noqa: SIM115 (to the end of the process)
+    orders = open(line, "rb")  # noqa: SIM115 (to the end of the process)
     while True:
         server.prepare()
         order = orders.readline()

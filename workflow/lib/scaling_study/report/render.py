@@ -104,7 +104,9 @@ def _beside(
         return dict.fromkeys(BESIDE)
     if machine.confirmation and machine.confirmation.imports:
         made = machine.confirmation.imports
-        imports = json.encode(ahead.Plan(made.modules, made.left, made.seconds)._asdict()).decode()
+        imports = json.encode(
+            ahead.Imports(made.modules, made.left, made.seconds)._asdict()
+        ).decode()
     used = machine.readback.optimizers(recommended.launch)
     return {
         SWITCHES: render_switches(recommended.axes, script.name, used),
