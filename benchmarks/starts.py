@@ -80,7 +80,7 @@ def queue(
         if not imports.exists() and way == "forked":
             imports.write_bytes((logs / model_queue.IMPORTS).read_bytes())
         journal = pd.read_json(logs / "queue.jsonl", lines=True)
-        rows = [row for page in iterations.read_pages(pages) for row in page.starts()]
+        rows = [page.counted for page in iterations.read_pages(pages)]
     # Means need no pairs: which page is whose does not matter.
     since_s = time.time() - time.monotonic()
     first, latest = [row.first_ns / 1e9 for row in rows], [row.latest_ns / 1e9 for row in rows]

@@ -77,7 +77,7 @@ def test_what_forked_models_import_is_kept_with_its_time(confirmed):
         assert "numpy" in one.modules
         assert one.left == {}
         assert next(iter(one.seconds)) == "numpy"
-        assert sum(one.seconds.values()) < one.all_s
+        assert sum(one.seconds.values()) <= one.all_s
 
 
 def test_the_same_again_runs_nothing(confirmed):

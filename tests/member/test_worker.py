@@ -305,25 +305,36 @@ def test_each_start_ends_as_python_ends_it(cohort, plain, tmp_path):
     assert all(path.read_bytes().endswith(b".") for path in results.iterdir())  # whole pickles
 
 
-POOL = """
-import atexit, os, sys
+LEFT = """
+import atexit, os, sys, subprocess, threading, time
 from concurrent.futures import ThreadPoolExecutor
-pool = ThreadPoolExecutor(1)  # its thread waits until Python ends
-print(pool.submit(os.getpid).result(), flush=True)
+def beats():
+    while True:
+        time.sleep(0.01)
+if sys.argv[1] == "pool":
+    pool = ThreadPoolExecutor(1)
+    pool.submit(os.getpid).result()
+elif sys.argv[1] == "daemon":
+    threading.Thread(target=beats, daemon=True).start()
+else:
+    subprocess.Popen(["sleep", "600"])
+print(threading.active_count(), os.getpid(), flush=True)
 atexit.register(print, "handler", flush=True)
 for _ in range(3):
     mark()
 """
 
 
-def test_what_only_the_end_of_python_ends_gets_a_fresh_process_in_the_same_place(cohort, plain):
-    plain(POOL)
+@pytest.mark.parametrize(("left", "threads"), [("pool", 2), ("daemon", 2), ("child", 1)])
+def test_what_only_the_end_of_python_ends_gets_a_fresh_process_in_the_same_place(
+    cohort, plain, left, threads
+):
+    plain(LEFT, left)
     cohort.wait_resting([0])
     pid = cohort.members.pids[0]
     cohort.train(0, 10)
     assert cohort.members.words(0)[channel.RESTARTS] >= 3
-    first, second, third = cohort.log(0).splitlines()[:3]
-    assert (first, second, third) == (str(pid), "handler", str(pid))
+    assert cohort.log(0).splitlines()[:4] == [f"{threads} {pid}", "handler"] * 2
 
 
 @pytest.mark.parametrize("exits", ["os._exit(0)", "sys.exit(0)", "from os import _exit; _exit(0)"])

@@ -25,6 +25,8 @@ LOOK_EVERY_S = 1.0
 # take longer than planned, a rate of the first two or three iterations would say little.
 ENOUGH = 0.25
 
+MOST_MODELS = 10_000
+
 # Processes that a script left behind have this long to end with its round.
 ORPHANS_S = 1.0
 
@@ -59,12 +61,9 @@ class _Process:
         children = [page for page in pages if page.parent == self.pid]
         if not self.pool:
             own = [page for page in pages if page.pid == self.pid] or children
-            return [
-                (start, page.ordinary_ns(non_step.LONG))
-                for page in (own if self.start == "forked" else own[:1])
-                for start in page.starts()
-            ]
-        starts = [start for page in pages for start in page.starts()]
+            own = own if self.start == "forked" else own[:1]
+            return [(page.counted, page.ordinary_ns(non_step.LONG)) for page in own]
+        starts = [page.counted for page in pages]
         if not starts:
             return []
         first_ns = min(start.first_ns for start in starts)
@@ -205,7 +204,7 @@ class RunningRound:
         self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)
 
     def _orders(self, slot: int) -> Path:
-        """Write a server's orders, which train a slot's model more often than can be counted."""
+        """Write a server's orders, for more models than a round has time for."""
         arguments = self.members[slot].command[len(self.program.words) :]
         order = {
             "arguments": arguments,
@@ -213,7 +212,7 @@ class RunningRound:
             "errors": str(self.launch.errors(slot)),
         }
         path = self.launch.folder / f"orders-{slot}"
-        path.write_text(f"{json.dumps(order)}\n" * (iterations.MOST_STARTS + 1), encoding="utf-8")
+        path.write_text(f"{json.dumps(order)}\n" * MOST_MODELS, encoding="utf-8")
         return path
 
     def _end(self, ended: model_queue.Ended) -> None:

@@ -93,7 +93,7 @@ class Starts:
         self._handlers: list[tuple[Callable[..., object], tuple[object, ...], dict[str, object]]]
         self._handlers = []
         self._anew = False
-        self._threads, self._children = set(threading.enumerate()), children()
+        self._threads = set(threading.enumerate())
         self._streams = sys.stdout, sys.stderr, sys.excepthook
         register, unregister = atexit.register, atexit.unregister
 
@@ -117,8 +117,10 @@ class Starts:
         """End a start; return False if only the end of the process can end all of it."""
         pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
         for thread in set(threading.enumerate()) - self._threads:
-            if thread in pools:  # it waits until Python ends
-                return False
+            target = getattr(thread, "_target", None)
+            owners = {type(thread).__module__, getattr(target, "__module__", None)}
+            if thread in pools or (thread.daemon and "__main__" in owners):
+                return False  # it runs until Python ends
             if not thread.daemon:
                 thread.join()
         while self._handlers:
@@ -134,25 +136,16 @@ class Starts:
         sys.modules["__main__"].__dict__.clear()
         gc.unfreeze()
         collect()
-        return not self._anew and children() <= self._children
+        return not (self._anew or has_children())
 
 
 collect = gc.collect  # the module's own may be replaced: changes.py
 
 
-def children() -> set[int]:
-    """Return the child processes that run, without multiprocessing's tracker of resources."""
-    tracker = getattr(
-        sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None
-    )
-    found = set[int]()
-    for task in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
-            found.update(map(int, file.read().split()))
-    return {pid for pid in found if _runs(pid)} - {getattr(tracker, "_pid", None)}
-
-
-def _runs(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    return False
+def has_children() -> bool:
+    """Return whether this process has a child that it has not waited for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

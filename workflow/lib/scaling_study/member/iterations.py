@@ -12,9 +12,8 @@ A program that runs as its user starts it has no gate and no window: its iterati
 module on PYTHONPATH (``hook/sitecustomize.py``) attaches a counter in each process of the program.
 In a process that the script of a member forks, the member's own hooks count. Each process keeps a
 page of integers, a file with its process id as the name, that another process reads: how many
-iterations there were, and when each of them ended. If one process trains one model after the other
-(``model_server``), each start of the script has numbers of its own. A step costs a clock reading
-and a few integer stores.
+iterations there were, and when each of them ended. A step costs a clock reading and a few integer
+stores.
 
 Standard library and torch only.
 """
@@ -55,12 +54,7 @@ ELSEWHERE = "elsewhere-"
 
 HOOK = str(Path(__file__).with_name("hook"))
 
-# Fields of one start of the script. Times in ns of the monotonic clock, 0 before the event.
-FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS = range(4)
-FIELDS = 4
 WORD_BYTES = 8
-# Starts of a script that are counted in one process: an hour of them, at one a second.
-MOST_STARTS = 3600
 
 # After its first steps a process has all its threads and libraries.
 READ_BACK_AFTER = 3
@@ -72,9 +66,8 @@ the monotonic clock)."""
 # The ends of this many iterations are kept. Only the written parts of a page take memory.
 KEPT = 2**18
 
-MADE_NS, PARENT, TRAINER_TID = range(3)
-STARTS = 3
-ENDS = STARTS + MOST_STARTS * FIELDS
+# Fields of a page. Times in ns of the monotonic clock, 0 before the event.
+MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS, ENDS = range(8)
 WORDS = ENDS + KEPT
 
 
@@ -234,9 +227,9 @@ def replace_closure(
 
 
 class Counted(NamedTuple):
-    """One start of a script; times in ns of the monotonic clock, 0 before the event.
+    """A script's iterations; times in ns of the monotonic clock, 0 before the event.
 
-    ``ended_ns`` is known only if the process goes on after the script's end.
+    ``ended_ns`` is known only if the process notes the script's end.
     """
 
     first_ns: int
@@ -259,23 +252,18 @@ class Page:
         self.made_ns, self.parent = self._words[MADE_NS], self._words[PARENT]
         self.trainer_tid = self._words[TRAINER_TID]
 
-    def starts(self) -> list[Counted]:
-        """Return the starts of the script that have counted something."""
-        rows = []
-        for at in range(STARTS, ENDS, FIELDS):
-            row = Counted(*self._words[at : at + FIELDS])
-            if not any(row):
-                break
-            rows.append(row)
-        return rows
+    @property
+    def counted(self) -> Counted:
+        """What the process has counted so far."""
+        return Counted(*self._words[FIRST_NS:ENDS])
 
     @property
     def iterations(self) -> int:
-        """Iterations of all starts."""
-        return sum(one.iterations for one in self.starts())
+        """Iterations so far."""
+        return self._words[ITERATIONS]
 
     def ends_ns(self) -> list[int]:
-        """Return when iterations of all starts ended; the first ``KEPT`` of them."""
+        """Return when iterations ended; the first ``KEPT`` of them."""
         return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
 
     def ordinary_ns(self, long: float) -> float | None:
@@ -284,10 +272,8 @@ class Page:
         Args:
             long: an iteration of this many times the median or more is not ordinary.
         """
-        ends, times = self.ends_ns(), list[int]()
-        for start in self.starts():
-            own, ends = ends[: start.iterations], ends[start.iterations :]
-            times += map(operator.sub, own[1:], own)
+        ends = self.ends_ns()
+        times = [*map(operator.sub, ends[1:], ends)]
         if not times:
             return None
         import statistics  # noqa: PLC0415 (the hook does without: it takes 10 ms)
@@ -368,7 +354,6 @@ class Counter:
     def _begin(self) -> None:
         """Forget the page: this process is new, or was forked, and has none."""
         self._words: memoryview | None = None
-        self._at, self._done = STARTS, 0
         self._iterations.begin()
 
     def _make_page(self) -> memoryview:
@@ -397,15 +382,14 @@ class Counter:
 
     def count(self) -> None:
         """Count an iteration that ends now."""
-        words, at = self._words or self._make_page(), self._at
-        now = time.monotonic_ns()
-        words[at + FIRST_NS] = words[at + FIRST_NS] or now
-        words[at + LATEST_NS] = now
-        words[at + ITERATIONS] += 1
-        if self._done < KEPT:
-            words[ENDS + self._done] = now
-        self._done += 1
-        if self._done == READ_BACK_AFTER and self._read_back is not None:
+        words = self._words or self._make_page()
+        now, done = time.monotonic_ns(), words[ITERATIONS]
+        words[FIRST_NS] = words[FIRST_NS] or now
+        words[LATEST_NS] = now
+        words[ITERATIONS] = done + 1
+        if done < KEPT:
+            words[ENDS + done] = now
+        if done + 1 == READ_BACK_AFTER and self._read_back is not None:
             self._read_back(self._folder, self._iterations.report())
 
     def ready(self) -> None:
@@ -416,11 +400,6 @@ class Counter:
         os.rename(f"{path}.part", path)  # noqa: PTH104
 
     def script_ended(self) -> None:
-        """Note that the script has ended, and count the next start apart."""
-        if self._words is None:
-            return
-        self._words[self._at + ENDED_NS] = time.monotonic_ns()
-        self._at += FIELDS
-        self._iterations.begin()
-        if self._at == ENDS:
-            os._exit(0)  # the page is full; its reader has more than enough
+        """Note that the script has ended."""
+        if self._words is not None:
+            self._words[ENDED_NS] = time.monotonic_ns()

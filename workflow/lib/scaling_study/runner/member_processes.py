@@ -246,7 +246,7 @@ class MemberProcesses:
     def _end_elsewhere(self, slots: set[int]) -> None:
         """End members without a step of their own whose child processes train instead."""
         for slot in slots & set(self.alive):
-            seen = [one for page in self._pages(slot) for one in page.starts()]
+            seen = [page.counted for page in self._pages(slot)]
             if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
                 self._end(slot, "not_started", "it has no step of its own")
 
