@@ -238,6 +238,74 @@ def test_a_model_ends_as_a_process_does(tmp_path):
     assert (tmp_path / "logged").read_text().count("logged") == 2
 
 
+SAVES = """
+import atexit, pickle, sys, threading, time
+class Result: pass
+class Tee:  # it has no attribute `closed`, as many have
+    def __init__(self):
+        self.terminal, self.log = sys.stdout, open(f"tee-{sys.argv[1]}", "a")
+    def write(self, text):
+        self.terminal.write(text)
+        self.log.write(text)
+    def flush(self):
+        pass
+def save(name):
+    with open(f"{name}-{sys.argv[1]}", "wb") as file:
+        pickle.dump(Result(), file)
+atexit.register(save, "exit")
+threading.Thread(target=lambda: (time.sleep(0.3), save("thread"))).start()
+sys.stdout = Tee()
+print("trained")
+"""
+
+
+def test_what_a_model_saves_at_its_end_is_whole_fresh_and_forked(tmp_path):
+    with Server(tmp_path, SAVES) as server:
+        assert [server.train(str(number)) for number in range(3)] == [(0, "trained\n")] * 3
+    fresh = [sys.executable, "train.py", "fresh"]
+    assert subprocess.check_output(fresh, cwd=tmp_path) == b"trained\n"
+    for name in ("exit", "thread", "tee"):
+        files = {(tmp_path / f"{name}-{model}").read_bytes() for model in (0, 1, 2, "fresh")}
+        assert len(files) == 1
+        assert files != {b""}
+
+
+SPAWNS = """
+import dataclasses, multiprocessing, sys
+@dataclasses.dataclass
+class Batch:
+    number: int
+def load(number):
+    return Batch(number)
+if __name__ == "__main__":
+    print("multiprocessing.pool" in sys.modules)
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(load, [1, 2]))
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+def test_processes_that_a_model_starts_share_its_classes(tmp_path, how):
+    with Server(tmp_path, f"import slow\n{SPAWNS}") as server:
+        server.install("slow", "import multiprocessing.pool")
+        said = [server.train(how) for _ in range(2)]
+    batches = "[Batch(number=1), Batch(number=2)]\n"
+    assert said == [(0, f"{later}\n{batches}") for later in (True, True)]
+
+
+def test_each_model_may_have_a_folder_of_its_own(tmp_path):
+    script = "import os; open('result', 'x').close(); print(open('data').read(), len(os.listdir()))"
+    (tmp_path / "folders").mkdir()
+    (tmp_path / "data").write_text("here")
+    options = ["--fresh-folder", str(tmp_path / "folders")]
+    with Server(tmp_path, script, *options) as server:
+        (status, first), *others = [server.train() for _ in range(3)]
+        assert (status, first.split()[0]) == (0, "here")
+        assert {status for status, _ in others} == {0}
+    assert not (tmp_path / "result").exists()
+    assert [*(tmp_path / "folders").iterdir()] == []
+
+
 def test_output_that_cannot_be_written_is_a_failure(tmp_path):
     with Server(tmp_path, "print('lost')", PYTHONUNBUFFERED="") as server:
         server.order(log="/dev/full")

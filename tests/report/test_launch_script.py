@@ -208,6 +208,39 @@ def test_inter_op_is_set_before_the_script_starts(tmp_path):
         assert said == f"3 {[argument]} {tmp_path}"
 
 
+ENDS = """
+import atexit, pickle, sys, torch
+class Result: pass
+def save():
+    with open("result", "wb") as file:
+        pickle.dump(Result(), file)
+def fails():
+    raise ValueError("loss is nan")
+atexit.register(save)
+fails() if sys.argv[1] == "fails" else sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_with_switches_a_script_ends_as_python_ends_it(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ENDS)
+    path = write(tmp_path, recommendation([slot(0)], inter_op=3), plan(script, ["fails"]))
+    assert path.with_suffix(SWITCHES).exists()
+    assert run(path, "logs").returncode == 1
+    fresh = subprocess.run(
+        [sys.executable, script, "fails"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (tmp_path / "logs/member-0.log").read_text() == fresh.stderr
+    result = (tmp_path / "result").read_bytes()
+    (tmp_path / "models").write_text("0\n3\n")
+    for option in ("--fresh", "--forked"):
+        (tmp_path / "result").unlink()
+        assert run(path, "--queue", option, "models", option[2:]).returncode == 1
+        lines = (tmp_path / option[2:] / "queue.jsonl").read_text().splitlines()
+        assert [json.loads(line)["status"] for line in lines] == [0, 3]
+        assert (tmp_path / "result").read_bytes() == result
+
+
 def test_a_script_that_marks_its_steps_finds_this_package(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import os, scaling_study\nprint(os.environ['PYTHONPATH'])\n")
