@@ -17,6 +17,7 @@ import signal
 import site
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Starts:
         self._anew = False
         self._threads = set(threading.enumerate())
         self._streams = sys.stdout, sys.stderr, sys.excepthook
+        weakref.finalize(self, int)  # registers its exit handler, which ends all finalizers
         register, unregister = atexit.register, atexit.unregister
 
         def note(call: Callable[..., T], /, *args: object, **kwargs: object) -> Callable[..., T]:

@@ -84,7 +84,7 @@ def main(file: str, steps: str, seed: str, switches: str, *command: str) -> None
 
     after_torch.call_back(prepare)
     program.add_path(command)
-    program.run(command)
+    sys.exit(program.run_to_end(command))
 
 
 if __name__ == "__main__":
