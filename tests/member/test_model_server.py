@@ -124,6 +124,7 @@ DIFFERS = {
     "prints": "print('a banner')",
     "arguments": "import argparse\n"
     "seed = argparse.ArgumentParser(add_help=False).parse_known_args()[0]",
+    "process id": "import os\nname = f'run-{os.getpid()}'",
     "draws": "import uuid\nname = uuid.uuid4()",
     "draws random": "import random\nname = random.Random().random()",
     "seed": "import random\nrandom.seed(1)",
@@ -149,6 +150,18 @@ def test_a_module_that_a_fork_would_show_is_left_to_the_models(tmp_path, what):
     assert set(left) == {"bad", "needs"}
     assert what in left["bad"]
     assert what in left["needs"]
+
+
+def test_modules_are_imported_in_the_order_of_the_script(tmp_path):
+    with Server(tmp_path, "import outer, leaf; print(leaf.variable, leaf.outer)") as server:
+        server.install("outer", "import os; os.environ['OUTER'] = 'set'; import leaf; late = 1")
+        server.install(
+            "leaf",
+            "import os, outer\n"
+            "variable, outer = os.environ.get('OUTER'), not hasattr(outer, 'late')",
+        )
+        assert [server.train() for _ in range(3)] == [(0, "set True\n")] * 3
+    assert server.learnt() == (["outer"], {})  # and leaf with it
 
 
 def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):

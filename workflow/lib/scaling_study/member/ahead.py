@@ -1,13 +1,14 @@
 """Imports that are made once, before models are forked from a process.
 
-The first model lists the modules that it had imported by its end, up to the point where the script
-itself changes a variable: a library may read a variable while it is imported. The server imports
+The first model lists the modules that it had imported by its end, in the order in which their
+imports began, up to the point where the script itself changes a variable: a library may read a
+variable while it is imported. The server imports
 the modules of a package ahead if they take long, and if a fork of it then looks to the script as a
 fresh process does. A child tries that first: it imports the modules, and compares. A module is left
 to the models if it, or what it imports, starts threads or processes, keeps files open, makes
-temporary files, prints, reads the arguments, draws random numbers that stay, or changes random
-states, signal handlers, the working directory or the file mode mask (umask). Modules of the script
-may change, so they are left to the models as well.
+temporary files, prints, reads the arguments, keeps the process id, draws random numbers that stay,
+or changes random states, signal handlers, the working directory or the file mode mask (umask).
+Modules of the script may change, so they are left to the models as well.
 
 A fork inherits variables, warning filters and exit handlers that an import leaves behind, so these
 are as in a fresh process. Generators that were seeded with entropy are seeded anew in each model.
@@ -25,6 +26,7 @@ import importlib
 import json
 import os
 import random
+import re
 import signal
 import site
 import stat
@@ -35,6 +37,7 @@ import threading
 import time
 import warnings
 import weakref
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 WORTH_S = 0.05
 """A package that takes less time is left to the models, or to what imports it."""
 
-DRAWS = "draws random numbers"
+DRAWS, KEEPS_PID = "draws random numbers", "keeps the process id"
 
 TRIAL_S = 600
 """Importing takes longer only if it hangs."""
@@ -53,11 +56,17 @@ JEMALLOC = "jemalloc"
 
 # These draw numbers while they are imported. No two models would notice that they have the same
 # ones: names that are unique in a process, the key with which multiprocessing's processes know each
-# other, or examples in a docstring. numpy's generator is seeded anew.
+# other, a semaphore that is gone, or examples in a docstring. numpy's generator is seeded anew.
 HARMLESS_DRAWS = (
-    "dask", "distributed", "multiprocessing.process", "numpy.random", "ray", "scipy.stats",
-    "sympy.core.symbol", "torch.distributed", "transformers.utils.hub",
+    "dask", "joblib._multiprocessing_helpers", "multiprocessing.process", "numpy.random", "ray",
+    "scipy.stats", "sympy.core.symbol", "torch.distributed", "transformers.utils.hub",
 )  # fmt: skip
+
+
+# The position of numpy's Mersenne Twister after entropy was its seed; after another seed it is 624.
+FROM_ENTROPY = 623
+# Seeds that torch draws have 64 bits; those that programs set rarely have more than 32.
+LEAST_ENTROPY = 2**32
 
 
 class Imports(NamedTuple):
@@ -90,10 +99,15 @@ def learning(path: str) -> Callable[[], None]:
     places = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
     folders = tuple(os.path.join(os.path.realpath(place), "") for place in places if place)
     known = set(sys.modules)
+    begun = dict.fromkeys(known)
     before: list[str] = []
     left: dict[str, str] = {}
 
     def note(event: str, values: tuple[object, ...]) -> None:
+        if event == "import":
+            # A module goes to the end of sys.modules once it has been imported.
+            new = takewhile(lambda name: name not in begun, reversed(list(sys.modules)))
+            begun.update(dict.fromkeys((*reversed(list(new)), str(values[0]))))
         if event not in {"os.putenv", "os.unsetenv"} or left:
             return
         name, *value = [os.fsdecode(item) for item in values if isinstance(item, bytes)]
@@ -102,7 +116,7 @@ def learning(path: str) -> Callable[[], None]:
             frame = frame.f_back
         installed = os.path.realpath(frame.f_code.co_filename).startswith(folders)
         if not installed and os.environ.get(name) != (value[0] if value else None):
-            before.extend(sys.modules)
+            before.extend((*begun, *sys.modules))
             left["everything later"] = (
                 f"comes after the script changes {name} (export it before, or set it in"
                 " workload.env)"
@@ -110,7 +124,7 @@ def learning(path: str) -> Callable[[], None]:
 
     def write() -> None:
         modules = []
-        for name in before if left else list(sys.modules):
+        for name in dict.fromkeys(before if left else (*begun, *sys.modules)):
             spec = getattr(sys.modules.get(name), "__spec__", None)
             origin = (spec.origin or "") if spec is not None and spec.name == name else ""
             if name not in known and os.path.realpath(origin).startswith(folders):
@@ -156,8 +170,7 @@ def load(path: str, program: Sequence[str]) -> None:
         _import(listed.modules)
     else:
         tried = Imports([], listed.left, {})
-        # First, because of others it is looked at whether they set the seeds of these two.
-        packages: dict[str, list[str]] = {"numpy": [], "torch": []}
+        packages: dict[str, list[str]] = {}
         for name in listed.modules:
             packages.setdefault(name.partition(".")[0], []).append(name)
         packages.pop(own, None)
@@ -234,19 +247,34 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     # A number that came from a generator which is gone may still be there.
     gone = [module for module, generator in UNSEEDED if generator() is None]
     reasons += [f"{module} {DRAWS}" for module in gone]
+    reasons = [reason for reason in reasons if not _is_harmless(*reason.split(" ", 1))]
     reasons += [what for what in before if before[what] != after[what] and what != "threads"]
     if before["threads"] != after["threads"] and (names := _remaining_threads()):
         reasons.append(f"starts threads: {', '.join(names)}")
-    harmless = tuple(f"{name}{end}" for name in HARMLESS_DRAWS for end in (".", f" {DRAWS}"))
-    reasons = [what for what in reasons if not (what.endswith(DRAWS) and what.startswith(harmless))]
     return ", ".join(dict.fromkeys(reasons)), took_s
+
+
+def _is_harmless(module: str, what: str) -> bool:
+    """Return whether what a module does while it is imported makes no difference to a fork."""
+    if what not in {DRAWS, KEEPS_PID}:
+        return False
+    if f"{module}.".startswith(tuple(f"{name}." for name in HARMLESS_DRAWS)):
+        return True
+    pid = re.compile(rf"(?<!\d){threading.get_native_id()}(?!\d)")
+    values = list(vars(sys.modules[module]).values()) if module in sys.modules else []
+    kept = any(isinstance(value, (int, str)) and pid.search(str(value)) for value in values)
+    return what == KEEPS_PID and not kept
 
 
 def _watch(note: Callable[[str], None]) -> None:
     """Have a function called with what is done to this process from now on, in words."""
     tempfile.gettempdir()  # draws a name only once
     UNSEEDED.clear()
-    draw, seed = os.urandom, random.Random.seed
+    draw, get_pid, seed = os.urandom, os.getpid, random.Random.seed
+
+    def note_pid() -> int:
+        note(KEEPS_PID)
+        return get_pid()
 
     def note_draw(size: int) -> bytes:
         note(DRAWS)
@@ -271,6 +299,7 @@ def _watch(note: Callable[[str], None]) -> None:
             note("makes temporary files")
 
     os.urandom = random._urandom = note_draw  # type: ignore[attr-defined] # noqa: SLF001
+    os.getpid = note_pid
     random.Random.seed = note_seed  # type: ignore[method-assign, assignment]
     random.seed = random._inst.seed  # noqa: SLF001 (a bound method)
     sys.argv = Arguments(sys.argv)
@@ -304,10 +333,11 @@ def _state(output: int) -> dict[str, object]:
     }
     cuda, numpy, torch = map(sys.modules.get, ("torch.cuda", "numpy.random", "torch"))
     state["initialises CUDA"] = bool(getattr(cuda, "is_initialized", bool)())
-    if numpy is not None:
-        state["sets the seed of numpy"] = numpy.get_state()[1].tobytes()
-    if torch is not None:
-        state["sets the seed of torch"] = torch.initial_seed()
+    # An import that loads these may seed them, too. Seeds from entropy are known by these marks.
+    twister = numpy.get_state() if numpy is not None else (0, 0, FROM_ENTROPY)
+    state["sets the seed of numpy"] = str(twister) if twister[2] != FROM_ENTROPY else None
+    seed = torch.initial_seed() if torch is not None else LEAST_ENTROPY
+    state["sets the seed of torch"] = seed if seed < LEAST_ENTROPY else None
     return state
 
 
@@ -331,7 +361,7 @@ def _remaining_threads() -> list[str]:
 
 def _children() -> str:
     """Return the ids of this process's children; empty if the kernel does not list them."""
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
+    with contextlib.suppress(OSError), open("/proc/thread-self/children") as file:
         return file.read()
     return ""
 
@@ -357,6 +387,7 @@ def renew() -> None:
     for _, known in UNSEEDED:
         if (generator := known()) is not None:
             generator.seed()
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined] # noqa: SLF001 (as 3.13)
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if numpy is not None:
         numpy.seed()

@@ -153,7 +153,8 @@ def main(argv: list[str]) -> None:
         sys.stdout.reconfigure(line_buffering=False)
     # Programs that a script starts must not hold the line to the queue, or read from it.
     line = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno(), 0)
     server = Server(
         program, options.imports, line, answers=options.answers, folders=options.fresh_folder
     )

@@ -56,6 +56,7 @@ def run(program: Sequence[str]) -> None:
     for alias in ("__main__", "__mp_main__"):  # multiprocessing's, once it has been imported
         if alias in sys.modules:
             sys.modules[alias] = main
+    sys.orig_argv = [sys.executable, *program]  # scripts start themselves again with it
     if program[0] == "-m":
         sys.argv = ["-m", *program[2:]]
         runpy._run_module_as_main(program[1])  # type: ignore[attr-defined] # noqa: SLF001 (what Python does for -m)
