@@ -31,7 +31,7 @@ test: $(ENV)/tests lint
 
 nightly: long faults slurm emulated
 
-long: $(ENV)/tests
+long: $(ENV)/long
 	$(BIN)/python -m pytest -m 'long and not alone' $(TOGETHER)
 	$(BIN)/python -m pytest -m 'long and alone' --durations 50
 
@@ -81,4 +81,9 @@ $(ENV)/study: requirements.lock pyproject.toml
 # The packages that the tests need besides.
 $(ENV)/tests: $(ENV)/study requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
+	@touch $@
+
+# The packages that only the longer tests try.
+$(ENV)/long: $(ENV)/tests requirements-long.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-long.lock
 	@touch $@
