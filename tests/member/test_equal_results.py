@@ -11,12 +11,13 @@ from test_model_server import Server
 ROOT = Path(__file__).parents[2]
 
 WEIGHTS = """
-import hashlib, runpy, sys
+import hashlib, os, runpy, sys
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 trained = {}
 register_optimizer_step_post_hook(lambda optimizer, *_: trained.update(last=optimizer))
 del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))  # size.py is there
 runpy.run_path(sys.argv[0], run_name="__main__")
 digest = hashlib.sha256()
 for group in trained["last"].param_groups:
