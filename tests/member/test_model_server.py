@@ -164,6 +164,21 @@ def test_modules_are_imported_in_the_order_of_the_script(tmp_path):
     assert server.learnt() == (["outer"], {})  # and leaf with it
 
 
+def test_what_a_module_imports_after_it_has_set_a_variable_is_left_with_it(tmp_path):
+    with Server(tmp_path, "import early, bad, reads, later; print(reads.variable)") as server:
+        server.install("early")
+        server.install("bad", "import os; os.environ['BAD'] = 'set'; import reads; print('banner')")
+        server.install("reads", "import os; variable = os.environ.get('BAD')")
+        server.install("later")
+        assert [server.train() for _ in range(3)] == [(0, "banner\nset\n")] * 3
+    modules, left = server.learnt()
+    assert modules == ["early"]
+    assert left == {
+        "bad": "prints, sets variables",
+        "everything later": "comes after bad sets variables",
+    }
+
+
 def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):
     with Server(tmp_path, "import sys; sys.ready = True\n" + knows("shy", "good")) as server:
         server.install("shy", "import sys; sys.ready")

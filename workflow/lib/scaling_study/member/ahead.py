@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 WORTH_S = 0.05
 """A package that takes less time is left to the models, or to what imports it."""
 
+SETS = "sets variables"
 DRAWS, KEEPS_PID = "draws random numbers", "keeps the process id"
 
 TRIAL_S = 600
@@ -176,6 +177,9 @@ def load(path: str, program: Sequence[str]) -> None:
         packages.pop(own, None)
         for package, modules in packages.items():
             _try_package(package, modules, tried)
+            if SETS in tried.left.get(package, ""):
+                tried.left["everything later"] = f"comes after {package} {SETS}"
+                break
         tried.write(path)
     sys.argv, random.Random.seed = arguments, seed  # type: ignore[method-assign]
 
@@ -239,7 +243,7 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     _watch(lambda what: reasons.append(f"{_importing()} {what}"))
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
-    before = _state(output)
+    before, variables = _state(output), dict(os.environ)
     began_s = time.perf_counter()
     _import(modules)
     took_s = time.perf_counter() - began_s
@@ -251,6 +255,8 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     reasons += [what for what in before if before[what] != after[what] and what != "threads"]
     if before["threads"] != after["threads"] and (names := _remaining_threads()):
         reasons.append(f"starts threads: {', '.join(names)}")
+    if reasons and os.environ != variables:  # what it imports afterwards may read them
+        reasons.append(SETS)
     return ", ".join(dict.fromkeys(reasons)), took_s
 
 
