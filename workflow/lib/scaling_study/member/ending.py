@@ -118,7 +118,9 @@ class Starts:
     def end(self) -> bool:
         """End a start; return False if only the end of the process can end all of it."""
         pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
-        for thread in set(threading.enumerate()) - self._threads:
+        # Dask runs a script in a thread beside its own ones, which do not end with it.
+        alone = threading.current_thread() is threading.main_thread()
+        for thread in set(threading.enumerate()) - self._threads if alone else ():
             target = getattr(thread, "_target", None)
             owners = {type(thread).__module__, getattr(target, "__module__", None)}
             if thread in pools or (thread.daemon and "__main__" in owners):

@@ -105,7 +105,6 @@ def run(
             # A later run fails before its first step, unlike the first: it can run only once.
             failed = isinstance(error, Exception) and again and member.fresh
             if failed and not member.forked and begin_anew is not None:
-                os.chdir(folder)
                 begin_anew()
             status = program.report(error)
         if member.forked:
@@ -122,7 +121,6 @@ def run(
             shutil.rmtree(fresh, ignore_errors=True)
         member.script_ended()
         if begin_anew is not None and (once or not again):
-            os.chdir(folder)
             begin_anew()
 
 
@@ -145,7 +143,7 @@ def serve(
     elif replaceable:
         arguments = words(folder, slot, command, options._replace(once=True))
         anew = command_line(sys.executable, arguments)
-        begin_anew = functools.partial(_become, anew, dict(os.environ))
+        begin_anew = functools.partial(_become, anew, dict(os.environ), Path.cwd())
     member = member_of(folder, slot, options)
     elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
@@ -189,8 +187,9 @@ def _count_exits(member: Member, begin_anew: Callable[[], None]) -> None:
     os._exit = leave_or_begin_anew
 
 
-def _become(command: list[str], environment: dict[str, str]) -> None:
+def _become(command: list[str], environment: dict[str, str], folder: Path) -> None:
     """Replace this process, which keeps its id, CPUs and memory policy (execve(2))."""
+    os.chdir(folder)
     sys.stdout.flush()
     sys.stderr.flush()
     import multiprocessing  # noqa: PLC0415 (see changes)
