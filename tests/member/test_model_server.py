@@ -186,6 +186,13 @@ def test_a_module_that_refuses_is_left_and_the_rest_is_imported(tmp_path):
         assert [server.train()[1] for _ in range(2)] == ["False False\n", "False True\n"]
 
 
+def test_a_model_may_end_without_an_end(tmp_path):
+    script = f"{knows('tool')}\nimport os; print(flush=True); os._exit(0)"
+    with Server(tmp_path, script) as server:
+        server.install("tool")
+        assert [server.train() for _ in range(2)] == [(0, "False\n\n"), (0, "True\n\n")]
+
+
 def test_imports_that_crash_are_left_to_the_models(tmp_path):
     script = "import os; os.first = True\n" + knows("crash")
     with Server(tmp_path, script) as server:

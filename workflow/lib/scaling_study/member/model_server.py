@@ -30,7 +30,7 @@ import runpy
 import shutil
 import signal
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,14 +120,24 @@ class Server:
         os.close(self._line)
         model.redirect()
         AHEAD["renew"]()
-        own = os.getpid()
-        learn = None if os.path.exists(self._imports) else AHEAD["learning"](self._imports)
+        if not os.path.exists(self._imports):
+            _learn(self._imports)
         status = PROGRAM["run_to_end"]([*self._program, *model.arguments])
         written = ENDING["finish"]()
-        if learn is not None and os.getpid() == own:  # not a child that the script has forked
-            learn()
         _count("script_ended")
         ENDING["leave"](status if written or status else ENDING["UNWRITTEN"])
+
+
+def _learn(imports: str) -> None:
+    """Write what this process, a first model, imports until it ends."""
+    write, leave, own = AHEAD["learning"](imports), os._exit, os.getpid()
+
+    def write_and_leave(status: int) -> NoReturn:  # some scripts end like this
+        if os.getpid() == own:  # not a child that the script has forked
+            write()
+        leave(status)
+
+    os._exit = write_and_leave
 
 
 def _count(event: str) -> None:
