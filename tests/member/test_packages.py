@@ -25,7 +25,8 @@ if __name__ == "__main__":
         "place": (os.getcwd(), mask, sys.path, os.getpgid(0), os.getsid(0)),
         "words": (sys.argv, sys.orig_argv), "hook": (hook.__module__, hook.__qualname__),
         "threads": (threading.main_thread().native_id, [one.name for one in threading.enumerate()]),
-        "files": [os.readlink(link) for link in links[3:] if os.path.exists(link)],
+        "files": sorted(re.sub(r"\[\d+\]", "", os.readlink(link)) for link in links[3:]
+                        if os.path.exists(link)),
         "input": os.readlink(links[0]),
         "children": len(open("/proc/thread-self/children").read().split()),
         "main": (main.Own, pickle.loads(pickle.dumps(Own())).__class__ is Own),
