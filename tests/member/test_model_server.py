@@ -164,6 +164,14 @@ def test_modules_are_imported_in_the_order_of_the_script(tmp_path):
     assert server.learnt() == (["outer"], {})  # and leaf with it
 
 
+def test_a_variable_may_be_set_by_code_of_no_module(tmp_path):
+    script = (
+        "import os; exec('os.environ[\"SET\"] = \"here\"', {'os': os}); print(os.environ['SET'])"
+    )
+    with Server(tmp_path, script) as server:
+        assert [server.train() for _ in range(2)] == [(0, "here\n")] * 2
+
+
 def test_what_a_module_imports_after_it_has_set_a_variable_is_left_with_it(tmp_path):
     with Server(tmp_path, "import early, bad, reads, later; print(reads.variable)") as server:
         server.install("early")

@@ -2,13 +2,13 @@
 
 The first model lists the modules that it had imported by its end, in the order in which their
 imports began, up to the point where the script itself changes a variable: a library may read a
-variable while it is imported. The server imports
-the modules of a package ahead if they take long, and if a fork of it then looks to the script as a
-fresh process does. A child tries that first: it imports the modules, and compares. A module is left
-to the models if it, or what it imports, starts threads or processes, keeps files open, makes
-temporary files, prints, reads the arguments, keeps the process id, draws random numbers that stay,
-or changes random states, signal handlers, the working directory or the file mode mask (umask).
-Modules of the script may change, so they are left to the models as well.
+variable while it is imported. The server imports the modules of a package ahead if they take long,
+and if a fork of it then looks to the script as a fresh process does. A child tries that first: it
+imports the modules, and compares. A module is left to the models if it, or what it imports, starts
+threads or processes, keeps files open, makes temporary files, prints, reads the arguments, keeps
+the process id, draws random numbers that stay, or changes random states, signal handlers, the
+working directory or the file mode mask (umask). Modules of the script may change, so they are left
+to the models as well.
 
 A fork inherits variables, warning filters and exit handlers that an import leaves behind, so these
 are as in a fresh process. Generators that were seeded with entropy are seeded anew in each model.
@@ -113,7 +113,8 @@ def learning(path: str) -> Callable[[], None]:
             return
         name, *value = [os.fsdecode(item) for item in values if isinstance(item, bytes)]
         frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
-        while frame.f_back is not None and frame.f_globals["__name__"] in {"os", "collections.abc"}:
+        between = {"os", "collections.abc"}
+        while frame.f_back is not None and frame.f_globals.get("__name__") in between:
             frame = frame.f_back
         installed = os.path.realpath(frame.f_code.co_filename).startswith(folders)
         if not installed and os.environ.get(name) != (value[0] if value else None):
@@ -317,7 +318,7 @@ def _importing() -> str:
     frame = sys._getframe(1)  # noqa: SLF001 (CPython's, as documented)
     while frame.f_back is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return str(frame.f_globals["__name__"])
+    return str(frame.f_globals.get("__name__"))
 
 
 def _state(output: int) -> dict[str, object]:
