@@ -60,12 +60,11 @@ def test_every_arm_has_its_rounds_in_turn_with_busy_slots(confirmed):
             assert run.iterations <= 60
             if run.ended_s is not None:
                 assert run.iterations == 60
-        again = [run.again for run in one.runs]
-        if one.arm.endswith("fresh"):
-            assert set(again) == {0}
-        else:  # from 1 where the server had imported before
-            assert again == list(range(again[0], again[0] + len(again)))
-            assert again[0] in {0, 1}
+        assert [run.model for run in one.runs] == list(range(len(one.runs)))
+        ahead = [run.ahead for run in one.runs]
+        forked = one.arm.endswith("forked")  # all but a study's first one
+        assert ahead[1:] == [forked] * (len(ahead) - 1)
+        assert forked or not ahead[0]
 
 
 def test_what_forked_models_import_is_kept_with_its_time(confirmed):

@@ -41,7 +41,7 @@ def head(keys=KEYS):
         arms.append(Arm(role, launch.id, launch.label, 1 if role == "default" else 2, way))
     return plain(
         Head(
-            schema_version=4, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
+            schema_version=5, study="s", machine_hash=MACHINE, arms=arms, seed=1, seconds=100.0,
             started="2026-01-01T00:00:00+00:00", measured_hash="m", harness_hash="h",
         )
     )  # fmt: skip

@@ -21,9 +21,9 @@ def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
         done = int((cut_s - first_s) / iteration_s + 1 + 1e-9) if first_s <= cut_s else 0
         done = min(done, iterations)
         ended_s = at_s + start_s + iterations * iteration_s + end_s
-        process, again = (number, 0) if way == "fresh" else (0, number)
+        ahead = way == "forked" and number > 0
         one = Run(
-            slot=slot, process=process, again=again, iterations=done,
+            slot=slot, model=number, ahead=ahead, iterations=done,
             ordinary_s=iteration_s if done > 1 else None, began_s=at_s,
             first_s=first_s if done else None,
             latest_s=first_s + (done - 1) * iteration_s if done else None,
@@ -55,7 +55,7 @@ def test_whole_models_give_their_rate_wherever_the_cut_is(cut_s):
     how, (seen,) = look(
         [record([queue(slot, [TYPICAL] * 20, cut_s) for slot in (0, 1)], cut_s)], 500
     )
-    assert how == timeline.Basis(later=False, whole=True)
+    assert how == timeline.Basis(ahead=False, whole=True)
     assert seen.value == pytest.approx(2 * PER_HOUR / 8, rel=0.01)
     assert seen.whole_models == 2 * int(cut_s / 8)
     assert seen.start_s == pytest.approx(5.0)
@@ -127,6 +127,6 @@ def test_one_process_counts_the_starts_after_its_first():
     models = [(6.0, 100, 0.02, 0.0), *[(0.5, 100, 0.02, 0.0)] * 20]
     one = record([queue(0, models, 20.0, way="forked")], 20.0, "forked")
     how, (seen,) = look([one], 100)
-    assert how == timeline.Basis(later=True, whole=True)
+    assert how == timeline.Basis(ahead=True, whole=True)
     assert seen.value == pytest.approx(PER_HOUR / 2.5, rel=0.01)
     assert seen.start_s == pytest.approx(0.5)

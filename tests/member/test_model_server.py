@@ -31,7 +31,7 @@ class Server:
 
     def __enter__(self):
         self.line, theirs = socket.socketpair()
-        words = ["--answers", "--imports", str(self.imports), *self._options]
+        words = ["--imports", str(self.imports), *self._options]
         self.process = subprocess.Popen(
             [sys.executable, model_server.__file__, *words, "--", "train.py"],
             cwd=self.folder, env=self.env, stdin=theirs, start_new_session=True,
@@ -54,7 +54,7 @@ class Server:
 
     def status(self):
         """Return how the model ended that was ordered."""
-        assert int(self.answers.readline())  # its process id
+        assert int(self.answers.readline().split()[0])  # its process id
         return int(self.answers.readline().split()[0])
 
     def train(self, *arguments):

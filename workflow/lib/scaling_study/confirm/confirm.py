@@ -117,7 +117,7 @@ class Confirmation:
         own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
         python = own or work.interpreter(plan.workload)
         return Head(
-            schema_version=4,
+            schema_version=5,
             study=plan.study,
             machine_hash=self._machine.hash,
             arms=list(self._arms),

@@ -193,7 +193,7 @@ def _confirmed(
 
 def _forks_pay(arms: Mapping[str, _Arm], means: Mapping[str, Interval]) -> bool:
     """Return whether forked models are faster; False unless each slot has trained a later one."""
-    if FORKED not in arms or not arms[FORKED].how.later:
+    if FORKED not in arms or not arms[FORKED].how.ahead:
         return False
     return means[FORKED].value > (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
 

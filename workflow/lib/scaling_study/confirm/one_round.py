@@ -1,12 +1,9 @@
 """One round: a queue of models that keeps every slot busy until the round is cut."""
 
-import json
 import resource
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from scaling_study.confirm.round_plan import Planned
@@ -25,8 +22,6 @@ LOOK_EVERY_S = 1.0
 # take longer than planned, a rate of the first two or three iterations would say little.
 ENOUGH = 0.25
 
-MOST_MODELS = 10_000
-
 # Processes that a script left behind have this long to end with its round.
 ORPHANS_S = 1.0
 
@@ -37,80 +32,6 @@ EXTENDED = 4.0
 
 class RoundError(Exception):
     """A round has no result, for this reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """A process in a slot; ``began_s`` is monotonic."""
-
-    slot: int
-    number: int
-    pid: int
-    pages: Path
-    began_s: float
-    start: Start
-    pool: bool
-
-    def seen(self) -> list[tuple[iterations.Counted, float | None]]:
-        """Return the starts of the script in this process, each with its mean ordinary step (ns).
-
-        For a group of ranks, these are the first rank's. A program that trains in processes of its
-        own has one start, with the iterations of all of them.
-        """
-        pages = iterations.read_pages(self.pages)
-        children = [page for page in pages if page.parent == self.pid]
-        if not self.pool:
-            own = [page for page in pages if page.pid == self.pid] or children
-            own = own if self.start == "forked" else own[:1]
-            return [(page.counted, page.ordinary_ns(non_step.LONG)) for page in own]
-        starts = [page.counted for page in pages]
-        if not starts:
-            return []
-        first_ns = min(start.first_ns for start in starts)
-        latest_ns = max(start.latest_ns for start in starts)
-        both = iterations.Counted(first_ns, latest_ns, sum(one.iterations for one in starts), 0)
-        return [(both, None)]
-
-    def runs(self, origin_s: float, ended_s: float | None) -> list[Run]:
-        """Return the records of these starts.
-
-        Args:
-            origin_s: monotonic time from which the records count.
-            ended_s: when the process ended, with its last start; None if it runs.
-        """
-
-        def since(ns: int) -> float | None:
-            return ns / 1e9 - origin_s if ns else None
-
-        seen = self.seen()
-        # A start without an iteration has no numbers yet.
-        if not seen or seen[-1][0].ended_ns:
-            seen.append((iterations.Counted(0, 0, 0, 0), None))
-        began = [self.began_s - origin_s, *(one.ended_ns / 1e9 - origin_s for one, _ in seen)]
-        last, first = len(seen) - 1, 0
-        # A server writes this file once it has imported what its models need.
-        ready = self.pages / f"{iterations.READY}{self.pid}"
-        ready_s = since(int(ready.read_text(encoding="ascii")) if ready.exists() else 0)
-        if ready_s is not None:
-            # Imports are made once for many models, so they belong to no model's time.
-            before = sum(ended < ready_s for ended in began[1:-1])
-            began[before], first = ready_s, int(before == 0)
-        return [
-            Run(
-                slot=self.slot,
-                process=self.number,
-                again=number + first,
-                began_s=max(0.0, began[number]),
-                first_s=since(one.first_ns),
-                latest_s=since(one.latest_ns),
-                iterations=one.iterations,
-                ordinary_s=ordinary_ns / 1e9 if ordinary_ns else None,
-                ended_s=since(one.ended_ns)
-                if number < last or ended_s is None
-                else ended_s - origin_s,
-            )
-            for number, (one, ordinary_ns) in enumerate(seen)
-        ]
 
 
 @dataclass(slots=True)
@@ -133,7 +54,6 @@ class RunningRound:
     imports: Path
     host: Host
     _free: FreeRun = field(init=False)
-    _now: dict[int, _Process] = field(init=False, default_factory=dict)
     _runs: list[Run] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
@@ -149,7 +69,8 @@ class RunningRound:
             extended: whether it waits for a first model in each slot, up to ``EXTENDED``.
         """
         self._longest_s = (EXTENDED if extended else 1.0) * limit_s
-        self._free = FreeRun(self.launch, self.members, self.program)
+        imports = None if self.start == "fresh" else self.imports
+        self._free = FreeRun(self.launch, self.members, self.program, imports=imports)
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
         status: Status = "ok"
@@ -177,11 +98,10 @@ class RunningRound:
         )
 
     def _keep_busy(self, limit_s: float, most_s: float) -> None:
-        numbers = dict.fromkeys(range(len(self.members)), 0)
+        slots = self._free.slots
         while True:
-            for slot in self._free.slots.free:
-                self._start(slot, numbers[slot])
-                numbers[slot] += 1
+            for slot in slots.free:
+                self._free.start(slot)
             passed_s = time.monotonic() - self._origin_s
             if passed_s >= most_s or (passed_s >= limit_s and self._over(passed_s, limit_s)):
                 return
@@ -190,42 +110,25 @@ class RunningRound:
             if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
                 self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
-            for ended in self._free.slots.wait(until_s):
+            for ended in slots.wait(until_s):
                 self._end(ended)
 
-    def _start(self, slot: int, number: int) -> None:
-        pages = self.launch.folder / "memory" / f"pages-{slot}-{number}"
-        if self.start == "fresh":
-            began_s = self._free.start(slot, pages)
-        else:
-            served = ["--imports", str(self.imports)]
-            began_s = self._free.start(slot, pages, served=served, orders=self._orders(slot))
-        pid = self._free.slots.pid(slot)
-        self._now[slot] = _Process(slot, number, pid, pages, began_s, self.start, self.program.pool)
-
-    def _orders(self, slot: int) -> Path:
-        """Write a server's orders, for more models than a round has time for."""
-        arguments = self.members[slot].command[len(self.program.words) :]
-        order = {
-            "arguments": arguments,
-            "log": str(self.launch.log(slot)),
-            "errors": str(self.launch.errors(slot)),
-        }
-        path = self.launch.folder / f"orders-{slot}"
-        path.write_text(f"{json.dumps(order)}\n" * MOST_MODELS, encoding="utf-8")
-        return path
-
     def _end(self, ended: model_queue.Ended) -> None:
-        process = self._now.pop(ended.slot)
-        runs = process.runs(self._origin_s, ended.ended_s)
-        self._runs += runs
-        shutil.rmtree(process.pages)
+        """Keep the record of a model that has ended.
+
+        Raises:
+            RoundError: it failed, or made no iteration.
+        """
         words = self._free.last_words(ended.slot)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{f': {words}' if words else ''}"
+        if ended.slot in self._free.slots.begun:
+            self._runs.append(self._record(ended.slot, ended.ended_s))
         if ended.status:
             raise RoundError(how)
-        if not runs[0].iterations:
+        if not self._runs[-1].iterations:
             raise RoundError(f"the script ended without an iteration: {how}")
+        for page in iterations.read_pages(self._free.pages[ended.slot]):
+            page.path.unlink()
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Return whether a round that has reached its limit may be cut.
@@ -234,10 +137,9 @@ class RunningRound:
         ``_longest_s``, each slot must also have ended a model.
         """
         runs = self._seen()
-        # Only an ended process shows the time after its last iteration. A forked one counts if the
-        # server had done the imports before.
+        # Only an ended process shows the time after its last iteration.
         fresh = self.start == "fresh"
-        ended = {run.slot for run in runs if run.ended_s is not None and (fresh or run.again)}
+        ended = {run.slot for run in runs if run.ended_s is not None and (fresh or run.ahead)}
         if len(ended) < len(self.members) and passed_s < self._longest_s:
             return False
         least_s = ENOUGH * limit_s
@@ -248,9 +150,45 @@ class RunningRound:
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
 
     def _seen(self) -> list[Run]:
-        """Return the starts of all processes so far."""
-        now = [process.runs(self._origin_s, None) for process in self._now.values()]
-        return [*self._runs, *chain.from_iterable(now)]
+        """Return the records of all models that have begun so far."""
+        begun = self._free.slots.begun.keys() - set(self._free.slots.free)
+        return [*self._runs, *(self._record(slot, None) for slot in sorted(begun))]
+
+    def _record(self, slot: int, ended_s: float | None) -> Run:
+        """Return the record of a slot's latest model; ``ended_s`` is None if it runs."""
+        begun = self._free.slots.begun[slot]
+        first_ns, latest_ns, iterations, ordinary_ns = self._counts(slot, begun.pid)
+        return Run(
+            slot=slot,
+            model=sum(run.slot == slot for run in self._runs),
+            ahead=begun.ahead,
+            began_s=max(0.0, begun.at_s - self._origin_s),
+            first_s=first_ns / 1e9 - self._origin_s if first_ns else None,
+            latest_s=latest_ns / 1e9 - self._origin_s if latest_ns else None,
+            iterations=iterations,
+            ordinary_s=ordinary_ns / 1e9 if ordinary_ns else None,
+            ended_s=None if ended_s is None else ended_s - self._origin_s,
+        )
+
+    def _counts(self, slot: int, pid: int) -> tuple[int, int, int, float | None]:
+        """Return the end (ns) of a model's first and latest iteration, their number and mean (ns).
+
+        The mean is that of ordinary iterations. A group of ranks has the iterations of its first
+        rank; a program that trains in processes of its own has those of all of them, and no mean.
+        """
+        pages = iterations.read_pages(self._free.pages[slot])
+        if not self.program.pool:
+            own = [page for page in pages if page.pid == pid]
+            pages = (own or [page for page in pages if page.parent == pid])[:1]
+        counts = [page.counted for page in pages if page.iterations]
+        if not counts:
+            return 0, 0, 0, None
+        return (
+            min(one.first_ns for one in counts),
+            max(one.latest_ns for one in counts),
+            sum(one.iterations for one in counts),
+            None if self.program.pool else pages[0].ordinary_ns(non_step.LONG),
+        )
 
 
 def _own_s() -> float:

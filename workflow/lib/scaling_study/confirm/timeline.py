@@ -66,13 +66,13 @@ class Basis:
     """The way in which all rounds of an arm are read.
 
     Attributes:
-        later: whether the first start in each process is left out, since it happens once for many
-            models. False if some slot of some round has seen no later start.
+        ahead: whether only models whose imports were made ahead count: the others come once for
+            many models. False if some slot of some round has seen none that made two iterations.
         whole: whether whole models count; otherwise a model's time is put together.
         same: largest share by which the iterations of a model may differ.
     """
 
-    later: bool
+    ahead: bool
     whole: bool
     same: float = SAME_LENGTH
 
@@ -88,32 +88,32 @@ def basis(
         any_end: whether models differ in length, so that each start that has ended is one.
     """
     same = math.inf if any_end else SAME_LENGTH
-    later = bool(records) and all(
-        any(run.again and run.iterations > 1 for run in runs)
+    ahead = bool(records) and all(
+        any(run.ahead and run.iterations > 1 for run in runs)
         for record in records
-        for runs in slots(record, later=False).values()
+        for runs in slots(record, ahead=False).values()
     )
     whole = bool(records) and steps_per_model is not None
     for record in records if whole else ():
-        for runs in slots(record, later=later).values():
+        for runs in slots(record, ahead=ahead).values():
             ended = [run for run in runs if run.ended_s is not None]
             whole &= bool(ended) and all(is_whole(run, steps_per_model or 0, same) for run in ended)
-    return Basis(later, whole, same)
+    return Basis(ahead, whole, same)
 
 
-def slots(record: Round, *, later: bool) -> dict[int, list[Run]]:
+def slots(record: Round, *, ahead: bool) -> dict[int, list[Run]]:
     """Return a round's starts by slot, in order.
 
     Args:
         record: a line of confirm/rounds.jsonl.
-        later: whether to leave out the first start of each process (see ``Basis``).
+        ahead: whether to leave out models whose imports were not made ahead (see ``Basis``).
     """
     by_slot: dict[int, list[Run]] = {}
-    for run in sorted(record.runs, key=lambda run: (run.slot, run.process, run.again)):
+    for run in sorted(record.runs, key=lambda run: (run.slot, run.model)):
         by_slot.setdefault(run.slot, []).append(run)
-    if not later:
+    if not ahead:
         return by_slot
-    return {slot: [run for run in runs if run.again] for slot, runs in by_slot.items()}
+    return {slot: [run for run in runs if run.ahead] for slot, runs in by_slot.items()}
 
 
 def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
@@ -129,15 +129,15 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
         steps_per_model: iterations of a model, None if unknown.
         how: the arm's basis.
     """
-    by_slot = slots(record, later=how.later)
+    by_slot = slots(record, ahead=how.ahead)
     times = {slot: iteration_time(runs) for slot, runs in by_slot.items()}
     known = [time_s for time_s in times.values() if time_s is not None]
     all_runs = [run for runs in by_slot.values() for run in runs]
-    # Only first starts, or only later ones.
+    # Only models that import, or only the others.
     starts = [
         start
         for slot, runs in by_slot.items()
-        for start in _starts([run for run in runs if how.later or not run.again], times[slot])
+        for start in _starts([run for run in runs if how.ahead or not run.ahead], times[slot])
     ]
     ends = [
         run.ended_s - run.latest_s

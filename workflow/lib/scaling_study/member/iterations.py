@@ -59,15 +59,12 @@ WORD_BYTES = 8
 # After its first steps a process has all its threads and libraries.
 READ_BACK_AFTER = 3
 READBACK = "readback-"
-READY = "ready-"
-"""With a server's process id, the file that holds when it had imported what its models need (ns of
-the monotonic clock)."""
 
 # The ends of this many iterations are kept. Only the written parts of a page take memory.
 KEPT = 2**18
 
 # Fields of a page. Times in ns of the monotonic clock, 0 before the event.
-MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, ENDED_NS, ENDS = range(8)
+MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, ENDS = range(7)
 WORDS = ENDS + KEPT
 
 
@@ -227,15 +224,11 @@ def replace_closure(
 
 
 class Counted(NamedTuple):
-    """A script's iterations; times in ns of the monotonic clock, 0 before the event.
-
-    ``ended_ns`` is known only if the process notes the script's end.
-    """
+    """A script's iterations; times in ns of the monotonic clock, 0 before the event."""
 
     first_ns: int
     latest_ns: int
     iterations: int
-    ended_ns: int
 
 
 class Page:
@@ -246,7 +239,7 @@ class Page:
     """
 
     def __init__(self, path: Path) -> None:
-        self.pid = int(path.name)
+        self.path, self.pid = path, int(path.name)
         with path.open("rb") as file:
             self._words = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")
         self.made_ns, self.parent = self._words[MADE_NS], self._words[PARENT]
@@ -334,7 +327,6 @@ class Counter:
         if not self.leads:
             return
         os.register_at_fork(after_in_child=self._begin)
-        sys.scaling_study_counter = self  # type: ignore[attr-defined] # for ``model_server``
         if self._iterations.by_mark:
             after_torch.call_back(self._take_marks, "scaling_study")
         elif self._iterations.how == BACKWARD:
@@ -391,15 +383,3 @@ class Counter:
             words[ENDS + done] = now
         if done + 1 == READ_BACK_AFTER and self._read_back is not None:
             self._read_back(self._folder, self._iterations.report())
-
-    def ready(self) -> None:
-        """Note that this process, a server, has imported what its models need (see READY)."""
-        path = os.path.join(self._folder, f"{READY}{os.getpid()}")  # noqa: PTH118 (as above)
-        with open(f"{path}.part", "w", encoding="ascii") as file:  # noqa: PTH123
-            file.write(str(time.monotonic_ns()))
-        os.rename(f"{path}.part", path)  # noqa: PTH104
-
-    def script_ended(self) -> None:
-        """Note that the script has ended."""
-        if self._words is not None:
-            self._words[ENDED_NS] = time.monotonic_ns()

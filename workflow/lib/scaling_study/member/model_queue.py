@@ -40,7 +40,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,6 +88,20 @@ class Ended:
     peak_kib: int = 0
 
 
+class Begun(NamedTuple):
+    """A model that has begun, and may have ended.
+
+    Attributes:
+        pid: its process.
+        at_s: when (s of the monotonic clock).
+        ahead: whether its imports were made before it was forked.
+    """
+
+    pid: int
+    at_s: float
+    ahead: bool = False
+
+
 class _Running(NamedTuple):
     pid: int
     pidfd: int
@@ -96,60 +110,58 @@ class _Running(NamedTuple):
 class Slots:
     """Runs one process at a time in each of n slots, each process in a group of its own.
 
+    Args:
+        commands: the command of each slot, to which ``FreshModels`` append a model's arguments.
+        env: the environment of processes; None for this process's.
+        folder: their working directory; None for this process's.
+
     Attributes:
-        began_s: when a slot's model began (s of the monotonic clock).
+        begun: the latest model of each slot, once it has begun.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self.began_s: dict[int, float] = {}
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        folder: str | None = None,
+    ) -> None:
+        self._commands, self._env, self._folder = commands, env, folder
+        self.begun: dict[int, Begun] = {}
         self._running: dict[int, _Running] = {}
 
     @property
     def free(self) -> list[int]:
         """Slots without a process."""
-        return [slot for slot in range(self._count) if slot not in self._running]
+        return [slot for slot in range(len(self._commands)) if slot not in self._running]
 
-    def pid(self, slot: int) -> int:
-        """Return the process of a busy slot."""
-        return self._running[slot].pid
-
-    def start(
+    def _start(
         self,
         slot: int,
         command: Sequence[str],
         log: Path | None,
-        env: Mapping[str, str] | None = None,
         errors: Path | None = None,
-        *,
-        folder: str | None = None,
-        orders: Path | int | None = None,
-    ) -> float:
+        orders: int | None = None,
+    ) -> None:
         """Start a process in a free slot.
 
         Args:
             slot: the slot.
             command: the program and its arguments.
             log: gets its output, and is overwritten; None for this process's output.
-            env: its environment; None for this process's.
             errors: gets its standard error; None to send it where the output goes.
-            folder: its working directory; None for this process's.
-            orders: its standard input: a file, or a descriptor, which is closed; None for none.
-
-        Returns:
-            The time of the start (s of the monotonic clock).
+            orders: the descriptor of its standard input, which is closed; None for none.
 
         Raises:
             OSError: it cannot be started.
         """
-        began_s = time.monotonic()
         beside = subprocess.STDOUT if log else None
         with contextlib.ExitStack() as files:
-            given = open(orders or os.devnull, "rb")  # noqa: PTH123, SIM115 (the stack's)
+            given = open(os.devnull if orders is None else orders, "rb")  # noqa: PTH123, SIM115 (the stack's)
             process = subprocess.Popen(
                 command,
-                env=env,
-                cwd=folder,
+                env=self._env,
+                cwd=self._folder,
                 stdin=files.enter_context(given),
                 stdout=files.enter_context(log.open("wb")) if log else None,
                 stderr=files.enter_context(errors.open("wb")) if errors else beside,
@@ -157,7 +169,6 @@ class Slots:
             )
         self._running[slot] = _Running(process.pid, os.pidfd_open(process.pid))
         process.returncode = 0  # this class waits for it, not Popen
-        return began_s
 
     def wait(self, timeout_s: float = math.inf, stop: int | None = None) -> list[Ended]:
         """Wait until a process has ended, the time is over, or the descriptor ``stop`` is readable.
@@ -201,7 +212,7 @@ class Slots:
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's process and its child processes."""
-        _signal_group(self.pid(slot), signum)
+        _signal_group(self._running[slot].pid, signum)
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
         pid, pidfd = self._running[slot]
@@ -217,70 +228,66 @@ class Slots:
 
 
 class FreshModels(Slots):
-    """Runs a process for each model.
+    """Runs a process for each model."""
 
-    Args:
-        commands: the command of each slot, to which a model's arguments are appended.
-    """
-
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        super().__init__(len(commands))
-        self._commands = commands
-
-    def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
+    def train(
+        self, slot: int, arguments: Sequence[str], log: Path, errors: Path | None = None
+    ) -> None:
         """Start a free slot's process for a model; as ``ServedModels.train``."""
-        self.began_s[slot] = self.start(slot, [*self._commands[slot], *arguments], log)
+        began_s = time.monotonic()
+        self._start(slot, [*self._commands[slot], *arguments], log, errors)
+        self.begun[slot] = Begun(self._running[slot].pid, began_s)
 
 
 class ServedModels(Slots):
     """Runs a server in each of n slots, which forks one model after the other.
 
-    A server that ends is started again.
-
-    Args:
-        commands: the command line of each slot's ``model_server.py``.
+    A server that ends is started again. Each command is one of ``model_server.py``.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        super().__init__(len(commands))
-        self._commands = commands
+    def __init__(self, commands: Sequence[Sequence[str]], **started: Any) -> None:  # type: ignore[explicit-any]
+        super().__init__(commands, **started)
         # A server reads orders from its line, and answers there.
         self._lines: dict[int, socket.socket] = {}
         self._busy: set[int] = set()
-        self._pids: dict[int, int] = {}  # of the models that have begun
 
     @property
     def free(self) -> list[int]:
         """Slots without a model."""
-        return [slot for slot in range(self._count) if slot not in self._busy]
+        return [slot for slot in range(len(self._commands)) if slot not in self._busy]
 
-    def train(self, slot: int, arguments: Sequence[str], log: Path) -> None:
+    def train(
+        self, slot: int, arguments: Sequence[str], log: Path, errors: Path | None = None
+    ) -> None:
         """Have a free slot train a model, which begins after the server's imports.
 
         Args:
             slot: the slot.
             arguments: the script's arguments.
             log: gets the model's output, and is overwritten.
+            errors: gets its standard error; None to send it where the output goes.
         """
         self._busy.add(slot)
-        self.began_s.pop(slot, None)
+        self.begun.pop(slot, None)
         if slot not in self._lines:
             self._lines[slot], theirs = socket.socketpair()
-            self.start(slot, self._commands[slot], None, orders=theirs.detach())
-        order = {"arguments": list(arguments), "log": str(log)}
+            own = log if errors else None  # a queue's server prints to the queue's terminal
+            self._start(slot, self._commands[slot], own, errors, orders=theirs.detach())
+        order = {"arguments": list(arguments), "log": str(log), "errors": errors and str(errors)}
         with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
             self._lines[slot].sendall(json.dumps(order).encode() + b"\n")
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's model and its child processes; SIGKILL to its server too."""
-        if slot in self._pids:
-            _signal_group(self._pids[slot], signum)
-        if slot not in self._pids or signum == signal.SIGKILL:
+        trains = slot in self._busy and slot in self.begun
+        if trains:
+            _signal_group(self.begun[slot].pid, signum)
+        if not trains or signum == signal.SIGKILL:
             super().signal(slot, signum)
 
     def stop(self, grace_s: float = GRACE_S) -> None:
         """End all servers and their models."""
-        super().stop(grace_s if self._busy else EXIT_S)
+        super().stop(grace_s if self._busy or not grace_s else EXIT_S)
 
     def _tell_to_end(self, slot: int) -> None:
         self._lines[slot].shutdown(socket.SHUT_WR)  # the server ends after its model
@@ -296,18 +303,18 @@ class ServedModels(Slots):
         answer: list[bytes] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
             answer = self._lines[slot].recv(64).split()
-        if len(answer) % 2:  # its process id, and perhaps how it ended
-            self._pids[slot] = int(answer[0])
-            self.began_s[slot] = now_s
-        if len(answer) == 1:
-            return None
-        if answer:
-            status, peak_kib = map(int, answer[-2:])
+        numbers = list(map(int, answer))
+        if numbers and slot not in self.begun:
+            pid, ahead, *numbers = numbers
+            self.begun[slot] = Begun(pid, now_s, bool(ahead))
+            if not numbers:
+                return None
+        if numbers:
+            status, peak_kib = numbers
         else:
             self._lines.pop(slot).close()
             self.signal(slot, signal.SIGKILL)
             status, peak_kib = self._reap(slot, now_s).status or 1, 0
-        self._pids.pop(slot, None)
         self._busy.discard(slot)
         return Ended(slot, now_s, status, peak_kib)
 
@@ -541,8 +548,8 @@ class Queue:
                 or (self._take_over(models, waiting) and self._fill(waiting))
             ):
                 for slot, one in self._training.items():
-                    if not one.begun and slot in self._slots.began_s:
-                        one.begun, one.next_s = True, self._slots.began_s[slot] + self._limit_s
+                    if not one.begun and slot in self._slots.begun:
+                        one.begun, one.next_s = True, self._slots.begun[slot].at_s + self._limit_s
                 due_s = [one.next_s for one in self._training.values()]
                 due_s += [ended.ended_s + SETTLE_S for _, ended, _ in self._ends]
                 for ended in self._slots.wait(min(due_s) - time.monotonic(), stop):
@@ -589,8 +596,8 @@ class Queue:
     def _end(self, ended: Ended) -> None:
         """Note how a model has ended."""
         one = self._training.pop(ended.slot)
-        began_s = self._slots.began_s.get(ended.slot, ended.ended_s)
-        seconds, now = ended.ended_s - began_s, datetime.now(UTC)
+        begun, now = self._slots.begun.get(ended.slot), datetime.now(UTC)
+        seconds = ended.ended_s - begun.at_s if begun else 0.0
         line = {
             "model": one.model.number,
             "arguments": one.model.text,
@@ -709,7 +716,7 @@ def _slots(
         if options.imports is not None and options.imports.exists():
             shutil.copyfile(options.imports, imports)
         at = command.index("--")  # before the program
-        command[at:at] = ["--imports", str(imports), "--answers"]
+        command[at:at] = ["--imports", str(imports)]
     end = ["--die-with", str(os.getpid()), "--", *command]
     commands = [
         [*binder, *(["--cpus", cpus] if cpus else []), "--mempolicy", policy, *end]

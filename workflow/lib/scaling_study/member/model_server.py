@@ -2,11 +2,10 @@
 
 ``python model_server.py [OPTIONS] -- SCRIPT`` or ``… -- -m MODULE``
 
-Each line of standard input is a model: a JSON object with its ``arguments``, a file for its output
-(``log``) and, optionally, a file for its standard error alone (``errors``). With ``--answers``,
-standard input is a socket: when a model begins, its process id is written there, and when it has
-ended, its exit status (below 0: the signal that killed it) and its peak memory in KiB. Without
-``--answers``, a model that fails ends the server.
+Standard input is a socket. Each of its lines is a model: a JSON object with its ``arguments``, a
+file for its output (``log``) and a file or null for its standard error alone (``errors``). When a
+model begins, its process id is written there, and 1 if its imports were made ahead, otherwise 0;
+when it has ended, its exit status (below 0: the signal that killed it) and peak memory in KiB.
 
 The first model is forked from a process that has imported nothing. Then this process imports what
 that model had imported by its end, unless a fresh process would differ from a fork of it (see
@@ -66,17 +65,15 @@ class Server:
     Args:
         program: the words after the options.
         imports: file of the imports to make ahead; the first model writes it.
-        line: the descriptor of orders, which models do not keep.
-        answers: whether a model's process id is written there.
+        line: the descriptor of orders and answers, which models do not keep.
         folders: where each model gets a new folder; None if it runs in this process's.
     """
 
     def __init__(
-        self, program: Sequence[str], imports: str, line: int, *, answers: bool, folders: str | None
+        self, program: Sequence[str], imports: str, line: int, *, folders: str | None
     ) -> None:
         self._program, self._imports, self._folders = program, imports, folders
-        self._line, self._answers = line, answers
-        self._pid, self._imported = os.getpid(), False
+        self._line, self._pid, self._imported = line, os.getpid(), False
         # SIGTERM to all processes ends the model; this process still reports how it ended.
         self._sigterm = signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -88,7 +85,6 @@ class Server:
         self._imported = True
         gc.collect()
         gc.freeze()  # a collection in a child would copy all of its pages
-        _count("ready")
 
     def train(self, model: Model) -> tuple[int, int]:
         """Train a model; return its exit status and peak memory (KiB)."""
@@ -115,17 +111,13 @@ class Server:
         signal.signal(signal.SIGTERM, self._sigterm)
         os.setsid()
         BIND["die_with_parent"](self._pid)
-        if self._answers:
-            os.write(self._line, f"{os.getpid()}\n".encode())
+        os.write(self._line, f"{os.getpid()} {self._imported:d}\n".encode())
         os.close(self._line)
         model.redirect()
         AHEAD["renew"]()
         if not os.path.exists(self._imports):
             _learn(self._imports)
-        status = PROGRAM["run_to_end"]([*self._program, *model.arguments])
-        written = ENDING["finish"]()
-        _count("script_ended")
-        ENDING["leave"](status if written or status else ENDING["UNWRITTEN"])
+        ENDING["end"](PROGRAM["run_to_end"]([*self._program, *model.arguments]))
 
 
 def _learn(imports: str) -> None:
@@ -140,18 +132,10 @@ def _learn(imports: str) -> None:
     os._exit = write_and_leave
 
 
-def _count(event: str) -> None:
-    """Call this method of the process's ``iterations.Counter``, if its steps are counted."""
-    counter = getattr(sys, "scaling_study_counter", None)
-    if counter is not None:
-        getattr(counter, event)()
-
-
 def main(argv: list[str]) -> None:
     """Parse the command line and train what standard input asks for, until it ends."""
     parser = argparse.ArgumentParser(description="Train models in processes that are forked.")
     parser.add_argument("--switches", help="file that changes this process when torch is imported")
-    parser.add_argument("--answers", action="store_true", help="to standard input, a socket")
     parser.add_argument("--imports", required=True, help="file of what is imported ahead")
     parser.add_argument("--fresh-folder", metavar="PARENT", help="where each model gets a folder")
     at = argv.index("--")
@@ -165,9 +149,7 @@ def main(argv: list[str]) -> None:
     line = os.dup(0)
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
-    server = Server(
-        program, options.imports, line, answers=options.answers, folders=options.fresh_folder
-    )
+    server = Server(program, options.imports, line, folders=options.fresh_folder)
     orders = open(line, "rb")  # noqa: SIM115 (to the end of the process)
     while True:
         server.prepare()
@@ -175,12 +157,7 @@ def main(argv: list[str]) -> None:
         if not order:
             break
         status, peak_kib = server.train(Model(**json.loads(order)))
-        if options.answers:
-            os.write(line, f"{status} {peak_kib}\n".encode())
-        elif status < 0:
-            BIND["end_by"](-status)
-        elif status:
-            sys.exit(status)
+        os.write(line, f"{status} {peak_kib}\n".encode())
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Arm(Struct, frozen=True):
 class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmation"):
     """A confirmation begins."""
 
-    schema_version: Literal[4]
+    schema_version: Literal[5]
     study: str
     """The study."""
     machine_hash: str
@@ -69,14 +69,14 @@ class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmatio
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One start of the script in a slot; times count from the start of the round, null if never."""
+    """A model of a slot; times count from the start of the round, null if never."""
 
     slot: Index
     """The slot."""
-    process: Index
-    """Number of the process, or server, in its slot, from 0."""
-    again: Index
-    """Number of the start in that process, from 0; from 1 in a server after its imports."""
+    model: Index
+    """Its number in the slot, from 0."""
+    ahead: bool
+    """Whether it was forked from a process that had made its imports."""
     began_s: Seconds
     """When it began."""
     first_s: Seconds | None
@@ -86,7 +86,7 @@ class Run(Struct, frozen=True, kw_only=True):
     iterations: Count
     """Number of its iterations."""
     ordinary_s: Seconds | None
-    """Mean ordinary iteration of the process, over all its starts."""
+    """Its mean ordinary iteration."""
     ended_s: Seconds | None
     """When it ended."""
 
@@ -116,7 +116,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     foreign_cpu_s: CpuSeconds
     """CPU time of other programs."""
     runs: list[Run]
-    """Starts of the script."""
+    """The models that have begun."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out"):

@@ -6,7 +6,6 @@ Pool mode and confirmation run them. Their processes rest at no gates.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from scaling_study.common import last_words
@@ -50,25 +49,23 @@ class Program:
     ) -> list[str]:
         """Return the command line of a slot: the launch script's, with a counter on PYTHONPATH.
 
+        The arguments of the script are appended to it, or sent to the server.
+
         Args:
             launch: the launch.
             member: the slot's member.
             pages: folder for the pages in which processes count.
-            served: options of a server that trains the models of its standard input one after the
-                other; empty if the process is the program itself.
+            served: options of a server that forks models; empty if the process is the program.
             read_back: whether its processes write down the settings that they got.
         """
         env, preload = split_preload(self.environment(launch))
         own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
         how = (launch.python, self.words, self.switches)
-        bound = partial(bind_command, member.cpus, member.mempolicy, own)
         if served:
-            return [*bound(), *switch_script.served_command(*how, [*served, *launch.fresh()])]
-        return [
-            *bound([*launch.group, *launch.fresh()]),
-            *switch_script.command(*how),
-            *member.command[len(self.words) :],
-        ]
+            group, words = [], switch_script.served_command(*how, [*served, *launch.fresh()])
+        else:
+            group, words = [*launch.group, *launch.fresh()], switch_script.command(*how)
+        return [*bind_command(member.cpus, member.mempolicy, own, group), *words]
 
 
 class FreeRun:
@@ -78,40 +75,40 @@ class FreeRun:
         launch: its folder is private to this run.
         members: one for each slot.
         program: what runs in the slots.
+        imports: the file that lists what the slots' servers import before they fork processes; None
+            if each process starts afresh.
+        read_back: whether processes write down the settings that they got.
+
+    Attributes:
+        pages: for each slot, the folder of the pages in which its processes count.
     """
 
-    def __init__(self, launch: Launch, members: Sequence[Member], program: Program) -> None:
-        self.launch, self.members, self.program = launch, members, program
-        self.slots = model_queue.Slots(len(members))
-
-    def start(
+    def __init__(
         self,
-        slot: int,
-        pages: Path,
+        launch: Launch,
+        members: Sequence[Member],
+        program: Program,
         *,
-        served: Sequence[str] = (),
-        orders: Path | None = None,
+        imports: Path | None = None,
         read_back: bool = False,
-    ) -> float:
-        """Start a process in a free slot; return when (s of the monotonic clock).
+    ) -> None:
+        self.launch, self._members, self._program = launch, members, program
+        self.pages = [launch.folder / "memory" / f"pages-{at}" for at in range(len(members))]
+        served = [] if imports is None else ["--imports", str(imports)]
+        commands = [
+            program.command(launch, member, pages, served=served, read_back=read_back)
+            for member, pages in zip(members, self.pages, strict=True)
+        ]
+        for pages in self.pages:
+            pages.mkdir()
+        kind = model_queue.FreshModels if imports is None else model_queue.ServedModels
+        env, _ = split_preload(program.environment(launch))
+        self.slots = kind(commands, env=env, folder=launch.cwd)
 
-        Args:
-            slot: the slot.
-            pages: folder for the pages of its processes, which is created.
-            served: options of the server in the slot (see ``Program.command``).
-            orders: the file from which a server takes its models.
-            read_back: whether its processes write down the settings that they got.
-        """
-        launch = self.launch
-        pages.mkdir()
-        words = self.program.command(
-            launch, self.members[slot], pages, served=served, read_back=read_back
-        )
-        env, _ = split_preload(self.program.environment(launch))
-        return self.slots.start(
-            slot, words, launch.log(slot), env, launch.errors(slot), folder=launch.cwd,
-            orders=orders,
-        )  # fmt: skip
+    def start(self, slot: int) -> None:
+        """Start a process in a free slot."""
+        arguments = self._members[slot].command[len(self._program.words) :]
+        self.slots.train(slot, arguments, self.launch.log(slot), self.launch.errors(slot))
 
     def end(self, orphans_s: float) -> None:
         """End all processes at once, and any that they have started after this grace period."""

@@ -80,9 +80,12 @@ class PoolWindows(CohortRun):
         read_back = not self.proven
         with (
             private.part(self.launch.folder, f"run-{window.window}") as folder,
-            _Run(replace(self.launch, folder=folder), self.whole, self.program, window.n) as run,
-        ):
-            run.start(0, run.pages, read_back=read_back)
+            _Run(
+                replace(self.launch, folder=folder), self.whole, self.program, window.n,
+                read_back=read_back,
+            ) as run,
+        ):  # fmt: skip
+            run.start(0)
             self._all_train(run, read_back=read_back)
             if read_back:
                 self._readbacks(run)
@@ -111,7 +114,7 @@ class PoolWindows(CohortRun):
                 return
             if run.slots.wait(LOOK_S):
                 # Processes that train for less than LOOK_S may never have been seen alive.
-                if not iterations.read_pages(run.pages):
+                if not iterations.read_pages(run.pages[0]):
                     reason = f"the program ended without a step: {run.why()}"
                     if self.first_decides and not self.proven:
                         raise ScriptEndedError(MemberEnd(0, "died", reason, run.output()))
@@ -169,7 +172,7 @@ class PoolWindows(CohortRun):
             if run.sleep(now_ns + round(LOOK_S * 1e9)):
                 break
         # One process too many may have begun after the others. One that exits disturbs nothing.
-        pages = iterations.read_pages(run.pages)
+        pages = iterations.read_pages(run.pages[0])
         run.refuse_more([page for page in pages if _inside(page.ends_ns(), before, after)[1]])
         done = [_activity(*one, before, after) for one in run.counted.items()]
         return counter_snapshots.taken(
@@ -216,15 +219,17 @@ class _Run(FreeRun):
         member: the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         n: how many of its processes are to train.
+        read_back: as for ``FreeRun``.
 
     Attributes:
         counted: the pages of n processes that train at once, numbered as if by slot.
     """
 
-    def __init__(self, launch: Launch, member: Member, program: Program, n: int) -> None:
-        super().__init__(launch, [whole(member, n)], program)
+    def __init__(
+        self, launch: Launch, member: Member, program: Program, n: int, *, read_back: bool
+    ) -> None:
+        super().__init__(launch, [whole(member, n)], program, read_back=read_back)
         self.n = n
-        self.pages = launch.folder / "memory" / "pages"
         self.counted: dict[int, iterations.Page] = {}
 
     def __enter__(self) -> Self:
@@ -261,7 +266,7 @@ class _Run(FreeRun):
     def training(self) -> list[iterations.Page]:
         """Return the pages of the program's living processes."""
         living = set(kernel_counters.descendants(os.getpid()))
-        return [page for page in iterations.read_pages(self.pages) if page.pid in living]
+        return [page for page in iterations.read_pages(self.pages[0]) if page.pid in living]
 
     def refuse_more(self, pages: Sequence[iterations.Page]) -> None:
         """Raise LostError if more than n processes train."""
@@ -273,7 +278,7 @@ class _Run(FreeRun):
 
     def reports(self, pages: Iterable[iterations.Page]) -> list[dict[str, object]]:
         """Return the settings that processes have written down; nothing until all have."""
-        paths = [self.pages / f"{iterations.READBACK}{page.pid}" for page in pages]
+        paths = [self.pages[0] / f"{iterations.READBACK}{page.pid}" for page in pages]
         if not all(path.exists() for path in paths):
             return []
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
