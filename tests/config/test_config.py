@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
+import documents
 from configs import FULL, IMPORTED, ROOT, SHIPPED, config, minimal
 from scaling_study.common.problems import ConfigError
-from scaling_study.config import config_table
 from scaling_study.config.config import Config, NodeKind, choose_machines, load_config
 from scaling_study.config.config_file import located, read_config
 from scaling_study.config.import_config import ImportConfig
@@ -23,7 +23,7 @@ MISTAKES = (FULL.parent / "mistakes.txt").read_text(encoding="utf-8").strip().sp
 OPS = ("intra_op", "inter_op")
 REST = {"study": "study: s\n", "workload": "workload: {script: path/to/train.py}\n"}
 INJECTED = "sk-planted-0123456789"
-UPDATE = "run python -m scaling_study.config.config_table config/README.md"
+SCHEMA = ROOT / "workflow/schemas/study.schema.json"
 
 pytestmark = pytest.mark.usefixtures("config_folder")
 
@@ -199,17 +199,20 @@ def test_every_key_says_what_it_means_and_allows(model):
         assert keys.allowed(one), path
 
 
-def test_the_tables_and_the_schema_are_up_to_date():
-    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert text == config_table.updated(text), UPDATE
-    assert config_table.SCHEMA.read_text(encoding="utf-8") == config_table.schema(), UPDATE
+@pytest.mark.parametrize("name", documents.DOCUMENTS)
+def test_documents_that_are_made_from_the_code_are_up_to_date(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert text == documents.DOCUMENTS[name](text), "run python scripts/documents.py"
+
+
+def test_a_document_without_a_place_for_a_table_is_refused():
     with pytest.raises(ValueError, match="no place for the table keys"):
-        config_table.updated("# Configs\n")
+        documents.DOCUMENTS["config/README.md"]("# Configs\n")
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, IMPORTED, FULL], ids=lambda path: path.stem)
 def test_every_shipped_config_names_the_schema_and_keeps_to_it(path):
-    validator = jsonschema.Draft202012Validator(json.loads(config_table.schema()))
+    validator = jsonschema.Draft202012Validator(json.loads(documents.schema()))
     text = path.read_text(encoding="utf-8")
     content = yaml.safe_load(text)
     # JSON has no keys that are numbers.
@@ -220,4 +223,4 @@ def test_every_shipped_config_names_the_schema_and_keeps_to_it(path):
         first = text.partition("\n")[0]
         assert first.startswith("# yaml-language-server: $schema=")
         named = (path.parent / first.partition("=")[2]).resolve()
-        assert named == config_table.SCHEMA.resolve()
+        assert named == SCHEMA.resolve()

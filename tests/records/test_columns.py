@@ -1,18 +1,9 @@
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from scaling_study.records import columns, confirmation, docs, experiment, window
+from scaling_study.records import columns, confirmation, experiment, window
 from scaling_study.records.field import fields
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_the_documentation_is_what_types_and_columns_say():
-    assert (DOCS / "columns.md").read_text(encoding="utf-8") == docs.columns_page()
-    records = (DOCS / "records.md").read_text(encoding="utf-8")
-    assert records == docs.records_page(records)
 
 
 @pytest.mark.parametrize("union", [window.Record, experiment.WhyRecord, experiment.LoaderRecord,

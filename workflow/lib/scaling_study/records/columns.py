@@ -1,7 +1,7 @@
 """The columns of the tables: name, type, unit and meaning, in one place.
 
 Columns that hold a field of a record take all of these from the field; others are the fields of a
-class here. The tables are written with this metadata, and `records.docs` prints docs/columns.md.
+class here. The tables are written with this metadata; scripts/documents.py prints docs/columns.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
