@@ -8,7 +8,7 @@ exponent of a power law through the costs says how they grow: 1 is linear.
 On a machine with fewer CPUs than members their steps are few. What the steps of a large machine
 cost is added from pages that are filled by hand: a second of 10 ms steps of each member. Usage:
 
-    python benchmarks/coordinator.py [--members 12 24 48 96 192] [--windows 3]
+    PYTHONPATH=tests/launchers python benchmarks/coordinator.py [--members 12 96] [--windows 3]
 """
 
 import argparse

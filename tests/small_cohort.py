@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import runpy
 import signal
 import sys
 import time
+from pathlib import Path
 
 from msgspec import convert
 
@@ -20,6 +22,14 @@ from scaling_study.runner.members import Members
 
 # One thread: these tests share their CPUs with others, and two spinning threads would crawl.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+# On PYTHONPATH, this folder brings the launcher `fork`, whose members start fast and share torch.
+FORKING = Path(__file__).with_name("launchers")
+_FORK = FORKING / "scaling_study_launchers/fork.py"
+STARTERS = {
+    **LAUNCHERS,
+    "fork": runpy.run_path(str(_FORK), run_name="scaling_study_launchers.fork")["LAUNCHER"],
+}
 
 
 def until():
@@ -56,11 +66,12 @@ class SmallCohort:
 
     def launcher(self, name="exec", *, env=None, step="optimizer", members=1, **inside):
         """A launcher of the real kind, with what is changed inside; the cohort closes it."""
-        env = member_environment(os.environ, ONE_THREAD | (env or {}), {})
+        own = os.environ | ({"PYTHONPATH": str(FORKING)} if name == "fork" else {})
+        env = member_environment(own, ONE_THREAD | (env or {}), {})
         launch = Launch(
             self.folder, sys.executable, env, step, launcher=name, ranks=self.ranks, **inside
         )
-        self._launchers.append(LAUNCHERS[name].starter(launch, members))
+        self._launchers.append(STARTERS[name].starter(launch, members))
         return self._launchers[-1]
 
     def start(self, how, slot, *command, cpus=None):

@@ -20,9 +20,9 @@ def test_launches_that_differ_like_starts_of_one_launch_have_one_start():
 
 
 def test_a_launch_that_starts_in_another_way_keeps_its_own():
-    quick = [cohort("fork", 0.5, launcher="fork"), cohort("threads", 9.0, intra_op=16)]
+    quick = [cohort("dask", 0.5, launcher="dask"), cohort("threads", 9.0, intra_op=16)]
     found = process_starts([cohort("a", 4.0), cohort("b", 4.0), *quick])
-    assert found["m", "fork"] == pytest.approx(0.5)
+    assert found["m", "dask"] == pytest.approx(0.5)
     assert found["m", "threads"] == pytest.approx(9.0)
     assert found["m", "a"] == pytest.approx(4.0)
 

@@ -157,9 +157,8 @@ REFUSED = [
     (MACHINE, {"huge_pages": "always", "allocator": "jemalloc"}, "of jemalloc", "allocator: jem"),
     (MACHINE, {"launcher": "dask", "membind": "local"}, "that dask starts", "membind: local"),
     (MACHINE, BOUND_TO | {"placement": "none"}, "would share one CPU", "placement to cores"),
-    (MACHINE, BOUND_TO | {"launcher": "fork"}, "launcher fork", "launcher exec"),
+    (MACHINE, BOUND_TO | {"launcher": "dask"}, "launcher dask", "launcher exec"),
     (MACHINE, BOUND_TO | {"ranks": 2}, "ranks 2", "ranks none"),
-    (MACHINE, {"launcher": "fork", "ranks": 2}, "exclude each other", "launcher exec"),
     (MACHINE, {"launcher": "dask", "ranks": 2}, "exclude each other", "launcher exec"),
     (BARE, {"shell": ("mempolicy=bind:0",)}, "numa is not installed", "apt install libnuma1"),
     (MACHINE, BOUND_TO | OF_A_LOADER, "loader_cpus rest", "loader_cpus shared"),
@@ -232,8 +231,7 @@ PYTHON, PACKAGES = "/opt/py/bin/python", "/study/results/builds/torch-{}/bin/pyt
 
 RIGHT_AND_WRONG = [
     # axis, value, readbacks of members that got it, and of members that did not
-    ("launcher", "exec", [{}], [{"launcher": "fork"}]),
-    ("launcher", "fork", [{"launcher": "fork"}], [{"launcher": "exec"}]),
+    ("launcher", "exec", [{}], [{"launcher": "dask"}]),
     ("launcher", "dask", [{"launcher": "dask"}], [{"launcher": "exec"}]),
     ("build", PYTHON, [{"python": PYTHON}, {"python": "/opt/py/bin/../bin/python"}],
      [{}, {"python": f"{PYTHON}3"}]),

@@ -47,7 +47,7 @@ def cohort(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("runtime", "launcher"), [*((one, "exec") for one in RUNTIMES), ("intel", "fork")]
+    ("runtime", "launcher"), [*((one, "exec") for one in RUNTIMES), ("intel", "dask")]
 )
 def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
     """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""

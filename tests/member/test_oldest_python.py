@@ -36,6 +36,6 @@ def test_members_modules_are_imported_by_the_oldest_python():
         f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
     ]
     modules += [axis.apply.__module__ for axis in AXES.values() if axis.apply is not None]
-    modules += ["scaling_study.launch.launchers.fork", "scaling_study.launch.launchers.dask"]
+    modules += ["scaling_study.launch.launchers.dask"]
     env = {**os.environ, "PYTHONPATH": str(LIBRARY)}
     subprocess.run([python, "-c", IMPORT, *modules], env=env, check=True)

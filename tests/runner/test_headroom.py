@@ -9,6 +9,9 @@ import jobs
 import machines
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import limits
+from scaling_study.launch.launchers.exec import Exec
+from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records import codec
 from scaling_study.records.window import End
 from scaling_study.runner import headroom
@@ -21,6 +24,8 @@ GIB = 2**30
 
 @pytest.fixture
 def left(monkeypatch):
+    monkeypatch.setitem(LAUNCHERS, "sharing", Launcher("", Exec, least_bytes=4 * 2**20))
+
     def left(*, files=(65536, 65536), tasks=100_000, memory=512 * GIB, shared=64 * GIB):
         monkeypatch.setattr(resource, "getrlimit", lambda _: files)
         rooms = {
@@ -64,7 +69,7 @@ def test_too_few_open_files(left):
     assert 0 < fit < 192
     headroom.check([Need(fit, fit, "exec")])
     left(files=(resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    headroom.check([Need(10_000, 10_000, "fork")])
+    headroom.check([Need(10_000, 10_000, "sharing")])
 
 
 def test_cohorts_that_live_at_once_add_up(left):
@@ -76,10 +81,10 @@ def test_cohorts_that_live_at_once_add_up(left):
     left(tasks=700)
     with pytest.raises(UnavailableError, match=r"768 members of 1 threads .* 700 are left"):
         headroom.check([one, one, one])
-    left(memory=GIB)  # forked members share what torch needs
-    headroom.check([Need(8, 8, "exec"), Need(100, 100, "fork")])
+    left(memory=GIB)
+    headroom.check([Need(8, 8, "exec"), Need(100, 100, "sharing")])
     with pytest.raises(UnavailableError, match=r"116 members need 1\.4 GiB"):
-        headroom.check([Need(16, 16, "exec"), Need(100, 100, "fork")])
+        headroom.check([Need(16, 16, "exec"), Need(100, 100, "sharing")])
 
 
 def test_counts_that_fit_are_left_with_the_reason_of_the_largest_that_does_not(left):

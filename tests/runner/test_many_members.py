@@ -4,6 +4,7 @@ import pytest
 
 import jobs
 from scaling_study.runner import headroom
+from small_cohort import FORKING
 
 pytestmark = [pytest.mark.long, pytest.mark.alone]
 
@@ -16,9 +17,10 @@ STEPS = 5
 NEEDED_BYTES = 6 * 2**30
 
 
-def test_all_members_are_gated_and_accounted_for_and_none_is_left(tmp_path):
+def test_all_members_are_gated_and_accounted_for_and_none_is_left(tmp_path, monkeypatch):
     if headroom.read_free_memory().free < NEEDED_BYTES:
         pytest.skip("192 members need 6 GiB of memory")
+    monkeypatch.setenv("PYTHONPATH", str(FORKING))
     asked = jobs.config(
         jobs.WORKLOADS / "plain_loop.py", args=["--steps", "1000000000"], processes=COUNTS,
         launch={"launcher": "fork"}, windows=WINDOWS, steps=STEPS, shortest_s=1.0, longest_s=60.0,

@@ -92,16 +92,6 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
-def import_for(mempolicy: str) -> None:
-    """Import what a memory policy needs, in a process that forks one to apply it to.
-
-    What that one touches before, it may use again for data that the policy is meant for.
-    """
-    if mempolicy != "default":
-        with contextlib.suppress(ImportError, AttributeError):  # `apply` raises them again
-            import numa.memory  # noqa: F401, PLC0415 (loads libnuma.so.1)
-
-
 def apply(cpus: str | None, mempolicy: str) -> None:
     """Bind the calling process.
 

@@ -77,8 +77,8 @@ def _refuse_openmp_affinity(axes: Axes) -> None:
             " and the first threads of all members would share one CPU",
             "set placement to cores, compact, spread or per_l3",
         )
-    # A fork server loads the runtime before members have CPUs. Ranks share the CPUs of a slot, and
-    # their runtimes would choose the same ones. A runtime would bind threads to a loader's CPUs.
+    # Dask binds a worker once its runtime is loaded. Ranks share the CPUs of a slot, and their
+    # runtimes would choose the same ones. A runtime would bind threads to a loader's CPUs.
     alone = {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}
     for name, needed in alone.items():
         if axes[name] != needed:

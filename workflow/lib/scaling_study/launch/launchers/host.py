@@ -1,4 +1,4 @@
-"""Starts members from another process: a fork server or a Dask cluster."""
+"""Starts members from another process, such as a Dask cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The ``fork`` launcher: a server imports torch once, and every member is forked from it.
+"""A launcher for tests of many members: a server imports torch once, and forks every member.
 
-``python -m scaling_study.launch.launchers.fork FOLDER MEMBERS``, with one JSON request a line
-on stdin (see ``host.Host``). The server runs no parallel region: a fork would lose the OpenMP
+``python -m scaling_study_launchers.fork FOLDER MEMBERS``, with one JSON request a line on stdin
+(see ``host.Host``). The server runs no parallel region: a fork would lose the OpenMP
 threads that its runtime had started.
 """
 
@@ -30,7 +30,7 @@ def serve_member(folder: str, request: Request, server: int) -> None:
 
 def main(folder: str) -> None:
     """Fork a member for every request, and answer with its process id."""
-    import torch  # noqa: PLC0415 (the member's to import)
+    import torch
 
     # Members share torch, with the half of it that it imports for the first optimizer. This one is
     # of the base class: making an optimizer changes its class, and a script's must stay unchanged.
@@ -40,7 +40,9 @@ def main(folder: str) -> None:
     server = os.getpid()
     for line in sys.stdin:
         request = json.loads(line)
-        bind.import_for(request["mempolicy"])
+        if request["mempolicy"] != "default":
+            # What a member touches before its policy is set, it may use again for its data.
+            import numa.memory  # noqa: F401 (loads libnuma.so.1)
         pid = os.fork()
         if pid == 0:
             serve_member(folder, request, server)
@@ -52,10 +54,6 @@ LAUNCHER = Launcher(
     hosted(__name__),
     # A forked process shares nearly all of what a fresh one keeps for itself.
     least_bytes=4 * 1024**2,
-    note=(
-        "The measured members were forked from one server with torch loaded. This script starts",
-        "a fresh interpreter for each, with the same environment and binding.",
-    ),
 )
 
 if __name__ == "__main__":
