@@ -80,10 +80,10 @@ def queue(
         if not imports.exists() and way == "forked":
             imports.write_bytes((logs / model_queue.IMPORTS).read_bytes())
         journal = pd.read_json(logs / "queue.jsonl", lines=True)
-        rows = [page.counted for page in iterations.read_pages(pages)]
+        rows = [page.span_ns for page in iterations.read_pages(pages)]
     # Means need no pairs: which page is whose does not matter.
     since_s = time.time() - time.monotonic()
-    first, latest = [row.first_ns / 1e9 for row in rows], [row.latest_ns / 1e9 for row in rows]
+    first, latest = ([ns / 1e9 for ns in times] for times in zip(*rows, strict=True))
     began, ended = (
         [at.timestamp() - since_s for at in pd.to_datetime(journal[name], utc=True)]
         for name in ("began", "ended")

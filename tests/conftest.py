@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,11 @@ from scaling_study.config.launches import is_ours
 # Studies of tests have no launch that the shell of whoever runs them makes.
 for name in filter(is_ours, list(os.environ)):
     del os.environ[name]
+
+# Studies ignore what their caller ignores, and a shell in the background ignores Ctrl-C.
+for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(signum) == signal.SIG_IGN:
+        signal.signal(signum, signal.SIG_DFL)
 
 # An example takes as long as the machine is busy; none is wrong for that.
 hypothesis.settings.register_profile(

@@ -75,8 +75,7 @@ def test_what_forked_models_import_is_kept_with_its_time(confirmed):
     for one in found:
         assert "numpy" in one.modules
         assert one.left == {}
-        assert next(iter(one.seconds)) == "numpy"
-        assert sum(one.seconds.values()) <= one.all_s
+        assert max(one.seconds, key=one.seconds.get) == "numpy"
 
 
 def test_the_same_again_runs_nothing(confirmed):

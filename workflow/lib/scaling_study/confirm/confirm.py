@@ -42,7 +42,6 @@ MODULES = ("confirm/confirm",)
 """Modules that, with their imports and the harness, decide what is run."""
 
 # Fields that must be equal for the rounds of an earlier run to be kept.
-PACKAGES_SHOWN = 5
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
         "machine_hash")  # fmt: skip
 
@@ -166,20 +165,12 @@ class Confirmation:
                 if _failed(record):
                     log.warning("%s: %s", one.arm.label, record.reason)
                     given_up.add(key)
-            if known.exists():
-                self._write_imports(ahead.Imports.read(str(known)))
+            self._write_imports(known)
 
-    def _write_imports(self, made: ahead.Imports) -> None:
-        if made.seconds is not None:  # otherwise no server has been through them
-            longest = sorted(made.seconds.items(), key=lambda package: -package[1])
-            self._journal.write(
-                Imports(
-                    modules=made.modules,
-                    left=made.left,
-                    seconds=dict(longest[:PACKAGES_SHOWN]),
-                    all_s=sum(made.seconds.values()),
-                )
-            )
+    def _write_imports(self, known: Path) -> None:
+        made = ahead.Imports.read(str(known)) if known.exists() else None
+        if made and made.seconds is not None:  # otherwise no server has been through them
+            self._journal.write(Imports(**made._asdict()))
 
     def _running(self, arm: Arm, folder: Path, known: Path) -> RunningRound:
         """Prepare a round.

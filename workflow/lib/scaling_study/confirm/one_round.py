@@ -138,8 +138,8 @@ class RunningRound:
         """
         runs = self._seen()
         # Only an ended process shows the time after its last iteration.
-        fresh = self.start == "fresh"
-        ended = {run.slot for run in runs if run.ended_s is not None and (fresh or run.ahead)}
+        counted = [run for run in runs if run.ahead == (self.start == "forked")]
+        ended = {run.slot for run in counted if run.ended_s is not None}
         if len(ended) < len(self.members) and passed_s < self._longest_s:
             return False
         least_s = ENOUGH * limit_s
@@ -180,15 +180,13 @@ class RunningRound:
         if not self.program.pool:
             own = [page for page in pages if page.pid == pid]
             pages = (own or [page for page in pages if page.parent == pid])[:1]
-        counts = [page.counted for page in pages if page.iterations]
-        if not counts:
+        done = sum(page.iterations for page in pages)
+        if not done:
             return 0, 0, 0, None
-        return (
-            min(one.first_ns for one in counts),
-            max(one.latest_ns for one in counts),
-            sum(one.iterations for one in counts),
-            None if self.program.pool else pages[0].ordinary_ns(non_step.LONG),
-        )
+        spans_ns = [page.span_ns for page in pages if page.iterations]
+        firsts_ns, latest_ns = zip(*spans_ns, strict=True)
+        mean_ns = None if self.program.pool else pages[0].ordinary_ns(non_step.LONG)
+        return min(firsts_ns), max(latest_ns), done, mean_ns
 
 
 def _own_s() -> float:

@@ -18,7 +18,7 @@ import site
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +91,7 @@ class Starts:
     """
 
     def __init__(self) -> None:
-        self._handlers: list[tuple[Callable[..., object], tuple[object, ...], dict[str, object]]]
-        self._handlers = []
+        self._handlers: list[tuple[Callable[..., object], Any, Any]] = []
         self._anew = False
         self._threads = set(threading.enumerate())
         self._streams = sys.stdout, sys.stderr, sys.excepthook

@@ -29,7 +29,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scaling_study.member import after_torch
 
@@ -223,14 +223,6 @@ def replace_closure(
 # ---- counting iterations where nothing else is measured
 
 
-class Counted(NamedTuple):
-    """A script's iterations; times in ns of the monotonic clock, 0 before the event."""
-
-    first_ns: int
-    latest_ns: int
-    iterations: int
-
-
 class Page:
     """The counts of a process, which may still run.
 
@@ -246,9 +238,9 @@ class Page:
         self.trainer_tid = self._words[TRAINER_TID]
 
     @property
-    def counted(self) -> Counted:
-        """What the process has counted so far."""
-        return Counted(*self._words[FIRST_NS:ENDS])
+    def span_ns(self) -> tuple[int, int]:
+        """When its first and its latest iteration ended (ns of the monotonic clock)."""
+        return self._words[FIRST_NS], self._words[LATEST_NS]
 
     @property
     def iterations(self) -> int:

@@ -271,8 +271,8 @@ class ServedModels(Slots):
         self.begun.pop(slot, None)
         if slot not in self._lines:
             self._lines[slot], theirs = socket.socketpair()
-            own = log if errors else None  # a queue's server prints to the queue's terminal
-            self._start(slot, self._commands[slot], own, errors, orders=theirs.detach())
+            # A queue's server prints to the queue's terminal.
+            self._start(slot, self._commands[slot], errors and log, errors, theirs.detach())
         order = {"arguments": list(arguments), "log": str(log), "errors": errors and str(errors)}
         with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
             self._lines[slot].sendall(json.dumps(order).encode() + b"\n")
@@ -300,10 +300,9 @@ class ServedModels(Slots):
     def _ended(self, slot: int) -> Ended | None:
         """Return how a slot's model has ended; None if it has just begun."""
         now_s = time.monotonic()
-        answer: list[bytes] = []
+        numbers: list[int] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
-            answer = self._lines[slot].recv(64).split()
-        numbers = list(map(int, answer))
+            numbers = list(map(int, self._lines[slot].recv(64).split()))
         if numbers and slot not in self.begun:
             pid, ahead, *numbers = numbers
             self.begun[slot] = Begun(pid, now_s, bool(ahead))
@@ -497,13 +496,11 @@ class _Training:
     Attributes:
         next_s: when it gets the next signal, because it exceeds its time limit (s of the monotonic
             clock).
-        begun: whether it has begun; its server may still import.
         signals: number of signals that it has got.
     """
 
     model: Model
     next_s: float
-    begun: bool = False
     signals: int = 0
 
 
@@ -534,7 +531,7 @@ class Queue:
         self._training: dict[int, _Training] = {}
         self._attempts: dict[int, int] = {}
         # Models that have ended, in this order, with their lines of the journal.
-        self._ends: deque[tuple[_Training, Ended, dict[str, object]]] = deque()
+        self._ends: deque[tuple[Model, str, Ended, dict[str, object]]] = deque()
         self.trained = 0
         self.failed: list[Model] = []
 
@@ -548,10 +545,10 @@ class Queue:
                 or (self._take_over(models, waiting) and self._fill(waiting))
             ):
                 for slot, one in self._training.items():
-                    if not one.begun and slot in self._slots.begun:
-                        one.begun, one.next_s = True, self._slots.begun[slot].at_s + self._limit_s
+                    if not one.signals and slot in self._slots.begun:
+                        one.next_s = self._slots.begun[slot].at_s + self._limit_s
                 due_s = [one.next_s for one in self._training.values()]
-                due_s += [ended.ended_s + SETTLE_S for _, ended, _ in self._ends]
+                due_s += [ended.ended_s + SETTLE_S for *_, ended, _ in self._ends]
                 for ended in self._slots.wait(min(due_s) - time.monotonic(), stop):
                     self._end(ended)
                 stopped = bool(_ready([stop], 0))
@@ -595,8 +592,11 @@ class Queue:
 
     def _end(self, ended: Ended) -> None:
         """Note how a model has ended."""
-        one = self._training.pop(ended.slot)
-        begun, now = self._slots.begun.get(ended.slot), datetime.now(UTC)
+        one, begun = self._training.pop(ended.slot), self._slots.begun.get(ended.slot)
+        how, now = _describe(ended.status), datetime.now(UTC)
+        if one.signals:
+            how = f"did not begin within {IMPORTS_S:g} s: what it imports hangs"
+            how = f"took more than {self._limit_s:g} s" if begun else how
         seconds = ended.ended_s - begun.at_s if begun else 0.0
         line = {
             "model": one.model.number,
@@ -608,7 +608,7 @@ class Queue:
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
-        self._ends.append((one, ended, line))
+        self._ends.append((one.model, how, ended, line))
 
     def _record(self, *, stopped: bool) -> list[Model]:
         """Record the ends of models, in their order; return the models that start again.
@@ -619,7 +619,7 @@ class Queue:
         again = []
         settled_s = time.monotonic() - SETTLE_S
         while self._ends:
-            one, ended, line = self._ends[0]
+            model, how, ended, line = self._ends[0]
             if ended.status and ended.ended_s > settled_s and not stopped:
                 break
             self._ends.popleft()
@@ -630,17 +630,12 @@ class Queue:
             os.fsync(self._journal.fileno())
             if ended.status == 0:
                 self.trained += 1
-            elif self._retry(one, ended.status):
-                again.append(one.model)
+            elif self._retry(model, how):
+                again.append(model)
         return again
 
-    def _retry(self, one: _Training, status: int) -> bool:
+    def _retry(self, model: Model, how: str) -> bool:
         """Print how a model has failed; return whether it starts again."""
-        model, how = one.model, _describe(status)
-        if one.signals:
-            how = f"took more than {self._limit_s:g} s"
-            if not one.begun:
-                how = f"did not begin within {IMPORTS_S:g} s: what it imports hangs"
         attempts = self._attempts[model.number] = self._attempts.get(model.number, 0) + 1
         again = attempts <= self._retries
         what_next = "it starts again after the others; " if again else ""
@@ -679,13 +674,11 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
     parser.add_argument(
         "--slot", action="append", nargs=2, metavar=("CPUS", "POLICY"), required=True
     )
-    # Split by hand: argparse treats -- differently from version to version.
-    first = argv.index("--") if "--" in argv else len(argv)
-    options, rest = parser.parse_args(argv[:first]), argv[first + 1 :]
-    if "--" not in rest:
+    arguments, rest = BIND["split_command"](argv)
+    options, (binder, command) = parser.parse_args(arguments), BIND["split_command"](rest)
+    if not command:
         parser.error("no BINDER -- COMMAND after --")
-    second = rest.index("--")
-    return options, rest[:second], rest[second + 1 :]
+    return options, binder, command
 
 
 def _positive(text: str) -> float:

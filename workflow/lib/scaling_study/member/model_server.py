@@ -29,7 +29,7 @@ import runpy
 import shutil
 import signal
 import sys
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,23 +40,6 @@ PROGRAM, AHEAD, BIND, ENDING = (
     runpy.run_path(os.path.join(HERE, f"{name}.py"))
     for name in ("program", "ahead", "bind", "ending")
 )
-
-
-class Model(NamedTuple):
-    """An order: what to train, and where its output goes."""
-
-    arguments: list[str]
-    log: str
-    errors: str | None = None
-
-    def redirect(self) -> None:
-        """Redirect this process's output to the files, which are emptied."""
-        for path, descriptors in ((self.log, (1, 2)), (self.errors, (2,))):
-            if path is not None:
-                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-                for descriptor in descriptors:
-                    os.dup2(file, descriptor)
-                os.close(file)
 
 
 class Server:
@@ -86,15 +69,23 @@ class Server:
         gc.collect()
         gc.freeze()  # a collection in a child would copy all of its pages
 
-    def train(self, model: Model) -> tuple[int, int]:
-        """Train a model; return its exit status and peak memory (KiB)."""
+    def train(
+        self, arguments: Sequence[str], log: str, errors: str | None = None
+    ) -> tuple[int, int]:
+        """Train a model; return its exit status and peak memory (KiB).
+
+        Args:
+            arguments: the script's.
+            log: gets the model's output, and is overwritten.
+            errors: gets its standard error; None to send it where the output goes.
+        """
         folder = None
         if self._folders is not None:
             source = os.getcwd()
             folder = BIND["enter_fresh_folder"](self._folders)
         child = os.fork()
         if child == 0:
-            self._be_model(model)
+            self._be_model(arguments, log, errors)
         info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         # The child is not reaped yet, so the group's number is still its own.
         if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
@@ -107,17 +98,22 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
         return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 
-    def _be_model(self, model: Model) -> None:
+    def _be_model(self, arguments: Sequence[str], log: str, errors: str | None) -> None:
         signal.signal(signal.SIGTERM, self._sigterm)
         os.setsid()
         BIND["die_with_parent"](self._pid)
         os.write(self._line, f"{os.getpid()} {self._imported:d}\n".encode())
         os.close(self._line)
-        model.redirect()
+        for path, descriptors in ((log, (1, 2)), (errors, (2,))):
+            if path is not None:
+                file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+                for descriptor in descriptors:
+                    os.dup2(file, descriptor)
+                os.close(file)
         AHEAD["renew"]()
         if not os.path.exists(self._imports):
             _learn(self._imports)
-        ENDING["end"](PROGRAM["run_to_end"]([*self._program, *model.arguments]))
+        ENDING["end"](PROGRAM["run_to_end"]([*self._program, *arguments]))
 
 
 def _learn(imports: str) -> None:
@@ -156,7 +152,7 @@ def main(argv: list[str]) -> None:
         order = orders.readline()
         if not order:
             break
-        status, peak_kib = server.train(Model(**json.loads(order)))
+        status, peak_kib = server.train(**json.loads(order))
         os.write(line, f"{status} {peak_kib}\n".encode())
 
 

@@ -155,9 +155,7 @@ class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"
     left: dict[str, str]
     """Modules that forked models import by themselves, and why."""
     seconds: dict[str, Seconds]
-    """The packages that take longest, each with what it is the first to import."""
-    all_s: Seconds
-    """The time of all packages."""
+    """Time of each package, with what it is the first to import."""
 
 
 class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import json
+from msgspec import json, structs
 
 from scaling_study.common import storage
 from scaling_study.config.plan import Plan, read_plan
-from scaling_study.member import ahead
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
 from scaling_study.report import flamegraph, model, page, svg
@@ -103,10 +102,7 @@ def _beside(
     if recommended is None:
         return dict.fromkeys(BESIDE)
     if machine.confirmation and machine.confirmation.imports:
-        made = machine.confirmation.imports
-        imports = json.encode(
-            ahead.Imports(made.modules, made.left, made.seconds)._asdict()
-        ).decode()
+        imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
     used = machine.readback.optimizers(recommended.launch)
     return {
         SWITCHES: render_switches(recommended.axes, script.name, used),

@@ -246,8 +246,8 @@ class MemberProcesses:
     def _end_elsewhere(self, slots: set[int]) -> None:
         """End members without a step of their own whose child processes train instead."""
         for slot in slots & set(self.alive):
-            seen = [page.counted for page in self._pages(slot)]
-            if seen and max(one.latest_ns - one.first_ns for one in seen) > ELSEWHERE_S * 1e9:
+            spans = [page.span_ns for page in self._pages(slot)]
+            if any(latest_ns - first_ns > ELSEWHERE_S * 1e9 for first_ns, latest_ns in spans):
                 self._end(slot, "not_started", "it has no step of its own")
 
     def _pages(self, slot: int) -> list[iterations.Page]:
