@@ -486,9 +486,7 @@ class Race:
         return sum(self._start_s(task) + self._windows_s(task) for task in batch)
 
     def _start_s(self, task: Task) -> float:
-        # A combination that this round has made is no entrant yet.
-        entrant = self._entrants.get(task.launch, self._field.baseline)
-        return sum(map(self._cohort_s, entrant.cohorts(task.counts)))
+        return sum(map(self._cohort_s, self._entrants[task.launch].cohorts(task.counts)))
 
     def _cohort_s(self, members: int) -> float:
         alone = {launch for launch, entrant in self._entrants.items() if entrant.alone}
@@ -500,11 +498,9 @@ class Race:
         return near.start_s * (1 + max(0.0, members / near.members - 1) / 2)
 
     def _windows_s(self, task: Task) -> float:
-        each = [
-            one.windows_s / len(one.rates)
-            for one in self._starts
-            if one.launch == task.launch and one.rates
-        ]
+        measured = [one for one in self._starts if one.rates]
+        alike = [one for one in measured if one.launch == task.launch] or measured
+        each = [one.windows_s / len(one.rates) for one in alike]
         one_s = float(np.mean(each)) if each else self._settings.windows * self._settings.window_s
         return len(task.counts) * one_s
 
@@ -518,6 +514,7 @@ class Race:
         unbounded: bool = False,
     ) -> Round:
         """Return a round of as many batches as fit into it and into the rest of the budget."""
+        self._entrants |= {one.launch: one for one in combined}
         left_s = math.inf if unbounded else self._settings.budget_s - self.spent_s
         nodes_s = [0.0] * self._settings.nodes
         fitting: list[tuple[Task, ...]] = []
