@@ -12,7 +12,7 @@ import documents
 from configs import FULL, IMPORTED, ROOT, SHIPPED, config, minimal
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import Config, NodeKind, choose_machines, load_config
-from scaling_study.config.config_file import located, read_config
+from scaling_study.config.config_file import as_written, located, read_config
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.mistakes import Keys
 from scaling_study.config.plan import make_plan
@@ -104,6 +104,32 @@ def test_the_last_of_several_files_has_the_line_and_the_command_line_none():
 def test_unreadable_files(name, what):
     with pytest.raises(ConfigError, match=what):
         read_config(Path(name))
+
+
+def test_a_file_in_utf_16_is_refused():
+    Path("wide.yaml").write_text("study: s\n", encoding="utf-16")
+    with pytest.raises(ConfigError, match="is encoded as UTF-16; allowed: UTF-8"):
+        read_config(Path("wide.yaml"))
+
+
+def test_arguments_and_variables_are_taken_as_they_are_written():
+    first, last = Path("first.yaml"), Path("last.yaml")
+    first.write_text(
+        "workload:\n  script: a.py\n  args: [3.10, 1:30, 0777, 0x10, yes, ' b', --on]\n"
+        "  env: {ONE: 010, TWO: off, LEFT: null}\n"
+    )
+    last.write_text("workload: {env: {TWO: 1e3, '3': 0x3}}\n")
+    read = read_config(first)
+    workload = as_written(read, [first])["workload"]
+    assert workload["args"] == ["3.10", "1:30", "0777", "0x10", "yes", " b", "--on"]
+    assert workload["env"] == {"ONE": "010", "TWO": "off", "LEFT": None}
+    read["workload"]["env"] |= read_config(last)["workload"]["env"]
+    env = as_written(read, [first, last])["workload"]["env"]
+    assert env == {"ONE": "010", "TWO": "1e3", "LEFT": None, "3": "0x3"}
+    last.write_text("workload: {args: [2.0]}\n")
+    read["workload"]["args"] = [2.0]
+    assert as_written(read, [first, last])["workload"]["args"] == ["2.0"]
+    assert as_written(None, [first]) is None
 
 
 # ---- what is read

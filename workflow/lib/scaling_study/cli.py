@@ -166,8 +166,9 @@ def check(options: argparse.Namespace) -> int:
     versions. Snakemake itself gives neither the line nor the reason of a mistake in YAML.
     """
     from scaling_study.analysis import imported
+    from scaling_study.config import work
     from scaling_study.config.config import load_config
-    from scaling_study.config.config_file import located, read_config, shipped
+    from scaling_study.config.config_file import as_written, located, read_config, shipped
     from scaling_study.config.import_config import is_import
     from scaling_study.config.launches import look
     from scaling_study.config.plan import make_plan
@@ -176,7 +177,7 @@ def check(options: argparse.Namespace) -> int:
     from scaling_study.runner import resolve
 
     try:
-        mapping = shipped(read_config(options.config))
+        mapping = as_written(shipped(read_config(options.config)), [options.config])
         if is_import(mapping):
             study = imported.load_import(mapping)
             text, plan = imported.outline(study), study.to_dict()
@@ -184,6 +185,7 @@ def check(options: argparse.Namespace) -> int:
             made = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))
             plan = made.to_dict()
             text = f"{outline(made)}\n  runs in {resolve.check_workload(made.workload)}"
+            text += f"\n  the first process: {shlex.join(work.first_command(made))}"
     except ConfigError as error:
         print(located(error, [options.config]), file=sys.stderr)
         return WRONG_INPUT

@@ -21,7 +21,7 @@ from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import CHOICE, load_config
-from scaling_study.config.config_file import located, read_config, shipped
+from scaling_study.config.config_file import as_written, located, read_config, shipped
 from scaling_study.config.import_config import is_import
 from scaling_study.config.launches import look
 from scaling_study.host import limits, probe
@@ -166,6 +166,8 @@ class Run:
                 for path in files:
                     read_config(path)
                 config = shipped(config)  # a copy: an outer workflow may use its own again
+                if "workload" not in self._workflow.config_settings.config:
+                    config = as_written(config, files)
                 self.study = self._read(config)
             except ConfigError as error:
                 raise located(error, files, given=self._workflow.config_settings.config) from None

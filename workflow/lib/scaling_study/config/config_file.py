@@ -1,5 +1,6 @@
 """Config files: their YAML, the mistakes that only the text shows, and the lines of mistakes."""
 
+import codecs
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -15,6 +16,10 @@ YTE = "__use_yte__"
 PROJECT = Path(__file__).parents[4]
 WORKLOADS = "scripts/workloads"
 """The folder of the shipped configs' scripts."""
+TEXTS = {("workload", "args"), ("workload", "env")}
+"""Lists and sections of texts, whatever YAML takes the texts for."""
+NULL, INT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:int"
+DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 
 
 def read_config(path: Path) -> object:
@@ -22,11 +27,11 @@ def read_config(path: Path) -> object:
 
     Raises:
         ConfigError: The file cannot be read, is not YAML (with line and column), is larger than any
-            config, has a key twice in one section (YAML would silently keep the last), or would
-            make Snakemake run code in it.
+            config, has a key twice in one section (YAML would silently keep the last) or a number
+            that is another one to YAML (010 is 8), or would make Snakemake run code in it.
     """
     root, value = _read(path)
-    problems = list(_duplicates(root, (), set())) if root else []
+    problems = list(_mistakes(root, (), set())) if root else []
     if isinstance(value, dict) and YTE in value:
         what = "makes Snakemake run the Python expressions in the file"
         problems.append(Problem((YTE,), shorten(value[YTE]), what, "a config without this key"))
@@ -61,6 +66,40 @@ def located(error: ConfigError, paths: Iterable[Path], given: Collection[str] = 
     return ConfigError(problem for _, problem in problems)
 
 
+def as_written(config: object, paths: Iterable[Path]) -> object:
+    """Return a config whose arguments and variables are texts as the files have them: 3.10, 0x10.
+
+    Args:
+        config: What YAML has made of the files, merged.
+        paths: The files; a later one replaces lists of earlier ones, and single variables.
+    """
+    written: dict[object, dict[object, str]] = {}
+    for path in paths:
+        for name, _, section in _children(_read(path)[0]):
+            for key, _, node in _children(section):
+                if (name, key) in TEXTS:
+                    known = written.get(key, {}) if isinstance(node, yaml.MappingNode) else {}
+                    written[key] = known | _texts(node)
+    if not isinstance(config, dict) or not isinstance(workload := config.get("workload"), dict):
+        return config
+    workload = {**workload}
+    for key, texts in written.items():
+        if isinstance(value := workload.get(key), dict):
+            workload[key] = {name: texts.get(name, one) for name, one in value.items()}
+        elif isinstance(value, list):
+            workload[key] = [texts.get(at, one) for at, one in enumerate(value)]
+    return {**config, "workload": workload}
+
+
+def _texts(node: yaml.Node) -> dict[object, str]:
+    """Return the texts in a list or section, without what is empty or nested."""
+    return {
+        key: item.value
+        for key, _, item in _children(node)
+        if isinstance(item, yaml.ScalarNode) and item.tag != NULL
+    }
+
+
 def shipped(config: object) -> object:
     """Return a copy of an unchecked config that finds this project's own workloads from anywhere.
 
@@ -85,6 +124,8 @@ def _read(path: Path) -> tuple[yaml.Node | None, object]:
     """
     try:
         content = path.read_bytes()
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise _unreadable(path, "is encoded as UTF-16", "UTF-8")
         if len(content) > MOST_BYTES:
             raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
         return yaml.compose(content, yaml.SafeLoader), yaml.safe_load(content)
@@ -114,7 +155,7 @@ def _unreadable(path: Path, what: str, allowed: str) -> ConfigError:
     return ConfigError([Problem((), "", what, allowed, place=str(path))])
 
 
-def _children(node: yaml.Node) -> Iterator[tuple[object, yaml.Node, yaml.Node]]:
+def _children(node: yaml.Node | None) -> Iterator[tuple[object, yaml.Node, yaml.Node]]:
     """Yield the items of a node: the key or index, the node that has its line, and its value."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -137,8 +178,11 @@ def _deepest(root: yaml.Node, loc: Iterable[object]) -> tuple[int, int]:
     return depth, line
 
 
-def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Iterator[Problem]:
-    """Yield a problem for each repeated key; a node that aliases repeat is checked once."""
+def _mistakes(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Iterator[Problem]:
+    """Yield a problem for each repeated key, and for each number that is another one to YAML.
+
+    A node that aliases repeat is checked once.
+    """
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -149,4 +193,7 @@ def _duplicates(node: yaml.Node, loc: tuple[object, ...], seen: set[int]) -> Ite
             what = f"the key stands in line {first_lines[key]} and again in line {line}"
             yield Problem((*loc, key), "", what, "each key once")
         first_lines.setdefault(key, line)
-        yield from _duplicates(item, (*loc, key), seen)
+        if item.tag == INT and loc not in TEXTS and not DECIMAL.fullmatch(item.value):
+            what = f"is {yaml.safe_load(item.value)} to YAML"
+            yield Problem((*loc, key), item.value, what, "a decimal number, or a text in quotes")
+        yield from _mistakes(item, (*loc, key), seen)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from scaling_study.common import placeholders
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
@@ -31,6 +32,15 @@ by as much."""
 def program(workload: Workload) -> list[str]:
     """Return the words that stand for the script after ``python``, without its arguments."""
     return ["-m", workload.module] if workload.module else [str(workload.script)]
+
+
+def first_command(plan: Plan) -> list[str]:
+    """Return the command line of the default launch's first process, without its binding."""
+    workload = plan.workload
+    own = parameters_of(workload, plan.by_id[plan.default].axes)
+    given = {**own, placeholders.MEMBER: 0, placeholders.N: f"{{{placeholders.N}}}"}
+    arguments = [placeholders.fill(text, given) for text in workload.args]
+    return [interpreter(workload), *program(workload), *arguments]
 
 
 def folder(workload: Workload) -> str:

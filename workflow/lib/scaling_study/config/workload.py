@@ -173,13 +173,14 @@ class Workload(Section):
         AfterValidator(_read_arguments),
         allowed('a list of texts and numbers, such as ["--seed", "{member}"]'),
     ] = ()
-    """Arguments of the script, with parameters in braces; `{member}` is the slot (0, 1, …)."""
+    """Arguments of the script, as they are written (3.10 stays 3.10), with parameters in braces;
+    `{member}` is the slot (0, 1, …)."""
 
     env: Annotated[
         Mapping[Annotated[Variable, AfterValidator(_read_public)], Text],
         allowed(f"a section of {VARIABLES} with a text or number each"),
     ] = Field(default={})
-    """Variables for members alone; those that an axis sets are refused."""
+    """Variables for members alone, as they are written; those that an axis sets are refused."""
 
     pass_env: Annotated[
         Items[Annotated[Variable, AfterValidator(_read_passed)]],
