@@ -236,7 +236,7 @@ def measure(options: argparse.Namespace) -> None:
     from scaling_study.runner import job_process, measure
 
     if (options.output.parents[1] / measure.STOPPED).exists():  # a cluster queues many at once
-        sys.exit("the default launch's script ended before its first step, so nothing is measured")
+        sys.exit("the default launch's script cannot be measured, so nothing is")
     job = measure.read_job(options.job, options.replicate)
     with job_process.prepared(f"measure ({job.launch.label})", options.log, options.probed):
         measure.Measurement(job, options.output, options.builds).run()

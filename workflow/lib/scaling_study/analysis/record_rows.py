@@ -12,17 +12,9 @@ from msgspec.structs import replace
 from scaling_study.analysis.member_rows import member_rows
 from scaling_study.records import codec, experiment, window
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import (
-    CohortSummary,
-    Compiled,
-    Counted,
-    InvalidWindow,
-    Reported,
-    Setting,
-)
+from scaling_study.records.cohorts import CohortSummary, Compiled, Counted, InvalidWindow, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.readback import Readback
 from scaling_study.records.window import AskedCohort, Taken, Window
 
 NOT_PROVEN = "not_proven"
@@ -33,9 +25,6 @@ WINDOW_FIELDS = (
     *("cohort", "window", "block", "n", "attempt", "valid"),
     *("window_s", "start_skew_s", "overlap"),
 )
-CHANGEABLE = ("cpus", "policy", "intra_op", "inter_op", "isa", "default_dtype")
-"""Fields of a readback that a script can change while it trains."""
-
 R = TypeVar("R")
 W = TypeVar("W", window.Window, experiment.Window)
 
@@ -203,7 +192,6 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
         return found
     return replace(
         found,
-        changes=tuple(_changes(first, after.members)),
         counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
         once=any(member.once for member in after.members),
         compiled=tuple(
@@ -212,15 +200,6 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
             if one.compiled and one.compiled.get("times")
         ),
     )
-
-
-def _changes(before: Readback | None, members: Iterable[Readback]) -> Iterator[Setting]:
-    """Yield the settings that the script has changed in its first member between two readbacks."""
-    after = next((one for one in members if before and one.slot == before.slot), None)
-    for name in CHANGEABLE if after else ():
-        then, now = getattr(before, name), getattr(after, name)
-        if then != now:
-            yield Setting(what=name, before=then, after=now)
 
 
 def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:

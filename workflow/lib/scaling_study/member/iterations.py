@@ -60,11 +60,17 @@ WORD_BYTES = 8
 READ_BACK_AFTER = 3
 READBACK = "readback-"
 
+THREADS = (
+    "several threads of one process make steps, and only those of one thread can be counted: train"
+    " in one thread, or in processes (workload.pool)"
+)
+
 # The ends of this many iterations are kept. Only the written parts of a page take memory.
 KEPT = 2**18
 
-# Fields of a page. Times in ns of the monotonic clock, 0 before the event.
-MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, ENDS = range(7)
+# Fields of a page. Times in ns of the monotonic clock, 0 before the event. SEVERAL is 1 once a
+# second thread has made a step.
+MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, SEVERAL, ENDS = range(8)
 WORDS = ENDS + KEPT
 
 
@@ -81,10 +87,11 @@ class Iterations:
 
     Args:
         how: ``mark``, ``backward``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
+        refuse: called at a step of another thread than the one before.
     """
 
-    def __init__(self, how: str = "optimizer") -> None:
-        self.how = how
+    def __init__(self, how: str = "optimizer", refuse: Callable[[], object] = lambda: None) -> None:
+        self.how, self._refuse = how, refuse
         self.by_mark = how == MARK
         kind, _, value = how.partition(":")
         self._every = int(value) if kind == "every" else 0
@@ -93,12 +100,20 @@ class Iterations:
 
     def begin(self) -> None:
         """Forget all optimizers: the script starts anew, and makes others."""
-        self._steps = 0
+        self._steps = self._thread = 0
         self._frame: FrameType | None = None
         # By identity.
         self._seen: dict[int, Seen] = {}
         self._last = 0
         self._in_a_row = 0
+
+    def note_thread(self) -> None:
+        """Note the thread that makes a step; only one may, since they would share these numbers."""
+        thread = threading.get_ident()
+        if thread != self._thread:
+            if self._thread:
+                self._refuse()
+            self._thread = thread
 
     def enter(self, frame: FrameType) -> bool:
         """Note that an optimizer's step begins; return whether it is part of no other step.
@@ -109,6 +124,7 @@ class Iterations:
         Args:
             frame: the frame from which torch calls its hooks.
         """
+        self.note_thread()
         if self._frame is not None and _runs(self._frame):
             return False
         self._frame = frame
@@ -178,25 +194,25 @@ def _runs(frame: FrameType) -> bool:
     return caller is frame
 
 
-def after_backward(call: Callable[[], object]) -> None:
-    """Call a function after each backward pass, until it returns True.
+def after_backward(call: Callable[[], object], before: Callable[[], object] = lambda: None) -> None:
+    """Call a function before each backward pass, and one after it, until this returns True.
 
     A pass inside another one, as in checkpointing, is part of that one.
     """
     import torch  # noqa: PLC0415 (see after_torch)
 
     inner: Callable[..., None] = torch.autograd.backward
-    inside = False
+    own = threading.local()
 
     def backward(*args: object, **kwargs: object) -> None:
-        nonlocal inside
-        if inside:
+        if getattr(own, "inside", False):
             return inner(*args, **kwargs)
-        inside = True
+        before()
+        own.inside = True
         try:
             inner(*args, **kwargs)
         finally:
-            inside = False
+            own.inside = False
         if call() and torch.autograd.backward is backward:
             torch.autograd.backward = inner
         return None
@@ -241,6 +257,11 @@ class Page:
     def span_ns(self) -> tuple[int, int]:
         """When its first and its latest iteration ended (ns of the monotonic clock)."""
         return self._words[FIRST_NS], self._words[LATEST_NS]
+
+    @property
+    def several(self) -> bool:
+        """Whether several threads of the process make steps, so that these are not counted."""
+        return bool(self._words[SEVERAL])
 
     @property
     def iterations(self) -> int:
@@ -306,7 +327,7 @@ class Counter:
         self, folder: str, step: str, read_back: Callable[[str, object], None] | None = None
     ) -> None:
         self._folder, self._read_back = folder, read_back
-        self._iterations = Iterations(step)
+        self._iterations = Iterations(step, self._note_several)
         self._begin()
 
     @property
@@ -322,7 +343,8 @@ class Counter:
         if self._iterations.by_mark:
             after_torch.call_back(self._take_marks, "scaling_study")
         elif self._iterations.how == BACKWARD:
-            after_torch.call_back(functools.partial(after_backward, self.count))
+            hook = functools.partial(after_backward, self.count, self._iterations.note_thread)
+            after_torch.call_back(hook)
         else:
             after_torch.call_back(self._hook)
 
@@ -362,7 +384,11 @@ class Counter:
             self.count()
 
     def _mark(self, samples: int = 0) -> None:  # noqa: ARG002 (as the script calls it)
+        self._iterations.note_thread()
         self.count()
+
+    def _note_several(self) -> None:
+        (self._words or self._make_page())[SEVERAL] = 1
 
     def count(self) -> None:
         """Count an iteration that ends now."""

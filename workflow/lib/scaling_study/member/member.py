@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member import changes, channel, loaders
-from scaling_study.member.iterations import Iterations, replace_closure
+from scaling_study.member.iterations import THREADS, Iterations, replace_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,7 +77,7 @@ class Member:
         self.slot = slot
         self.folder = folder
         self._options = options
-        self._iterations = Iterations(options.step)
+        self._iterations = Iterations(options.step, self._refuse_threads)
         self._ranks = options.ranks or 1
         self._page = channel.open_words(folder)
         self._words = self._words_of(rank)
@@ -115,6 +115,17 @@ class Member:
         """Whether no step has ended since the script was started."""
         return bool(self._step[channel.FRESH])
 
+    @property
+    def note_thread(self) -> Callable[[], None]:
+        """What notes the thread of a step (see ``Iterations``)."""
+        return self._iterations.note_thread
+
+    def _refuse_threads(self) -> None:
+        """End this process: another thread may sleep at the gate, and shares the current step."""
+        if not self.forked:
+            os.write(2, f"{THREADS}\n".encode())
+            os._exit(1)
+
     def had_step(self) -> bool:
         """Count a backward pass; return whether a step has ended before it."""
         self._words[channel.BACKWARDS] += 1
@@ -124,6 +135,7 @@ class Member:
         """Count the samples that the script reports; end a step if its calls end steps."""
         self._words[channel.SAMPLES] += samples
         if self._iterations.by_mark:
+            self.note_thread()
             self.step_end()
 
     def park(self) -> None:

@@ -63,7 +63,8 @@ def attach(member: Member, further: Sequence[str], step: str) -> None:
         if counter.time is not None:
             counter.time(member.timer(counter.name))
     if step == iterations.BACKWARD:
-        iterations.after_backward(lambda: member.step_end())  # noqa: PLW0108 (Member.leave replaces it)
+        ends = lambda: member.step_end()  # noqa: E731, PLW0108 (Member.leave replaces it)
+        iterations.after_backward(ends, member.note_thread)
     elif step != iterations.MARK:
         iterations.after_backward(member.had_step)
         optimizer.register_optimizer_step_pre_hook(member.before_optimizer)

@@ -14,14 +14,6 @@ from scaling_study.records.readback import Checked, Readback
 from scaling_study.records.window import AskedCohort, End, Event, Settled
 
 
-class Setting(Struct, frozen=True, kw_only=True):
-    """A setting that the script changed while it trained."""
-
-    what: str
-    before: object = None
-    after: object = None
-
-
 class Optimizer(Struct, frozen=True, kw_only=True):
     """An optimizer of the script."""
 
@@ -58,7 +50,6 @@ class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
 
     member: Readback | None = None
     """All that the first member reported before the first window."""
-    changes: tuple[Setting, ...] | None = None
     """Settings that the script had changed in the first member by the last window."""
     counted: tuple[Counted | None, ...] | None = None
     """How the first member counted iterations."""

@@ -309,6 +309,12 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """0 for the first attempt, larger for a retry."""
 
 
+NOT_COUNTED = "not_counted"
+"""The kind of a member's end whose steps cannot be counted; all starts of its script end so."""
+CHILDREN_HANG = "children_hang"
+"""That of one whose child processes hang; all starts of its launch end so."""
+
+
 class LostMember(Struct, frozen=True, kw_only=True):
     """A member that ended before its time."""
 
@@ -330,9 +336,10 @@ class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """The default launch's script ended before its first step: measure/stopped.json."""
+    """Why the default launch's script cannot be measured: measure/stopped.json."""
 
     script: str
+    what: str
     reason: str
     log: str
     """The ends of its standard output and standard error."""

@@ -85,6 +85,8 @@ class Cohort(MemberProcesses):
                 stretches = [self._stretch(slots, settings) for _ in range(settings.bursts)]
                 time.sleep(QUIET_S)
                 after = self._snapshot(slots)
+            if beside := self._end_beside(slots):
+                raise MemberEndedError(sorted(beside))
             return counter_snapshots.taken(
                 window,
                 stretches,

@@ -17,9 +17,18 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
+from scaling_study.common.topology import format_cpu_list
 from scaling_study.launch.axes import axis_table
 from scaling_study.member.member import SKIPS
-from scaling_study.records.window import End, Event, Readbacks, Settled, Window
+from scaling_study.records.window import (
+    CHILDREN_HANG,
+    NOT_COUNTED,
+    End,
+    Event,
+    Readbacks,
+    Settled,
+    Window,
+)
 from scaling_study.runner import foreign, headroom, non_step, settling, windows
 from scaling_study.runner.cohort import Cohort, WindowSettings
 from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
@@ -43,6 +52,20 @@ SETTLING_ROUNDS = 2
 
 FEWEST_BLOCKS = 3
 """A test of whether the last windows have settled by themselves takes at least this many blocks."""
+
+CHANGEABLE = {
+    "cpus": "its CPUs (os.sched_setaffinity)",
+    "policy": "its memory policy",
+    "intra_op": "its number of threads (torch.set_num_threads)",
+    "inter_op": "its number of inter-op threads (torch.set_num_interop_threads)",
+    "isa": "the vector instructions of torch",
+    "default_dtype": "torch's default type",
+}
+"""Fields of a readback that a script can change while it trains, in words."""
+CHANGED = (
+    "the script changed {} from {} to {} while it trained: windows before and after that show two"
+    " launches. Let it do so before its first step, or leave it to the launch"
+)
 
 log = logging.getLogger("measure")
 
@@ -241,6 +264,8 @@ class CohortWindows(CohortRun):
         steps: the block and the steps of each valid window.
         last_end: the reason for the latest end of a member; None if none has ended.
         skips: the end of a member whose script no longer trains; None if there is none.
+        reports: what members read back before the first window.
+        trainers_cpus: how many CPUs training threads may run on, by process count.
         next_block: the number of the next block beyond the plan.
         next_window: the number of the next window beyond the plan.
     """
@@ -251,6 +276,8 @@ class CohortWindows(CohortRun):
     steps: list[tuple[int, non_step.Steps]] = field(init=False, default_factory=list)
     last_end: str | None = field(init=False, default=None)
     skips: MemberEnd | None = field(init=False, default=None)
+    reports: Sequence[Readback] = field(init=False, default=())
+    trainers_cpus: dict[int, int | None] = field(init=False, default_factory=dict)
     next_block: int = field(init=False)
     next_window: int = field(init=False)
 
@@ -286,6 +313,7 @@ class CohortWindows(CohortRun):
             self._write_events()
         if not reports:
             raise FailedError(f"no member came as far as its first step{self._because()}")
+        self.reports = reports
         self._check("before", reports)
         self.cohort.warm_up(settings.warmup_steps)
         self.member = headroom.footprint(free, len(self.cohort.alive))
@@ -298,10 +326,17 @@ class CohortWindows(CohortRun):
             FailedError: a setting of the launch no longer holds.
         """
         try:
-            if found := self.cohort.read_back(self.job.plan.measure.start_timeout_s):
-                self._check("after", found)
+            found = self.cohort.read_back(self.job.plan.measure.start_timeout_s)
         finally:
             self._write_events()
+        first = {report.slot: report for report in self.reports}
+        for report in found:
+            for name, what in CHANGEABLE.items():
+                then, now = getattr(first.get(report.slot, report), name), getattr(report, name)
+                if then != now:
+                    raise FailedError(CHANGED.format(what, _shown(then), _shown(now)))
+        if found:
+            self._check("after", found)
 
     def _check(self, when: Literal["before", "after"], reports: list[Readback]) -> None:
         checks = axis_table.checks(self.job.launch.axes, self.slots, reports)
@@ -397,18 +432,38 @@ class CohortWindows(CohortRun):
             except MemberEndedError:
                 self._write_events()
                 continue
+            cpus = record.machine.trainers_cpus
+            if (then := self.trainers_cpus.setdefault(window.n, cpus)) != cpus:
+                what = f"the number of its CPUs ({window.n} processes, window {window.window})"
+                raise FailedError(CHANGED.format(what, then, cpus))
             if record.valid:
                 self.steps.append((window.block, non_step.window_steps(record)))
             return record
 
     def _write_events(self) -> None:
+        """Write down how members have ended.
+
+        Raises:
+            FailedError: the steps of one cannot be counted, or its child processes hang.
+            ScriptEndedError: they cannot be counted, with ``first_decides``.
+        """
         for event in self.cohort.events:
             log.warning("member %s: %s", event.slot, event.reason)
             self.last_end = event.reason
             if SKIPS in event.reason:
                 self.skips = event
             self.journal.write(Event(cohort=self.number, **event._asdict()))
+        events = [*self.cohort.events]
         self.cohort.events.clear()
+        for event in events:
+            if event.what == NOT_COUNTED and self.first_decides:
+                raise ScriptEndedError(event)
+            if event.what in {NOT_COUNTED, CHILDREN_HANG}:
+                raise FailedError(event.reason)
 
     def _because(self) -> str:
         return f" (the last one: {self.last_end})" if self.last_end else ""
+
+
+def _shown(setting: object) -> object:
+    return format_cpu_list(setting) if isinstance(setting, list) else setting

@@ -376,7 +376,8 @@ class Measurement:
         self._cohort += 1
         if ended is not None:
             script = program.name(work.program(workload))
-            story = Stopped(script=script, reason=ended.end.reason, log=ended.end.log)
+            end = ended.end
+            story = Stopped(script=script, what=end.what, reason=end.reason, log=end.log)
             write_file(self._folder / STOPPED, story)
             raise ended
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,11 @@ from scaling_study.launch.axes import threads
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
+from scaling_study.member.iterations import THREADS
 from scaling_study.member.member import NO_STEP
 from scaling_study.records.readback import Readback
-from scaling_study.runner import headroom
+from scaling_study.records.window import CHILDREN_HANG, NOT_COUNTED
+from scaling_study.runner import hangs, headroom
 from scaling_study.runner.members import Members
 
 log = logging.getLogger("measure")
@@ -48,6 +50,12 @@ ELSEWHERE = (
     "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
     " {processes} of them, none in its own. Such a program is measured as a whole: set"
     " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
+)
+
+BESIDE = (
+    "the script makes steps of its own and {steps:,} in {processes} processes that it starts, and"
+    " neither are the model's alone: do all of them in processes and set workload.pool to true, or"
+    " leave out one kind"
 )
 
 # A script without a step that has made this many backward passes has no optimizer. More are rarely
@@ -93,7 +101,7 @@ class MemberEnd(NamedTuple):
 
     Attributes:
         slot: The member's.
-        what: ``not_started``, ``died``, ``hung`` or ``out_of_memory``.
+        what: ``not_started``, ``died``, ``hung``, ``out_of_memory``, or as in ``records.window``.
         reason: In words.
         log: The end of what it has printed.
     """
@@ -112,7 +120,7 @@ class MemberEndedError(Exception):
 
 
 class ScriptEndedError(Exception):
-    """The default launch's script ended before its first step: no launch can be measured."""
+    """The default launch's script makes no step, or none that counts: nothing can be measured."""
 
     def __init__(self, end: MemberEnd) -> None:
         super().__init__(end.reason)
@@ -152,6 +160,7 @@ class MemberProcesses:
         self._restless = not how.rests or threads.spins_long(launch.env)
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
+        self._hangs = hangs.Hangs()
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}
         self._warm_up_compile_s: dict[int, float] = {}
@@ -228,6 +237,7 @@ class MemberProcesses:
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
             self._guard_memory()
             self._end_elsewhere(waiting - self.members.resting)
+            self._end_hanging(waiting - self.members.resting)
             late = min(waiting - self.members.resting, default=0)
             if not told and (told := self._without_optimizer(late)):
                 log.warning("no step yet%s", told)
@@ -250,6 +260,22 @@ class MemberProcesses:
             if any(latest_ns - first_ns > ELSEWHERE_S * 1e9 for first_ns, latest_ns in spans):
                 self._end(slot, "not_started", "it has no step of its own")
 
+    def _end_beside(self, slots: Iterable[int]) -> set[int]:
+        """End members whose child processes make steps, too; return them."""
+        found = {slot for slot in slots if slot in self.alive and self._pages(slot)}
+        for slot in sorted(found):
+            self._end(slot, NOT_COUNTED, "it makes steps, and so do its child processes")
+        return found
+
+    def _end_hanging(self, slots: Iterable[int]) -> set[int]:
+        """End members whose child processes hang; return them."""
+        living = set(slots) & set(self.alive)
+        found = {slot: self._hangs.of(self.members.pids[slot]) for slot in living}
+        for slot, how in found.items():
+            if how:
+                self._end(slot, CHILDREN_HANG, how)
+        return {slot for slot, how in found.items() if how}
+
     def _pages(self, slot: int) -> list[iterations.Page]:
         """Return the pages of the processes that a member's script has started."""
         folder = self._launch.folder / f"{iterations.ELSEWHERE}{slot}"
@@ -259,7 +285,7 @@ class MemberProcesses:
         """Return the first member's end; None if it lives, or if all may have run out of memory."""
         for event in self.events:
             hung = event.what == "hung" and self._without_optimizer(0)
-            if event.slot == 0 and (event.what == "died" or hung):
+            if event.slot == 0 and (event.what in {"died", NOT_COUNTED} or hung):
                 short = any(text in event.reason for text in SHORT_OF_MEMORY)
                 # If memory runs out, the kernel kills some members, and the others live.
                 some = "SIGKILL" in event.reason and self.alive
@@ -391,7 +417,11 @@ class MemberProcesses:
     def _hung(self, slots: Sequence[int], now_ns: int) -> set[int]:
         """End the members that have ended no step for too long; return them."""
         patience_ns = self._patience_s * 1e9
-        hung = {slot for slot in slots if now_ns - self.members.latest(slot) > patience_ns}
+        still = {slot: now_ns - self.members.latest(slot) for slot in slots}
+        late = {slot for slot, ns in still.items() if ns > ELSEWHERE_S * 1e9}
+        if ended := self._end_beside(late) | self._end_hanging(late):
+            return ended
+        hung = {slot for slot, ns in still.items() if ns > patience_ns}
         for slot in sorted(hung):
             self._end(slot, "hung", f"no step for {self._patience_s:g} s")
         return hung
@@ -418,9 +448,12 @@ class MemberProcesses:
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
         while late := waiting - told:
-            ended = self.members.wait_told(told, waiting, deadline_ns)
+            look_ns = min(deadline_ns, time.perf_counter_ns() + round(ELSEWHERE_S * 1e9))
+            ended = self.members.wait_told(told, waiting, look_ns)
             self._bury(ended)
-            if not ended and not told.issuperset(waiting):
+            if not ended and look_ns < deadline_ns:
+                ended = self._end_beside(waiting - told) | self._end_hanging(waiting - told)
+            elif not ended and not told.issuperset(waiting):
                 ended = late - told
                 for slot in sorted(ended):
                     self._end(slot, "hung", f"no answer for {patience_s:g} s")
@@ -459,8 +492,12 @@ class MemberProcesses:
         reason += headroom.why_bus_error(text, reason)
         if what == "hung" or NO_STEP in reason:
             reason += self._without_optimizer(slot)
-        if not self._stepped(slot) and (pages := self._pages(slot)):
-            reason = ELSEWHERE.format(
+        stepped = self._stepped(slot)
+        if THREADS in reason:
+            what, reason = NOT_COUNTED, THREADS
+        elif (pages := self._pages(slot)) and (not stepped or what in {"hung", NOT_COUNTED}):
+            what = NOT_COUNTED if stepped else what
+            reason = (BESIDE if stepped else ELSEWHERE).format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)
             )
         self.events.append(MemberEnd(slot, what, reason, text))

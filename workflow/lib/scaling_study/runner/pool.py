@@ -28,7 +28,7 @@ from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot
-from scaling_study.runner import counter_snapshots, windows
+from scaling_study.runner import counter_snapshots, hangs, windows
 from scaling_study.runner.cohort_windows import CohortRun, LostError
 from scaling_study.runner.free_run import FreeRun
 from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
@@ -103,7 +103,7 @@ class PoolWindows(CohortRun):
         settings = self.job.plan.measure
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
         deadline = time.monotonic() + settings.start_timeout_s
-        most = 0
+        most, looks = 0, hangs.Hangs()
         while time.monotonic() < deadline:
             pages = run.training()
             run.refuse_more(pages)
@@ -112,6 +112,8 @@ class PoolWindows(CohortRun):
             if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
                 run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
                 return
+            if how := looks.of(run.slots.begun[0].pid):
+                raise LostError(how)
             if run.slots.wait(LOOK_S):
                 # Processes that train for less than LOOK_S may never have been seen alive.
                 if not iterations.read_pages(run.pages[0]):
@@ -269,7 +271,9 @@ class _Run(FreeRun):
         return [page for page in iterations.read_pages(self.pages[0]) if page.pid in living]
 
     def refuse_more(self, pages: Sequence[iterations.Page]) -> None:
-        """Raise LostError if more than n processes train."""
+        """Raise LostError if more than n processes train, or several threads of one."""
+        if any(page.several for page in pages):
+            raise LostError(iterations.THREADS)
         if len(pages) > self.n:
             raise LostError(
                 f"{len(pages)} processes train at once, not {self.n}: in workload.args, {{n}} must"

@@ -10,6 +10,7 @@ in a ``module:`` of another workflow, whose hooks Snakemake does not run.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -87,9 +88,12 @@ def _end_jobs(
     asked = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
     asked.start()
     asked.join(LOCK_S)
-    if asked.is_alive() or (signum != signal.SIGINT and not workflow.local_exec):
-        signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
-    while True:
+    cancels = signum != signal.SIGINT and not workflow.local_exec
+    for number in itertools.count():
+        # One that comes before the main thread waits for the lock does not wake it.
+        locked = asked.is_alive() and number % round(LOCK_S / AGAIN_S) == 0
+        if locked or (cancels and not number):
+            signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
         for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:
             # A supervisor's command is in another process group: the supervisor ends it.
             with contextlib.suppress(ProcessLookupError):

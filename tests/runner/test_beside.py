@@ -1,0 +1,96 @@
+"""Steps of several threads, and of child processes beside a script's own, give no number."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import confirm_jobs
+import jobs
+from processes import killed_at_the_end, wait_until
+from scaling_study.host import kernel_counters
+from scaling_study.member.iterations import THREADS
+from scaling_study.runner import hangs
+from test_pool import study
+
+BESIDE = jobs.WORKLOADS / "beside.py"
+
+
+def ended(folder, *args, step="optimizer"):
+    script = jobs.config(BESIDE, args=["--how", *args], processes=[1], step=step)
+    records = jobs.run(script, folder)
+    (end,) = records["end"]
+    return end["status"], end["reason"], records
+
+
+@pytest.mark.parametrize("step", ["optimizer", "mark", "backward"])
+def test_a_second_thread_that_makes_steps_is_refused_at_once(tmp_path, step):
+    assert ended(tmp_path, "threads", "--ends", step, step=step)[:2] == ("failed", THREADS)
+
+
+def test_one_thread_may_be_any(tmp_path):
+    status, reason, records = ended(tmp_path, "apart")
+    assert (status, reason) == ("complete", None)
+    assert all(window["members"][0]["backward_s"] > 0 for window in records["window"])
+
+
+def test_steps_of_children_beside_own_ones_give_no_number(tmp_path):
+    """The first of them are a warm-up, perhaps; the others are the model's."""
+    status, reason, _ = ended(tmp_path, "warm-up")
+    assert status == "failed"
+    assert "makes steps of its own and" in reason
+    assert "2 processes that it starts" in reason
+
+
+def test_a_pool_whose_processes_train_in_several_threads_gives_no_number(tmp_path):
+    mapping = study("fork", n=1)
+    args = ["--how", "threads", "--steps", "10000{n}"]
+    mapping["workload"] |= {"script": str(BESIDE), "args": args}
+    (end,) = jobs.run(mapping, tmp_path)["end"]
+    assert end["status"] == "failed"
+    assert THREADS in end["reason"]
+
+
+def test_a_confirmation_of_several_threads_gives_no_number(tmp_path):
+    plan = confirm_jobs.planned(BESIDE, 12, args=["--how", "threads"])
+    found = confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path)
+    rounds = confirm_jobs.of_kind(found, "round")
+    assert {(one.status, one.reason) for one in rounds} == {("failed", THREADS)}
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    """Starts a program of two threads that forks a pool, and looks at it often."""
+    monkeypatch.setattr(hangs, "IDLE_S", 2.0)
+    monkeypatch.setattr(hangs, "EVERY_S", 0.1)
+    with contextlib.ExitStack() as stack:
+
+        def start(how):
+            env = os.environ | {"OMP_NUM_THREADS": "2"}
+            command = [sys.executable, BESIDE, "--how", how]
+            process = subprocess.Popen(command, env=env, start_new_session=True)
+            stack.enter_context(killed_at_the_end(process))
+            children = lambda: kernel_counters.descendants(process.pid)[1:]  # noqa: E731
+            wait_until(lambda: len(children()) == 2, "a pool")
+            return process.pid
+
+        yield start
+
+
+def test_processes_that_hang_after_a_fork_are_told_with_the_place(pool):
+    pid, looks = pool("warm-up"), hangs.Hangs()
+    said = wait_until(lambda: looks.of(pid), "a hang")
+    assert "of the processes that it forked hang in " in said
+    assert "torch" in said or "beside.py" in said
+    assert "intra_op: 1" in said
+
+
+def test_processes_that_wait_for_work_do_not_hang(pool):
+    pid, looks = pool("idle"), hangs.Hangs()
+    deadline = time.monotonic() + 6.0
+    while time.monotonic() < deadline:
+        assert looks.of(pid) == ""
+        time.sleep(0.1)
