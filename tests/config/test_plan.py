@@ -173,6 +173,21 @@ def check(monkeypatch, *arguments):
     return ended.value.code
 
 
+def test_check_shows_the_first_command_line_and_what_is_measured_nowhere(
+    monkeypatch, capsys, tmp_path
+):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"study: s\nworkload:\n  script: {ROOT}/tests/workloads/plain_loop.py\n"
+        "  args: [--rate, 3.10, 'a b', '{member}']\n"
+        "processes: [1]\nprofile: {processes: [64]}\n"
+    )
+    assert check(monkeypatch, config) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("plain_loop.py --rate 3.10 'a b' 0\n")
+    assert "no count in profile.processes is measured, so nothing is profiled" in said
+
+
 def test_check_writes_the_plan_or_shows_all_mistakes(monkeypatch, capsys, tmp_path):
     quick, mistaken = ROOT / "config/quick.yaml", tmp_path / "config.yaml"
     output = tmp_path / "made folder" / "plan.json"

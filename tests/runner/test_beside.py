@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import confirm_jobs
 import jobs
 from processes import killed_at_the_end, wait_until
-from scaling_study.host import kernel_counters
+from scaling_study.host import gpus, kernel_counters
 from scaling_study.member.iterations import THREADS
 from scaling_study.runner import hangs
 from test_pool import study
@@ -94,3 +95,28 @@ def test_processes_that_wait_for_work_do_not_hang(pool):
     while time.monotonic() < deadline:
         assert looks.of(pid) == ""
         time.sleep(0.1)
+
+
+def test_a_script_that_becomes_another_program_is_told_so(tmp_path):
+    """As some do to set PYTHONHASHSEED."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, runpy, sys\n"
+        "if os.environ.get('PYTHONHASHSEED') != '0':\n"
+        "    os.environ['PYTHONHASHSEED'] = '0'\n"
+        "    os.execv(sys.executable, [sys.executable, *sys.argv])\n"
+        f"sys.argv = ['beside.py', '--how', 'apart', '--steps', '20000']\n"
+        f"runpy.run_path({str(BESIDE)!r}, run_name='__main__')\n"
+    )
+    (end,) = jobs.run(jobs.config(script, processes=[1]), tmp_path)["end"]
+    assert end["status"] == "failed"
+    assert "the script becomes another program" in end["reason"]
+    assert "workload.env" in end["reason"]
+
+
+def test_a_gpu_that_a_process_has_open_is_found(monkeypatch):
+    """No machine of these tests has a GPU: another device stands for it."""
+    assert gpus.opened([os.getpid()]) == ""
+    monkeypatch.setattr(gpus, "DEVICES", ("/dev/full",))
+    with Path("/dev/full").open():
+        assert gpus.opened([os.getpid()]) == "/dev/full"

@@ -34,6 +34,8 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
     counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
     race = forecast.describe(plan, machine.usable, machine.quota_cpus)
     text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
+    if plan.profiled and not estimate.chosen_counts(plan.profile.processes, counts):
+        text += "\n  Warning: no count in profile.processes is measured, so nothing is profiled"
     if odd := machine.usable.oddities:
         text += f"\n  NUMA nodes of this machine: {'; '.join(odd)}"
     if machines:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from scaling_study.common.topology import format_cpu_list
+from scaling_study.host import gpus
 from scaling_study.launch.axes import axis_table
 from scaling_study.member.member import SKIPS
 from scaling_study.records.window import (
@@ -65,6 +66,11 @@ CHANGEABLE = {
 CHANGED = (
     "the script changed {} from {} to {} while it trained: windows before and after that show two"
     " launches. Let it do so before its first step, or leave it to the launch"
+)
+
+GPU = (
+    "the script has a GPU open (%s), and this study compares launches on CPUs: to train on these"
+    ' alone, set workload.env: {CUDA_VISIBLE_DEVICES: ""}'
 )
 
 log = logging.getLogger("measure")
@@ -314,6 +320,8 @@ class CohortWindows(CohortRun):
         if not reports:
             raise FailedError(f"no member came as far as its first step{self._because()}")
         self.reports = reports
+        if self.first_decides and (device := gpus.opened(self.cohort.members.pids.values())):
+            log.warning(GPU, device)
         self._check("before", reports)
         self.cohort.warm_up(settings.warmup_steps)
         self.member = headroom.footprint(free, len(self.cohort.alive))

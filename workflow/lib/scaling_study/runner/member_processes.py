@@ -52,6 +52,11 @@ ELSEWHERE = (
     " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
 )
 
+AGAIN = (
+    "the script becomes another program (os.exec) before it trains, whose steps cannot be counted:"
+    " let it start as that program would, for example with what it sets before in workload.env"
+)
+
 BESIDE = (
     "the script makes steps of its own and {steps:,} in {processes} processes that it starts, and"
     " neither are the model's alone: do all of them in processes and set workload.pool to true, or"
@@ -161,6 +166,7 @@ class MemberProcesses:
         self._hardware = perf_events.PerfEvents(len(members), beside=beside)
         self._ended: Counter[int] = Counter()
         self._hangs = hangs.Hangs()
+        self._launched: dict[int, int] = {}  # the processes
         self._launched_ns: dict[int, int] = {}
         self._start_s: dict[int, float] = {}
         self._warm_up_compile_s: dict[int, float] = {}
@@ -207,6 +213,7 @@ class MemberProcesses:
             self._launched_ns[slot] = time.perf_counter_ns()
             try:
                 pid = self._launcher.start(self._specs[slot])
+                self._launched[slot] = pid
                 self._hardware.add(slot, pid)
                 self.members.add(slot, pid)
             except (LaunchError, ProcessLookupError) as error:
@@ -497,7 +504,8 @@ class MemberProcesses:
             what, reason = NOT_COUNTED, THREADS
         elif (pages := self._pages(slot)) and (not stepped or what in {"hung", NOT_COUNTED}):
             what = NOT_COUNTED if stepped else what
-            reason = (BESIDE if stepped else ELSEWHERE).format(
+            again = any(page.pid == self._launched.get(slot) for page in pages)
+            reason = (BESIDE if stepped else AGAIN if again else ELSEWHERE).format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)
             )
         self.events.append(MemberEnd(slot, what, reason, text))
