@@ -52,6 +52,20 @@ def test_a_program_that_does_not_train_with_so_many_says_so(tmp_path, args, word
     assert all(word in end["reason"] for word in words), end["reason"]
 
 
+def test_a_pool_whose_processes_have_another_environment_is_told_so(tmp_path):
+    script = tmp_path / "sweep.py"
+    command = [str(POOL), "--how", "joblib", "--jobs", "1", "--steps", "20"]
+    script.write_text(
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, *{command!r}], env={{'PATH': '/usr/bin'}}, check=True)\n"
+    )
+    mapping = study("fork", n=1)
+    mapping["workload"] |= {"script": str(script), "args": ["{n}"]}
+    (end,) = run(mapping, tmp_path)["end"]
+    assert "the program ended without a step" in end["reason"]
+    assert "inherit the program's environment" in end["reason"]
+
+
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_without_pool_it_is_said_where_the_program_trains(tmp_path, how):
     script = config(POOL, args=["--how", how, "--jobs", "2", "--steps", "30"], processes=[1])

@@ -46,6 +46,10 @@ LOOK_S = 0.25
 """Interval at which processes are looked at before and after a window."""
 LAST_STEP_S = 5.0
 """After a window, its processes have this long to end the step in which it closed."""
+UNSEEN = (
+    ". Steps are seen in processes that inherit the program's environment (subprocess's env) and"
+    " heed PYTHONPATH (not python -E or -I)"
+)
 
 
 def whole(member: Member, n: int) -> Member:
@@ -114,10 +118,11 @@ class PoolWindows(CohortRun):
                 return
             if how := looks.of(run.slots.begun[0].pid):
                 raise LostError(how)
-            if run.slots.wait(LOOK_S):
+            if ended := run.slots.wait(LOOK_S):
                 # Processes that train for less than LOOK_S may never have been seen alive.
                 if not iterations.read_pages(run.pages[0]):
-                    reason = f"the program ended without a step: {run.why()}"
+                    hint = "" if ended[0].status else UNSEEN
+                    reason = f"the program ended without a step: {run.why()}{hint}"
                     if self.first_decides and not self.proven:
                         raise ScriptEndedError(MemberEnd(0, "died", reason, run.output()))
                     raise LostError(reason)
