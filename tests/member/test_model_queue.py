@@ -183,6 +183,7 @@ def start(folder, models, logs, *options):
 def test_an_interrupt_leaves_no_process_and_interrupted_models_start_anew(tmp_path, sent, options):
     models = "short\nlong 1\nlong 2\nlong 3\n"
     process, pids = start(tmp_path, models, (2, 3), *options)
+    wait_until(lambda: ended(tmp_path), "the first end")
     process.send_signal(sent)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + sent
@@ -214,6 +215,8 @@ if "exits" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 elif "raises" in sys.argv:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+elif "saves" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("began", flush=True)
 while not os.path.exists("go"):
     time.sleep(0.02)
@@ -224,8 +227,8 @@ while not os.path.exists("go"):
 @pytest.mark.parametrize("first", ["models", "queue"])
 def test_a_model_that_is_interrupted_with_its_queue_has_not_failed(tmp_path, option, first):
     """SIGTERM reaches all processes, in any order."""
-    path = launched(tmp_path, INTERRUPTED, slots=3)
-    models = "ends\nexits\nraises\nlater\n"
+    path = launched(tmp_path, INTERRUPTED, slots=4)
+    models = "ends\nexits\nraises\nsaves\nlater\n"
     (tmp_path / "models.txt").write_text(models)
     text = path.read_text()
     change(path, "SETTLE_S", 120.0)
@@ -235,7 +238,7 @@ def test_a_model_that_is_interrupted_with_its_queue_has_not_failed(tmp_path, opt
         wait_until(lambda: all(log.exists() and log.read_text() for log in logs), "the models")
 
     with subprocess.Popen([BASH, path, "--queue", option, "models.txt"], cwd=tmp_path) as process:
-        wait_began(1, 2, 3)
+        wait_began(1, 2, 3, 4)
         others = psutil.Process(process.pid).children(recursive=True)
         if first == "queue":
             process.terminate()
@@ -243,7 +246,7 @@ def test_a_model_that_is_interrupted_with_its_queue_has_not_failed(tmp_path, opt
             with contextlib.suppress(psutil.NoSuchProcess):
                 other.terminate()
         if first == "models":
-            wait_began(4)  # so the queue has noticed an end
+            wait_began(5)  # so the queue has noticed an end
             process.terminate()
     assert process.returncode == 128 + signal.SIGTERM
     assert ended(tmp_path) == []
@@ -251,10 +254,10 @@ def test_a_model_that_is_interrupted_with_its_queue_has_not_failed(tmp_path, opt
     (tmp_path / "go").touch()
     if first == "models":  # by another queue
         assert queue(path, models, "--share", "b").returncode == 0
-        assert sorted(ended(tmp_path, "-b")) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+        assert sorted(ended(tmp_path, "-b")) == [(number, 0) for number in range(1, 6)]
     else:
         assert queue(path, models).returncode == 0
-        assert sorted(ended(tmp_path)) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+        assert sorted(ended(tmp_path)) == [(number, 0) for number in range(1, 6)]
 
 
 SHARED = """

@@ -61,6 +61,7 @@ EXIT_S = 30.0
 # Within this time, a signal to all processes of a queue has reached each of them, and the kernel
 # has killed the models of a queue that was killed.
 SETTLE_S = 1.0
+MOMENT_S = 1e-3
 LOOK_AGAIN_S = 0.05
 
 # With a time limit for models, a server that imports for this long hangs.
@@ -532,7 +533,8 @@ class Queue:
         self._attempts: dict[int, int] = {}
         # Models that have ended, in this order, with their lines of the journal.
         self._ends: deque[tuple[Model, str, Ended, dict[str, object]]] = deque()
-        self.trained = 0
+        self.ended_s = time.monotonic()
+        self.stopped_by = self.trained = 0
         self.failed: list[Model] = []
 
     def run(self, models: Sequence[Model], stop: int) -> bool:
@@ -551,9 +553,10 @@ class Queue:
                 due_s += [ended.ended_s + SETTLE_S for *_, ended, _ in self._ends]
                 for ended in self._slots.wait(min(due_s) - time.monotonic(), stop):
                     self._end(ended)
-                stopped = bool(_ready([stop], 0))
-                waiting.extend(self._record(stopped=stopped))
-                if stopped:
+                if _ready([stop], 0):
+                    self.stopped_by = os.read(stop, 1)[0]
+                waiting.extend(self._record())
+                if self.stopped_by:
                     return False
                 for slot, one in self._training.items():
                     if one.next_s <= time.monotonic():
@@ -592,6 +595,7 @@ class Queue:
 
     def _end(self, ended: Ended) -> None:
         """Note how a model has ended."""
+        self.ended_s = ended.ended_s
         one, begun = self._training.pop(ended.slot), self._slots.begun.get(ended.slot)
         how, now = _describe(ended.status), datetime.now(UTC)
         if one.signals:
@@ -610,20 +614,21 @@ class Queue:
         }
         self._ends.append((one.model, how, ended, line))
 
-    def _record(self, *, stopped: bool) -> list[Model]:
+    def _record(self) -> list[Model]:
         """Record the ends of models, in their order; return the models that start again.
 
-        A failure waits, and so do the ends after it: if this queue is stopped, too, the model was
-        interrupted.
+        An end waits: if this queue is stopped, too, the model was interrupted, and some scripts
+        then end with status 0. Ctrl-C reaches no model, so one with status 0 was trained.
         """
         again = []
         settled_s = time.monotonic() - SETTLE_S
         while self._ends:
             model, how, ended, line = self._ends[0]
-            if ended.status and ended.ended_s > settled_s and not stopped:
+            recent = ended.ended_s > settled_s
+            if recent and not self.stopped_by:
                 break
             self._ends.popleft()
-            if ended.status and stopped:
+            if recent and (ended.status or self.stopped_by != signal.SIGINT):
                 continue
             self._journal.write((json.dumps(line) + "\n").encode())
             self._journal.flush()
@@ -764,13 +769,13 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     before = len(models) - len(waiting)
     began_s = time.monotonic()
     done = queue.run(waiting, stop)
-    seconds = time.monotonic() - began_s
+    seconds = max(queue.ended_s - began_s, MOMENT_S)
     status = int(bool(queue.failed))
     if queue.failed:
         names = ", ".join(str(model.number) for model in queue.failed)
         _say(f"failed: models {names}; the same command trains them again")
     if not done:
-        status = 128 + os.read(stop, 1)[0]
+        status = 128 + queue.stopped_by
         _say("stopped; the same command goes on, interrupted models anew")
     rate = queue.trained * SECONDS_PER_HOUR / seconds
     earlier = f", {before} trained before" if before else ""
