@@ -46,6 +46,9 @@ CPUS_FOR_EACH = 8
 # trains in them.
 ELSEWHERE_S = 5.0
 
+# While members start, this many of them are looked at for child processes that hang: all hang alike.
+LOOKED_AT = 4
+
 ELSEWHERE = (
     "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
     " {processes} of them, none in its own. Such a program is measured as a whole: set"
@@ -244,7 +247,7 @@ class MemberProcesses:
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
             self._guard_memory()
             self._end_elsewhere(waiting - self.members.resting)
-            self._end_hanging(waiting - self.members.resting)
+            self._end_hanging(sorted(waiting - self.members.resting)[:LOOKED_AT])
             late = min(waiting - self.members.resting, default=0)
             if not told and (told := self._without_optimizer(late)):
                 log.warning("no step yet%s", told)
