@@ -1,5 +1,6 @@
 """The plan: which launches, under which names, in which order, and what they will take."""
 
+import os
 import re
 import sys
 
@@ -186,6 +187,22 @@ def test_check_shows_the_first_command_line_and_what_is_measured_nowhere(
     said = capsys.readouterr().out
     assert said.endswith("plain_loop.py --rate 3.10 'a b' 0\n")
     assert "no count in profile.processes is measured, so nothing is profiled" in said
+
+
+@pytest.mark.parametrize(("job", "how"), [("", "taskset --cpu-list"), ("7", "srun --cpus-per")])
+def test_check_says_that_the_shell_has_few_cpus(monkeypatch, capsys, job, how):
+    mask = os.sched_getaffinity(0)
+    if len(mask) == 1:
+        pytest.skip("one CPU")
+    monkeypatch.setenv("SLURM_JOB_ID", job) if job else monkeypatch.delenv("SLURM_JOB_ID", False)
+    os.sched_setaffinity(0, {min(mask)})
+    try:
+        assert check(monkeypatch, ROOT / "config/quick.yaml") == 0
+    finally:
+        os.sched_setaffinity(0, mask)
+    said = capsys.readouterr().out
+    assert "this shell may use 1 of " in said
+    assert how in said
 
 
 def test_check_writes_the_plan_or_shows_all_mistakes(monkeypatch, capsys, tmp_path):

@@ -1,5 +1,6 @@
 """Texts about a whole study for the terminal: an outline before it, a conclusion after it."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
     counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
     race = forecast.describe(plan, machine.usable, machine.quota_cpus)
     text = estimate.describe(plan, counts, estimate.estimate(plan, counts), race)
+    if (mine := len(machine.cpus)) < (whole := len(machine.topology.cpus)):
+        more = "srun --cpus-per-task" if "SLURM_JOB_ID" in os.environ else "taskset --cpu-list"
+        text += f"\n  this shell may use {mine} of {whole} CPUs: {more} gives it others"
     if plan.profiled and not estimate.chosen_counts(plan.profile.processes, counts):
         text += "\n  Warning: no count in profile.processes is measured, so nothing is profiled"
     if odd := machine.usable.oddities:

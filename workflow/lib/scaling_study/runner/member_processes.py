@@ -46,7 +46,7 @@ CPUS_FOR_EACH = 8
 # trains in them.
 ELSEWHERE_S = 5.0
 
-# While members start, this many of them are looked at for child processes that hang: all hang alike.
+# So many of the members that start are looked at for child processes that hang: all hang alike.
 LOOKED_AT = 4
 
 ELSEWHERE = (
