@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from processes import killed_at_the_end, wait_until
 from scaling_study.host import gpus, kernel_counters
 from scaling_study.member.iterations import THREADS
 from scaling_study.runner import hangs
+from scaling_study.runner.member_processes import MemberProcesses
 from test_pool import study
 
 BESIDE = jobs.WORKLOADS / "beside.py"
@@ -120,3 +122,11 @@ def test_a_gpu_that_a_process_has_open_is_found(monkeypatch):
     monkeypatch.setattr(gpus, "DEVICES", ("/dev/full",))
     with Path("/dev/full").open():
         assert gpus.opened([os.getpid()]) == "/dev/full"
+
+
+def test_variables_that_a_script_sets_itself_are_told_from_the_launchs():
+    launch = SimpleNamespace(env={"OMP_NUM_THREADS": "1", "LD_PRELOAD": "a"})
+    cohort = SimpleNamespace(_launch=launch)
+    env = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "a", "ATEN_CPU_CAPABILITY": "avx2", "TORCH_X": "1"}
+    found = MemberProcesses.script_sets(cohort, SimpleNamespace(env=env))
+    assert found == {"OMP_NUM_THREADS": "4", "ATEN_CPU_CAPABILITY": "avx2"}

@@ -68,6 +68,7 @@ CHANGED = (
     " launches. Let it do so before its first step, or leave it to the launch"
 )
 
+SETS = "the script itself sets %s: that holds in all launches, whatever they ask for"
 GPU = (
     "the script has a GPU open (%s), and this study compares launches on CPUs: to train on these"
     ' alone, set workload.env: {CUDA_VISIBLE_DEVICES: ""}'
@@ -320,8 +321,11 @@ class CohortWindows(CohortRun):
         if not reports:
             raise FailedError(f"no member came as far as its first step{self._because()}")
         self.reports = reports
-        if self.first_decides and (device := gpus.opened(self.cohort.members.pids.values())):
-            log.warning(GPU, device)
+        if self.first_decides:
+            if device := gpus.opened(self.cohort.members.pids.values()):
+                log.warning(GPU, device)
+            if own := self.cohort.script_sets(reports[0]):
+                log.warning(SETS, ", ".join(f"{name}={value}" for name, value in own.items()))
         self._check("before", reports)
         self.cohort.warm_up(settings.warmup_steps)
         self.member = headroom.footprint(free, len(self.cohort.alive))

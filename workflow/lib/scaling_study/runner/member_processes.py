@@ -16,7 +16,7 @@ from msgspec import convert
 
 from scaling_study.common import last_words
 from scaling_study.host import kernel_counters, perf_events
-from scaling_study.launch.axes import threads
+from scaling_study.launch.axes import axis_table, threads
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
@@ -361,6 +361,16 @@ class MemberProcesses:
             report["warm_up_compile_s"] = self._warm_up_compile_s.get(slot, 0.0)
             reports.append(convert(report, Readback))
         return reports
+
+    def script_sets(self, report: Readback) -> dict[str, str]:
+        """Return the variables of axes that the script has set itself, by a member's report."""
+        axes = {name for axis in axis_table.AXES.values() for name in axis.variables}
+        before = self._launch.env
+        return {
+            name: value
+            for name, value in report.env.items()
+            if name in axes and before.get(name) != value
+        }
 
     def shared_files(self) -> dict[str, int]:
         """Return the files that several members wrote, and how many of them did."""
