@@ -162,7 +162,7 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, monkeypatch,
     launch = Launch(tmp_path, sys.executable, env, step="optimizer")
     program = Program([str(script)], switches)
     member = Member(0, cpu, "default", (str(script), "--x", "0"))
-    words = program.command(launch, member, pages)
+    words = [*program.command(launch, member, pages), *member.command[1:]]
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
     first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
     assert second["env"].pop("PYTHONPATH") == iterations.HOOK

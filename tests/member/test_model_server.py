@@ -244,6 +244,16 @@ def test_what_an_import_leaves_behind_is_there_as_in_a_fresh_process(tmp_path):
     assert lines == [["variable set", "main True True", "filter kept", "handler of the import"]] * 4
 
 
+def test_what_a_fork_does_is_no_import_s(tmp_path):
+    """numpy has threads of OpenBLAS's, which end before a fork; hooks of packages run then, too."""
+    with Server(tmp_path, knows("hooked")) as server:
+        server.install(
+            "hooked", "import os, numpy\nos.register_at_fork(before=lambda: os.getpid())"
+        )
+        assert [server.train()[1] for _ in range(2)] == ["False\n", "True\n"]
+    assert server.learnt()[1] == {}
+
+
 DRAWS = """
 import random, numpy, torch
 print(random.random(), numpy.random.rand(), *torch.rand(2).tolist())

@@ -240,8 +240,8 @@ def _try(modules: Sequence[str]) -> tuple[str, float]:
 
 def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     """Import modules in this process, which ends afterwards; return as ``_try``."""
-    reasons: list[str] = []
-    _watch(lambda what: reasons.append(f"{_importing()} {what}"))
+    noted: list[str] = []
+    _watch(lambda what: noted.append(f"{_importing()} {what}"))
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     before, variables = _state(output), dict(os.environ)
@@ -251,8 +251,9 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     after = _state(output)
     # A number that came from a generator which is gone may still be there.
     gone = [module for module, generator in UNSEEDED if generator() is None]
-    reasons += [f"{module} {DRAWS}" for module in gone]
-    reasons = [reason for reason in reasons if not _is_harmless(*reason.split(" ", 1))]
+    # What is noted from now on, in a fork below for example, is no import's.
+    noted = [*noted, *(f"{module} {DRAWS}" for module in gone)]
+    reasons = [reason for reason in noted if not _is_harmless(*reason.split(" ", 1))]
     reasons += [what for what in before if before[what] != after[what] and what != "threads"]
     if before["threads"] != after["threads"] and (names := _remaining_threads()):
         reasons.append(f"starts threads: {', '.join(names)}")

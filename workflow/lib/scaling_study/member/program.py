@@ -48,8 +48,8 @@ def add_path(program: Sequence[str]) -> None:
 def run(program: Sequence[str]) -> None:
     """Run the program as ``__main__``; its exceptions are passed on.
 
-    Its module stays ``__main__`` afterwards: an exit handler or a thread that ends late may pickle
-    an object of a class of the script.
+    Its module stays ``__main__`` afterwards: an exit handler or a thread that ends late may save an
+    object of a class of the script, which is found there.
     """
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
