@@ -96,7 +96,7 @@ def test_no_job_begins_after_a_study_has_stopped(tmp_path):
     (tmp_path / "measure" / measure.STOPPED).write_text("{}")
     done, stopped, _ = first_run(config(FAILS, args=["--how", "none"]), folder)
     assert (done.returncode, stopped) == (1, None)
-    assert "ended before its first step" in done.stderr
+    assert "the default launch's script cannot be measured" in done.stderr
     assert not list(folder.glob("*.jsonl*"))
 
 
