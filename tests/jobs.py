@@ -120,9 +120,11 @@ def left_behind(folder, names=()):
     return [*processes(folder), *(path for path in files if path.exists())]
 
 
-def run(mapping, folder):
-    """Run the baseline's first replicate; return its records by kind."""
-    succeed(command(baseline_job(mapping), folder), folder)
+def run(mapping, folder, **axes):
+    """Run the baseline's first replicate, with other values of axes; return its records by kind."""
+    job = json.loads(baseline_job(mapping))
+    job["launch"]["axes"] |= axes
+    succeed(command(json.dumps(job), folder), folder)
     return read(folder / "0.jsonl")
 
 

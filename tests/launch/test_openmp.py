@@ -20,7 +20,7 @@ MACHINE = probe.read_machine()
 SHOWN = ("openmp", "openmp_affinity", "placement", "wait_policy")
 
 
-def read_back(cohort, values, slot):
+def read_back(cohort, values, slot, launcher="exec"):
     """Start a member, let it train, and return its report, in which some axes took effect.
 
     The test is skipped where a runtime is not installed.
@@ -29,7 +29,7 @@ def read_back(cohort, values, slot):
         env = prepare(values, Where(MACHINE)).environment()
     except UnavailableError as unavailable:
         pytest.skip(f"{unavailable.reason}: {unavailable.remedy}")
-    how = cohort.launcher(values.get("launcher", "exec"), env=env, switches=switches(values))
+    how = cohort.launcher(launcher, env=env, switches=switches(values))
     cohort.start(how, 0, SCRIPT, "--workers", 1, cpus=slot.cpus)
     cohort.wait_resting([0])
     cohort.train(0)
@@ -47,12 +47,12 @@ def cohort(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("runtime", "launcher"), [*((one, "exec") for one in RUNTIMES), ("intel", "dask")]
+    ("runtime", "launcher"), [*((one, "exec") for one in RUNTIMES), ("intel", "fork")]
 )
 def test_the_runtime_that_is_asked_for_runs_parallel_regions(cohort, runtime, launcher):
     """Its idle threads sleep where they are asked to: it is this runtime that they belong to."""
-    values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive", "launcher": launcher}
-    got = read_back(cohort, values, UNBOUND)
+    values = {"intra_op": 2, "openmp": runtime, "wait_policy": "passive"}
+    got = read_back(cohort, values, UNBOUND, launcher)
     assert got.intra_op == 2
     assert got.thread_cpus is None
     others = [checks({"openmp": one}, [UNBOUND], [got]) for one in RUNTIMES if one != runtime]
