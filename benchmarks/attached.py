@@ -180,6 +180,7 @@ def run(command: list[str]) -> None:
     """Run a script as the harness does."""
     sys.argv = command
     with contextlib.redirect_stdout(io.StringIO()):
+        sys.path.insert(0, str((ROOT / command[0]).parent))
         runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
