@@ -61,15 +61,15 @@ def keys_table(model: type[BaseModel], *, prefix: str = "", below: str = "") -> 
     """
     keys = Keys(model)
     rows = []
-    for path, one in keys.leaves():
-        required = "default" not in one.model_fields_set
-        default = "required" if required else f"`{json.dumps(one.default)}`"
-        unit = one.unit or next((option.unit for option in keys.options(one)), "")
-        meaning = " ".join(one.description.split())
+    for path, key in keys.leaves():
+        required = "default" not in key.model_fields_set
+        default = "required" if required else f"`{json.dumps(key.default)}`"
+        unit = key.unit or next((option.unit for option in keys.options(key)), "")
+        meaning = " ".join(key.description.split())
         unit = unit or ("s" if path.endswith("_s") else "")
-        rows.append((f"`{prefix}{path}`", meaning, keys.allowed(one), default, unit))
-    shown = (row for row in rows if row[0].startswith(f"`{below}"))
-    return write_table(("key", "meaning", "allowed", "default", "unit"), shown)
+        rows.append((f"`{prefix}{path}`", meaning, keys.allowed(key), default, unit))
+    rows_below = (row for row in rows if row[0].startswith(f"`{below}"))
+    return write_table(("key", "meaning", "allowed", "default", "unit"), rows_below)
 
 
 def axes_table() -> str:
@@ -98,30 +98,33 @@ def columns_page(_: str = "") -> str:
     parts = [COLUMNS]
     for table in (*columns.TABLES, columns.OPERATORS, columns.EXPERIMENTS):
         parts.append(f"\n## {table.name}\n\nA row is {table.row}.\n\n")
-        rows = ((f"`{one.name}`", one.kind, one.unit, one.meaning) for one in table.columns)
+        rows = (
+            (f"`{column.name}`", column.kind, column.unit, column.meaning)
+            for column in table.columns
+        )
         parts.append(write_table(("column", "type", "unit", "meaning"), rows))
     return "".join(parts)
 
 
 def field_table(described: Iterable[Field]) -> str:
     """Return the table of some fields."""
-    rows = ((f"`{one.name}`", one.unit, one.meaning, one.source) for one in described)
+    rows = ((f"`{field.name}`", field.unit, field.meaning, field.source) for field in described)
     return write_table(("field", "unit", "meaning", "read from"), rows)
 
 
 def member_table() -> str:
     """Return the table of a member's fields, with counters that have a file of their own."""
-    counted = [Field(one.field, float, one.unit, one.meaning) for one in COUNTERS]
-    return field_table([*window.MEMBER.values(), *counted])
+    counters = [Field(counter.field, float, counter.unit, counter.meaning) for counter in COUNTERS]
+    return field_table([*window.MEMBER.values(), *counters])
 
 
 def record_sections(records: object) -> str:
     """Return a section for each type of a union of records."""
     parts = []
-    for one in get_args(records):
-        described = [field for field in fields(one).values() if field.meaning]
-        summary = " ".join((inspect.getdoc(one) or "").split())
-        parts.append(f"\n### `{one.__struct_config__.tag}`\n\n{summary}\n")
+    for record in get_args(records):
+        described = [field for field in fields(record).values() if field.meaning]
+        summary = " ".join((inspect.getdoc(record) or "").split())
+        parts.append(f"\n### `{record.__struct_config__.tag}`\n\n{summary}\n")
         parts.append("\n" + field_table(described) if described else "")
     return "".join(parts) + "\n"
 

@@ -41,7 +41,7 @@ def main(folder: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if request["mempolicy"] != "default":
-            # What a member touches before its policy is set, it may use again for its data.
+            # Imported before the fork: a member's data may reuse memory that the import touches.
             import numa.memory  # noqa: F401 (loads libnuma.so.1)
         pid = os.fork()
         if pid == 0:

@@ -251,7 +251,7 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     after = _state(output)
     # A number that came from a generator which is gone may still be there.
     gone = [module for module, generator in UNSEEDED if generator() is None]
-    # What is noted from now on, in a fork below for example, is no import's.
+    # Later notes do not count: the fork below runs hooks of packages.
     noted = [*noted, *(f"{module} {DRAWS}" for module in gone)]
     reasons = [reason for reason in noted if not _is_harmless(*reason.split(" ", 1))]
     reasons += [what for what in before if before[what] != after[what] and what != "threads"]
