@@ -2,7 +2,7 @@
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -105,7 +105,7 @@ class RunningRound:
                 self._free.start(slot)
             passed_s = time.monotonic() - self._origin_s
             if passed_s >= most_s or (passed_s >= limit_s and self._over(passed_s, limit_s)):
-                self._refuse_threads()
+                _refuse_threads(chain.from_iterable(map(iterations.read_pages, self._free.pages)))
                 return
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
             clocks_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency).values()
@@ -127,16 +127,12 @@ class RunningRound:
             self._runs.append(self._record(ended.slot, ended.ended_s))
         if ended.status:
             raise RoundError(how)
-        self._refuse_threads()
+        pages = iterations.read_pages(self._free.pages[ended.slot])
+        _refuse_threads(pages)
         if not self._runs[-1].iterations:
             raise RoundError(f"the script ended without an iteration: {how}")
-        for page in iterations.read_pages(self._free.pages[ended.slot]):
+        for page in pages:
             page.path.unlink()
-
-    def _refuse_threads(self) -> None:
-        pages = chain.from_iterable(map(iterations.read_pages, self._free.pages))
-        if any(page.several for page in pages):
-            raise RoundError(iterations.THREADS)
 
     def _over(self, passed_s: float, limit_s: float) -> bool:
         """Return whether a round that has reached its limit may be cut.
@@ -195,6 +191,11 @@ class RunningRound:
         firsts_ns, latest_ns = zip(*spans_ns, strict=True)
         mean_ns = None if self.program.pool else pages[0].ordinary_ns(non_step.LONG)
         return min(firsts_ns), max(latest_ns), done, mean_ns
+
+
+def _refuse_threads(pages: Iterable[iterations.Page]) -> None:
+    if any(page.several for page in pages):
+        raise RoundError(iterations.THREADS)
 
 
 def _own_s() -> float:

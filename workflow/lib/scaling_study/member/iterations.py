@@ -360,7 +360,13 @@ class Counter:
     def _begin(self) -> None:
         """Forget the page: this process is new, or was forked, and has none."""
         self._words: memoryview | None = None
+        self._making = threading.Lock()
         self._iterations.begin()
+
+    def _page(self) -> memoryview:
+        """Return the page; several threads may ask for it first."""
+        with self._making:
+            return self._words or self._make_page()
 
     def _make_page(self) -> memoryview:
         path = os.path.join(self._folder, str(os.getpid()))  # noqa: PTH118 (no pathlib is needed)
@@ -388,11 +394,11 @@ class Counter:
         self.count()
 
     def _note_several(self) -> None:
-        (self._words or self._make_page())[SEVERAL] = 1
+        self._page()[SEVERAL] = 1
 
     def count(self) -> None:
         """Count an iteration that ends now."""
-        words = self._words or self._make_page()
+        words = self._words or self._page()
         now, done = time.monotonic_ns(), words[ITERATIONS]
         words[FIRST_NS] = words[FIRST_NS] or now
         words[LATEST_NS] = now
