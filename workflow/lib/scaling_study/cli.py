@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argpar
     "--replicate": {"type": int, "default": 0},
     "--log": {"type": Path, "required": True, "help": "gets what the stage prints"},
     "--output": {"type": Path, "required": True},
+    "--limit": {"type": float, "required": True, "help": "longest time of a whole run (s)"},
     "--cores": {"help": "CPUs that the config says it has; None where it does not"},
     "--code": {"required": True, "help": "digest of what measures"},
     "--kept": {"type": Path, "required": True, "help": "folder of all machines' microbenchmarks"},
@@ -228,6 +229,19 @@ def build(options: argparse.Namespace) -> int:
             return 1
     options.output.write_text(done.stdout, encoding="utf-8")
     return 0
+
+
+@_stage("--job", "--builds", "--limit", "--log", "--output")
+def observe(options: argparse.Namespace) -> None:
+    """Observe one start of the default launch's program, to find its unit of work."""
+    from dataclasses import asdict
+
+    from scaling_study.runner import job_process, measure, observe
+
+    job = measure.read_job(options.job, 0)
+    with job_process.prepared("observe", options.log):
+        found = observe.Observer(job, options.builds, options.limit).observe()
+        write_file(options.output, asdict(found))
 
 
 @_stage(*MEASURING, "--replicate")

@@ -104,15 +104,22 @@ class Study(StudyFiles):
         config: the checked config.
         shell: what was found in the user's shell.
         choice: value of `--config machine=…`.
+        observed: what one observed start has shown, if there was one.
 
     Raises:
         ConfigError: the plan or the choice has a mistake.
         OSError: a file of the workload cannot be read.
     """
 
-    def __init__(self, config: Config, shell: Found, choice: object = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        shell: Found,
+        choice: object = None,
+        observed: plan.Observed | None = None,
+    ) -> None:
         super().__init__(config.study)
-        self.plan = plan.make_plan(config, shell)
+        self.plan = plan.make_plan(config, shell, observed)
         self.shell = shell
         self.content = self.plan.to_dict()
         self.launches = self.plan.by_id

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,21 +21,26 @@ from scaling_study.common import file_errors, locks
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config import estimate, work
 from scaling_study.config.config import CHOICE, load_config
 from scaling_study.config.config_file import as_written, located, read_config, shipped
 from scaling_study.config.import_config import is_import
 from scaling_study.config.launches import look
+from scaling_study.config.plan import Observed, make_plan
+from scaling_study.config.workload import AUTO, RUN
 from scaling_study.host import limits, probe
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import job_process, measure, resolve, stop
-from scaling_study.study_files import BUILDS, PROJECT, ImportedStudy, Study
+from scaling_study.runner.supervisor import supervised
+from scaling_study.study_files import BUILDS, PROJECT, STAGE, ImportedStudy, Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from snakemake.workflow import Workflow
 
+    from scaling_study.config.config import Config
     from snakemake_logger_plugin_study import LogHandler
 
 MOST_DIGITS = 7
@@ -46,6 +52,22 @@ in this one's /proc."""
 
 QUIET = 100
 """Amount of the resource quiet. A measurement takes all of it, any other job takes 1."""
+
+
+NO_JOBS = {
+    *("--unlock", "--lint", "--summary", "-S", "--detailed-summary", "-D", "--report", "--dag"),
+    *("--rulegraph", "--filegraph", "--d3dag", "--list", "--list-rules", "--list-target-rules"),
+    *("--touch", "-t", "--cleanup-metadata", "--delete-all-output", "--archive", "--containerize"),
+}
+"""Options with which Snakemake reads a workflow and starts no job."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """results/<study>/observed.json: one observed start, and a digest of what was started."""
+
+    key: str
+    observed: Observed
 
 
 class StudyInUseError(UnusableError):
@@ -187,8 +209,52 @@ class Run:
         # the settings that the run found in the user's shell (see `start`).
         if self._workflow.is_main_process:
             policy = limits.read_memory_policy() if self._workflow.local_exec else ""
-            return Study(checked, look(os.environ, policy), choice)
-        return Study(checked, read_file(_shell_file(checked.study), tuple[str, ...]), choice)
+            shell = look(os.environ, policy)
+        else:
+            shell = read_file(_shell_file(checked.study), tuple[str, ...])
+        observed = self._observed(checked) if checked.workload.step in {AUTO, RUN} else None
+        if observed is not None and isinstance(config, dict):
+            found = {"step": observed.step, "pool": observed.pool or checked.workload.pool}
+            checked = load_config({**config, "workload": {**config["workload"], **found}})
+        return Study(checked, shell, choice, observed)
+
+    def _observed(self, config: Config) -> Observed | None:
+        """Return what one start of the program has shown, or shows now; None if it may not start.
+
+        Raises:
+            StudyError: no unit of work is right.
+        """
+        workload, path = config.workload, Path(f"results/{config.study}/observed.json")
+        key = measure.digest(measure.workload_digest(workload), workload.model_dump(mode="json"))
+        known = read_file(path, _Known) if path.exists() else None
+        if known is None or known.key != key:
+            runs_jobs = NO_JOBS.isdisjoint(sys.argv) and not self._workflow.output_settings.dryrun
+            if not (self._workflow.is_main_process and self._workflow.local_exec and runs_jobs):
+                return None
+            known = _Known(key, self._observe(config))
+        if not known.observed.step:
+            raise StudyError(f"The study has not begun: {known.observed.why}")
+        write_file(path, known)
+        if self._workflow.is_main_process:
+            self._say(f"unit of work: {estimate.unit(known.observed)}")
+        return known.observed
+
+    def _observe(self, config: Config) -> Observed:
+        """Observe one start of the program, in a job of its own."""
+        plan, folder = make_plan(config), Path(f"results/{config.study}")
+        self._say(f"{work.name(config.workload)}: one start is observed, to find its unit of work")
+        minutes = config.search.budget_minutes
+        limit_s = 6 * minutes if minutes else config.measure.start_timeout_s  # a tenth of it
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        log, found = folder / "logs/observe.log", folder / ".observed.json"
+        job = measure.job_text(measure.job_sections(plan), plan.by_id[plan.default])
+        stage = [*STAGE, "observe", "--job", job, "--builds", BUILDS, f"--limit={limit_s}"]
+        words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(found)]
+        if subprocess.run([*supervised(), *words], check=False).returncode:
+            raise StudyError(f"one start could not be observed: see {log}")
+        observed = read_file(found, Observed)
+        found.unlink()
+        return observed
 
     def _say(self, text: str, *, last: bool = False) -> None:
         """Print a message of the study, above the progress line.

@@ -15,7 +15,7 @@ from scaling_study.records.codec import RecordError
 from scaling_study.records.cohorts import CohortSummary, Compiled, Counted, InvalidWindow, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.window import AskedCohort, Taken, Window
+from scaling_study.records.window import ONE_PROGRAM, AskedCohort, Taken, Window
 
 NOT_PROVEN = "not_proven"
 """Flag of a window whose cohort did not show that it got what its launch asks for."""
@@ -223,7 +223,7 @@ def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
             raise RecordError(f"{place} is in this file twice")
         seen.add(attempt)
         refuse_contradictions(record)
-        if record.valid and len(record.members) < record.n:
+        if record.valid and len(record.members) < record.n and ONE_PROGRAM not in record.flags:
             number = len(record.members)
             raise RecordError(f"a valid window of n = {record.n} with {number} members")
         for member in record.members if record.valid else ():

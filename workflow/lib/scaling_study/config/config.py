@@ -344,7 +344,7 @@ class Config(Named):
 
     @model_validator(mode="after")
     def _check_all(self) -> Self:
-        problems = [*self._prices(), *self._samples(), *self._pool(), *self._race()]
+        problems = [*self._prices(), *self._samples(), *self._whole(), *self._race()]
         if problems:
             raise ConfigError(problems)
         return self._share_budget()
@@ -374,23 +374,23 @@ class Config(Named):
                     "a parameter whose values are numbers above 0",
                 )
 
-    def _pool(self) -> Iterator[Problem]:
-        if not self.workload.pool:
-            return
-        of_environment = [
-            name
-            for name, axis in AXES.items()
-            if name == "shell" or (axis.of_environment and name != "launcher")
-        ]
+    def _whole(self) -> Iterator[Problem]:
+        """Yield a problem for each axis that a program which runs as a whole cannot have."""
+        known, what = {*AXES}, "starts members, and whole runs start as their user starts them"
+        if self.workload.runs:
+            known.remove("launcher")
+        if self.workload.starts_processes:
+            what = "changes single processes, and with {n} the program itself starts these"
+            known = {
+                name
+                for name, axis in AXES.items()
+                if name == "shell" or (axis.of_environment and name != "launcher")
+            }
         kept = self.launches.expanded(self.workload.parameters).kept
-        for name in sorted(AXES.keys() - of_environment):
+        for name in sorted(AXES.keys() - known):
             if any(launch.axes[name] != AXES[name].default for launch in kept):
-                yield Problem(
-                    ("launches",),
-                    name,
-                    "changes single processes, and with workload.pool the script starts these",
-                    f"axes of the environment: {', '.join(of_environment)}",
-                )
+                right = f"these axes: {', '.join(one for one in AXES if one in known)}"
+                yield Problem(("launches",), name, what, right)
 
     def _race(self) -> Iterator[Problem]:
         minutes, seconds = self.search.budget_minutes, self.confirm.seconds

@@ -16,7 +16,7 @@ YTE = "__use_yte__"
 PROJECT = Path(__file__).parents[4]
 WORKLOADS = "scripts/workloads"
 """The folder of the shipped configs' scripts."""
-TEXTS = {("workload", "args"), ("workload", "env")}
+TEXTS = {("workload", "command"), ("workload", "args"), ("workload", "env")}
 """Lists and sections of texts, whatever YAML takes the texts for."""
 NULL, INT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:int"
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")

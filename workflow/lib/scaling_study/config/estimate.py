@@ -8,9 +8,8 @@ from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count
 from scaling_study.config import efforts, work
 from scaling_study.config.config import Profile
-from scaling_study.config.plan import Plan
+from scaling_study.config.plan import SLOWER, Observed, Plan
 from scaling_study.launch.axes import shell
-from scaling_study.member.program import name
 
 # Start, data and warm-up of a cohort, before anything is measured: torch and Lightning took 6 to
 # 10 s on two CPUs.
@@ -23,6 +22,15 @@ POOL = (
     "  the program runs as a whole, without gates: it is not profiled, and there are no experiments"
     "\n  on causes or its data loader, which need them"
 )
+RUNS = (
+    "  whole runs: nothing looks into the program, so there are no step times, no profiles and no"
+    "\n  experiments on causes"
+)
+UNITS = {
+    "optimizer": "a round of the script's optimizers",
+    "backward": "a backward pass",
+    "run": "a whole run of the program, from its start to its end",
+}
 
 # Members whose stacks are sampled in turn: the stacks of one member would show one start alone.
 SAMPLED_MEMBERS = 4
@@ -79,13 +87,13 @@ def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S
     profiling_s = start_s + sum(_profile_s(plan.profile, n) for n in profiled)
     confirm_s = plan.confirm.seconds or 0.0
     if plan.search.budget_minutes is None:
-        starts_s = start_s * (windows if plan.workload.pool else cohorts)
-        measuring = {
-            "measure": (
-                starts_s + windows * measure.shortest_s,
-                starts_s + windows * measure.longest_s,
-            )
-        }
+        if plan.workload.runs:
+            one_s = plan.run_s or start_s
+            measuring = {"measure": (windows * one_s, windows * SLOWER * one_s)}
+        else:
+            starts_s = start_s * (windows if plan.workload.pool else cohorts)
+            short_s, long_s = (windows * one for one in (measure.shortest_s, measure.longest_s))
+            measuring = {"measure": (starts_s + short_s, starts_s + long_s)}
     else:
         measuring = {"race": _exactly(max(0.0, 60 * plan.search.budget_minutes - confirm_s))}
     return Estimate(
@@ -100,6 +108,13 @@ def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S
             "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
         },
     )
+
+
+def unit(observed: Observed) -> str:
+    """Return the unit of work that one observed start has shown, and why, in words."""
+    where = ", in processes that the program starts" if observed.pool else ""
+    took = "" if observed.run_s is None else f"; the run took {observed.run_s:.3g} s"
+    return f"{UNITS[observed.step]}{where} ({observed.why}{took})"
 
 
 def _exactly(seconds: float) -> Span:
@@ -138,14 +153,14 @@ def describe(
     found = next((one.axes["shell"] for one in plan.launches if one.id == plan.today), None)
     today = "" if found is None else f" with {shell.tell(found)}"
     lines = [
-        f"Study {plan.study}: {printable(name(work.program(plan.workload)))}",
+        f"Study {plan.study}: {printable(work.name(plan.workload))}",
         f"  {format_count(len(plan.launches), 'launch', 'launches')}: {roles}{dropped}",
         f"  today's launch: the default one{today}",
         f"  processes: {', '.join(map(str, process_counts))}",
         *race,
     ]
-    if plan.workload.pool:
-        lines.insert(2, POOL)
+    if plan.workload.runs or plan.workload.pool:
+        lines.insert(2, RUNS if plan.workload.runs else POOL)
     profiles = []
     if forecast.profiles:
         profiles = [f"profiles of {format_count(forecast.profiles, 'point')}"]

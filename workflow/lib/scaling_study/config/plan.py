@@ -25,6 +25,9 @@ SCHEMA_VERSION: Literal[8] = 8
 # priorities small. A tie only leaves two neighbours in the scheduler's own order.
 ORDER_BITS = 20
 
+SLOWER = 5.0
+"""Runs beside others may take this many times as long as one alone."""
+
 RECOMMENDED = "recommended"
 """The target whose launch is known only when all have been measured."""
 
@@ -36,6 +39,23 @@ class Dropped:
     label: str
     axes: Axes
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one observed start of the program has shown: its unit of work.
+
+    Attributes:
+        step: optimizer, backward or run, as ``workload.step`` has them; empty if none is right.
+        pool: Whether the steps are made in processes that the program starts.
+        why: What was seen, in words; why no unit is right.
+        run_s: Time of a whole run; None if it was not waited for.
+    """
+
+    step: str
+    why: str
+    pool: bool = False
+    run_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +99,12 @@ class Searched:
 
 
 class Planned(BaseModel):
-    """The part of a plan that a job depends on; its other settings have their defaults."""
+    """The part of a plan that a job depends on; its other settings have their defaults.
+
+    Attributes:
+        observed: What one observed start has shown; None if the config names the unit of work, or
+            if no start was observed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -92,6 +117,17 @@ class Planned(BaseModel):
     profile: Profile = Profile()
     why: Why = Why()
     data_loader: Literal["quick", "full", "off"] = "off"
+    observed: Observed | None = None
+
+    @property
+    def run_s(self) -> float | None:
+        """Return the time of a whole run; None if steps are measured, or if it is not known."""
+        return self.observed.run_s if self.observed and self.workload.runs else None
+
+    @property
+    def longest_run_s(self) -> float:
+        """Return the longest time of whole runs side by side."""
+        return max(self.measure.start_timeout_s, SLOWER * (self.run_s or 0.0))
 
 
 class Plan(Planned):
@@ -186,12 +222,13 @@ def read_plan(path: Path) -> Plan:
     return Plan.from_dict(read_file(path, Json), path.name)
 
 
-def make_plan(config: Config, shell: Found = ()) -> Plan:
+def make_plan(config: Config, shell: Found = (), observed: Observed | None = None) -> Plan:
     """Expand a config's launches; the default launch and an A/A repeat are always among them.
 
     Args:
         config: The config.
         shell: Settings that were found in the user's shell.
+        observed: What one observed start has shown, if there was one.
 
     Raises:
         ConfigError: a launch to profile or explain is not among them.
@@ -205,10 +242,14 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
     baseline = next((item for item in launches if item.role == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
-    # With a pool nothing can be done to single processes while others train.
-    pool = config.workload.pool
-    explained = () if pool or config.why.effort == "off" else config.why.launches
-    profiled = () if pool else config.profile.launches
+    # A program that runs as a whole cannot be changed, or profiled, while others train.
+    whole = config.workload.pool or config.workload.runs
+    measure = config.measure
+    run_s = observed.run_s if observed and config.workload.runs else None
+    if (run_s or 0.0) > measure.shortest_s and "windows" not in measure.model_fields_set:
+        measure = measure.model_copy(update={"windows": 1})  # further starts show more
+    explained = () if whole or config.why.effort == "off" else config.why.launches
+    profiled = () if whole else config.profile.launches
     return Plan.model_validate(
         {
             **dict(config),  # sections that both have
@@ -225,11 +266,13 @@ def make_plan(config: Config, shell: Found = ()) -> Plan:
                 )
                 for item, index in expansion.dropped
             ],
-            "replicates": config.measure.replicates,
+            "measure": measure,
+            "replicates": measure.replicates,
             "exclude": config.launches.exclude,
             "profiled": _targets("profile", profiled, launches, baseline),
             "explained": _targets("why", explained, launches, baseline),
-            "data_loader": "off" if pool else config.data_loader,
+            "data_loader": "off" if whole else config.data_loader,
+            "observed": observed,
         }
     )
 

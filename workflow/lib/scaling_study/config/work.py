@@ -9,9 +9,10 @@ script counts its samples, they are the sum over all ranks.
 import dataclasses
 import math
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, dropwhile, takewhile
 
 from scaling_study.common import placeholders
 from scaling_study.common.axis_values import Axes, Value
@@ -22,6 +23,7 @@ from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.axes.build import as_interpreter
 from scaling_study.member.iterations import MARK
+from scaling_study.member.program import name as program_name
 from scaling_study.records.model_length import ModelLength, pool
 
 SAME = 0.01
@@ -30,8 +32,34 @@ by as much."""
 
 
 def program(workload: Workload) -> list[str]:
-    """Return the words that stand for the script after ``python``, without its arguments."""
+    """Return the words of a process that are the same in all of them.
+
+    They stand for the script after ``python``; of a command, they are those before the first word
+    with a placeholder.
+    """
+    if workload.command:
+        return list(takewhile(lambda word: not _filled(word), workload.command))
     return ["-m", workload.module] if workload.module else [str(workload.script)]
+
+
+def arguments(workload: Workload) -> list[str]:
+    """Return the words after those of `program`, with their placeholders."""
+    return [*dropwhile(lambda word: not _filled(word), workload.command), *workload.args]
+
+
+def _filled(word: str) -> bool:
+    return "{" in word
+
+
+def name(workload: Workload) -> str:
+    """Return the program's name for messages: its words without the arguments."""
+    words = program(workload)
+    return shlex.join(words) if workload.command else program_name(words)
+
+
+def python_of(workload: Workload, python: str) -> str | None:
+    """Return the interpreter that starts the program; None if it is a command of its own."""
+    return None if workload.command else python
 
 
 def first_command(plan: Plan) -> list[str]:
@@ -39,8 +67,9 @@ def first_command(plan: Plan) -> list[str]:
     workload = plan.workload
     own = parameters_of(workload, plan.by_id[plan.default].axes)
     given = {**own, placeholders.MEMBER: 0, placeholders.N: f"{{{placeholders.N}}}"}
-    arguments = [placeholders.fill(text, given) for text in workload.args]
-    return [interpreter(workload), *program(workload), *arguments]
+    filled = [placeholders.fill(text, given) for text in arguments(workload)]
+    python = python_of(workload, interpreter(workload))
+    return [*([python] if python else []), *program(workload), *filled]
 
 
 def folder(workload: Workload) -> str:

@@ -1,9 +1,10 @@
 """The `workload` section of a config: the training script, and how it is called."""
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_validator
 from typing_extensions import TypedDict
@@ -38,12 +39,19 @@ from scaling_study.member.iterations import MARK
 T = TypeVar("T")
 
 SCRIPT = "the path of a Python file, relative to workload.cwd"
+COMMAND = 'the words of a command, such as ["bash", "train.sh", "{member}"]'
 FOLDER = "the path of a folder, relative to the working directory"
 MODULE = "the name of a module, such as mypkg.train"
 LOADER = "module:Class, as in __main__:Batches for a class of the script itself"
 OPTIMIZER = "the name of an optimizer's class, such as AdamW"
 VARIABLES = "names of variables (letters, digits and _, no digit first)"
-STEP = "optimizer, mark, backward, {every: a whole number from 1}, or {optimizer: a class's name}"
+STEP = (
+    "auto, optimizer, mark, backward, run, {every: a whole number from 1}, or"
+    " {optimizer: a class's name}"
+)
+AUTO: Final = "auto"
+RUN: Final = "run"
+"""Steps: those that one observed start shows; whole runs of the program."""
 
 
 def _read_public(name: str) -> str:
@@ -80,11 +88,12 @@ def _cwd(info: ValidationInfo) -> str:
 
 
 def _read_script(value: str | None, info: ValidationInfo) -> str | None:
-    module = info.data.get("module")
-    if value is None and "module" in info.data and module is None:
-        raise ConfigError([Problem((), "", MISSING, f"{SCRIPT}, or workload.module")])
-    if value is not None and module is not None:
-        raise wrong(value, "stands beside workload.module", "one of both")
+    others = [name for name in ("module", "command") if info.data.get(name)]
+    if value is None and not others and {"module", "command"} <= info.data.keys():
+        right = f"{SCRIPT}, or workload.module, or workload.command"
+        raise ConfigError([Problem((), "", MISSING, right)])
+    if len(others) + (value is not None) > 1:
+        raise wrong(value or others[-1], f"stands beside workload.{others[0]}", "one of both")
     if value is not None and must_exist(info):
         require_file(value, SCRIPT, _cwd(info))
     return value
@@ -98,7 +107,8 @@ def _read_input(value: str, info: ValidationInfo) -> str:
 
 def _read_argument(text: str, info: ValidationInfo) -> str:
     parameters = info.data.get("parameters")  # None if they have mistakes
-    known = [placeholders.N if info.data.get("pool") else placeholders.MEMBER, *(parameters or {})]
+    numbers = [placeholders.N, *([] if info.data.get("pool") else [placeholders.MEMBER])]
+    known = [*reversed(numbers), *(parameters or {})]
     name = placeholders.unknown(text, known)
     if name and parameters is not None:
         nearest = nearest_word(name, known)
@@ -110,6 +120,14 @@ def _read_argument(text: str, info: ValidationInfo) -> str:
             nearest and f"{{{nearest}}}",
         )
     return text
+
+
+def _read_command(words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    if words and must_exist(info):
+        folder = Path(_cwd(info))
+        if not shutil.which(words[0]) and not os.access(folder / words[0], os.X_OK):
+            raise wrong(words[0], "is no program of PATH or workload.cwd", COMMAND)
+    return words
 
 
 def _read_arguments(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
@@ -136,6 +154,9 @@ class StepRule(TypedDict, total=False):
     optimizer: Annotated[str, allowed(OPTIMIZER, pattern=r"^[^\W\d]\w*$")]
 
 
+Unit: TypeAlias = Literal["auto", "optimizer", "mark", "backward", "run"] | StepRule
+
+
 def _read_step(value: T) -> T:
     if isinstance(value, Mapping) and len(value) != 1:
         raise wrong(value, f"has {len(value)} keys")
@@ -151,14 +172,6 @@ class Workload(Section):
     cwd: Annotated[str, AfterValidator(_read_cwd), allowed(FOLDER)] | None = None
     """The folder in which the script runs: relative paths of the script start there."""
 
-    module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
-    """The module that `python -m` runs, in place of a script."""
-
-    script: Annotated[
-        str | None, AfterValidator(_read_script), allowed(SCRIPT), Field(validate_default=True)
-    ] = None
-    """The training script, unmodified; required without `module`."""
-
     parameters: Annotated[Mapping[ParameterName, Parameter], allowed(PARAMETERS)] = Field(
         default={}
     )
@@ -166,6 +179,23 @@ class Workload(Section):
 
     pool: bool = False
     """The script itself starts the processes that train, `{n}` of them, and runs as a whole."""
+
+    module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
+    """The module that `python -m` runs, in place of a script."""
+
+    command: Annotated[
+        tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
+        Field(strict=False),
+        AfterValidator(_read_command),
+        allowed(COMMAND),
+    ] = ()
+    """Any program, in place of a script; it is measured as whole runs. Changes inside a Python
+    process do not apply to it."""
+
+    script: Annotated[
+        str | None, AfterValidator(_read_script), allowed(SCRIPT), Field(validate_default=True)
+    ] = None
+    """The training script, unmodified; required without `module` and `command`."""
 
     args: Annotated[
         tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
@@ -188,13 +218,9 @@ class Workload(Section):
     ] = ()
     """Names of variables that members get from your shell, such as keys; no file has the values."""
 
-    step: Annotated[
-        Literal["optimizer", "mark", "backward"] | StepRule,
-        AfterValidator(_read_step),
-        allowed(STEP),
-    ] = "optimizer"
-    """End of an iteration: a round of the script's optimizers, its `scaling_study.mark()`, or a
-    backward pass."""
+    step: Annotated[Unit, AfterValidator(_read_step), allowed(STEP)] = AUTO
+    """Unit of work: a round of the script's optimizers, its `scaling_study.mark()`, a backward
+    pass, or a whole run of the program; `auto` decides by one observed start."""
 
     steps_per_model: Annotated[Literal["auto"] | Steps | None, unit("steps")] = "auto"
     """Steps that train one model (`auto`: as many as the script does; null: compare steps only)."""
@@ -223,20 +249,52 @@ class Workload(Section):
     that it finds no result of an earlier start. Paths that lead out of the folder must be absolute.
     """
 
+    @property
+    def runs(self) -> bool:
+        """Whether whole runs of the program are measured, and no steps in it."""
+        return self.step == RUN
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the config in which placeholders stand: the command, and the arguments."""
+        return (*self.command, *self.args)
+
+    @property
+    def starts_processes(self) -> bool:
+        """Whether the program itself starts n processes, as ``{n}`` tells it."""
+        return any(placeholders.N in placeholders.names(text) for text in self.words)
+
     @model_validator(mode="after")
-    def _check_parameters(self) -> Self:
-        texts = [*self.args, *self.env.values()]
+    def _check_together(self) -> Self:
+        unit: Unit = RUN if self.command and self.step == AUTO else self.step
+        if problems := [*self._unused(), *self._against(unit)]:
+            raise ConfigError(problems)
+        length = 1 if unit == RUN else self.steps_per_model
+        return self.model_copy(update={"step": unit, "steps_per_model": length})
+
+    def _unused(self) -> Iterator[Problem]:
+        """Yield a problem for each parameter that nothing uses."""
+        texts = [*self.words, *self.env.values()]
         used = {name for text in texts for name in placeholders.names(text)}
-        unused = sorted(self.parameters.keys() - used)
-        if unused:
-            what = "is used by no argument and no variable"
-            raise ConfigError(
-                Problem(
-                    ("parameters", name),
-                    shorten(self.parameters[name]),
-                    what,
-                    f"{{{name}}} in workload.args or workload.env",
-                )
-                for name in unused
-            )
-        return self
+        what = "is used by no argument and no variable"
+        for name in sorted(self.parameters.keys() - used):
+            right = f"{{{name}}} in workload.args or workload.env"
+            yield Problem(("parameters", name), shorten(self.parameters[name]), what, right)
+
+    def _against(self, unit: object) -> Iterator[Problem]:
+        """Yield a problem for each key that does not go with the unit of work."""
+        if unit == RUN:
+            what = "is about steps, and whole runs of the program are measured"
+            said = {
+                "steps_per_model": self.steps_per_model not in {AUTO, 1},
+                "samples_per_step": self.samples_per_step == MARK,
+                "loader": self.loader is not None,
+            }
+            for name in [name for name, wrong in said.items() if wrong]:
+                yield Problem((name,), shorten(getattr(self, name)), what, "no such key here")
+        elif self.command:
+            what = "is no unit of a command, in which no steps are seen"
+            yield Problem(("step",), shorten(unit), what, "run, or workload.script or module")
+        elif self.starts_processes and not self.pool and unit != AUTO:
+            what = "stands for the number of processes that the program starts itself"
+            yield Problem(("args",), "{n}", what, "with workload.pool: true, or step: run")

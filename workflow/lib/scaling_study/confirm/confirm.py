@@ -16,6 +16,7 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
+from scaling_study.config.workload import Workload
 from scaling_study.confirm import losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
 from scaling_study.host import probe
@@ -33,10 +34,9 @@ from scaling_study.records.confirmation import (
     Record,
     Round,
 )
-from scaling_study.runner import measure, pool, resolve
-from scaling_study.runner.free_run import Program
+from scaling_study.runner import measure, resolve
+from scaling_study.runner.free_run import at_once, program_of
 from scaling_study.runner.journal import Journal
-from scaling_study.runner.switch_script import render_switches
 
 MODULES = ("confirm/confirm",)
 """Modules that, with their imports and the harness, decide what is run."""
@@ -86,9 +86,10 @@ class Confirmation:
         if found and found.ok and found.recommended:
             own = None if today is None else launches[today]
             self._arms = round_plan.choose_arms(
-                found, job.launch, own, seconds=self._seconds, pool=job.plan.workload.pool
+                found, job.launch, own, seconds=self._seconds, forks=_forks(job.plan.workload)
             )
-            self._compared = losses.to_compare(found, launches[baseline].axes, launches)
+            if not job.plan.workload.runs:
+                self._compared = losses.to_compare(found, launches[baseline].axes, launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -185,21 +186,10 @@ class Confirmation:
         """
         resolved = self._resolve(arm.launch, arm.n)
         workload = self._job.plan.workload
-        switches = folder / "recommended.switches.py"
-        text = render_switches(self._launches[arm.launch].axes, switches.name)
-        if text:
-            switches.write_text(text, encoding="utf-8")
         return RunningRound(
             replace(resolved.launch, folder=folder),
-            [pool.whole(resolved.members[0], arm.n)]
-            if workload.pool
-            else resolved.members[: arm.n],
-            Program(
-                work.program(workload),
-                switches if text else None,
-                work.marks(workload),
-                workload.pool,
-            ),
+            at_once(workload, resolved.members, arm.n),
+            program_of(workload, self._launches[arm.launch].axes, folder),
             arm.start,
             known,
             resolve.host(self._machine),
@@ -235,6 +225,11 @@ class Confirmation:
                 self._job.plan, axes, self._machine, self._builds, [n, *process_counts]
             )
         return self._resolved[launch]
+
+
+def _forks(workload: Workload) -> bool:
+    """Return whether models may be forked: processes of Python that each train one."""
+    return not (workload.starts_processes or workload.command)
 
 
 def _ended(record: Round) -> bool:

@@ -13,7 +13,7 @@ from scaling_study.launch.launchers.launcher import Launch, Member, describe_exi
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
 from scaling_study.runner import counter_snapshots, non_step
-from scaling_study.runner.free_run import FreeRun, Program
+from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program
 from scaling_study.runner.member_processes import Host
 
 # How often a round looks for slots that have not trained enough, and at the CPUs' frequencies.
@@ -22,9 +22,6 @@ LOOK_EVERY_S = 1.0
 # A slot has trained enough when its iterations took this share of the planned time. Where starts
 # take longer than planned, a rate of the first two or three iterations would say little.
 ENOUGH = 0.25
-
-# Processes that a script left behind have this long to end with its round.
-ORPHANS_S = 1.0
 
 # A round may last this many times its limit, so that each slot ends a first model. Without one, the
 # end of a model is not confirmed.
@@ -149,7 +146,7 @@ class RunningRound:
         least_s = ENOUGH * limit_s
         trained = dict.fromkeys(range(len(self.members)), 0.0)
         for run in runs:
-            if run.iterations > 1:
+            if run.iterations > 1 or run.ended_s is not None:
                 trained[run.slot] += run.span_s if run.ended_s is None else least_s
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
 
@@ -162,6 +159,9 @@ class RunningRound:
         """Return the record of a slot's latest model; ``ended_s`` is None if it runs."""
         begun = self._free.slots.begun[slot]
         first_ns, latest_ns, iterations, ordinary_ns = self._counts(slot, begun.pid)
+        if self.program.runs and ended_s is not None:  # a run is its only iteration
+            first_ns = latest_ns = round(ended_s * 1e9)
+            iterations = 1
         return Run(
             slot=slot,
             model=sum(run.slot == slot for run in self._runs),

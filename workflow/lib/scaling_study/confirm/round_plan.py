@@ -49,7 +49,7 @@ def choose_arms(
     today: Launch | None = None,
     *,
     seconds: float = SAME_N_S,
-    pool: bool = False,
+    forks: bool = True,
 ) -> tuple[Arm, ...]:
     """Return the arms to confirm on a machine; none if nothing is recommended.
 
@@ -62,14 +62,14 @@ def choose_arms(
         default: the default launch.
         today: today's launch; None if that is the default one.
         seconds: time for all rounds together.
-        pool: whether the program trains several models in processes of its own.
+        forks: whether a model may be forked from a process that has made its imports.
     """
     best = found.recommended
     if not found.ok or best is None:
         return ()
-    # A group of ranks ends with its model, and a pool trains several: neither is forked.
-    alone = pool or ranks.asked(best.axes) is not None
-    starts: tuple[Start, ...] = ("fresh",) if alone else ("fresh", "forked")
+    # A group of ranks ends with its model.
+    forks = forks and ranks.asked(best.axes) is None
+    starts: tuple[Start, ...] = ("fresh", "forked") if forks else ("fresh",)
     arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
     compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
         ("today", "today_same_n", today, found.today),

@@ -89,7 +89,7 @@ def basis(
     """
     same = math.inf if any_end else SAME_LENGTH
     ahead = bool(records) and all(
-        any(run.ahead and run.iterations > 1 for run in runs)
+        any(run.ahead and (run.iterations > 1 or run.ended_s is not None) for run in runs)
         for record in records
         for runs in slots(record, ahead=False).values()
     )
@@ -146,7 +146,7 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     ]
     gaps = [gap for runs in by_slot.values() for gap in _gaps(runs)]
     start_s, end_s, gap_s = _mean(starts), _mean(ends), _mean(gaps) or 0.0
-    if len(known) < len(times) or not times:
+    if not times or (len(known) < len(times) and not how.whole):
         value = None
     elif steps_per_model is None:
         value = sum(1 / time_s for time_s in known)

@@ -188,7 +188,8 @@ def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
     # The step in the window with the most members, without waiting for a CPU.
     members = max((window.members for window in reference.windows), key=len)
     step_s = (wanted_cpus / busy_cpus) * statistics.fmean(
-        (one.active_s - one.trainer_runqueue_s) / max(1, one.steps_active) for one in members
+        (one.active_s - (one.trainer_runqueue_s or 0.0)) / max(1, one.steps_active)
+        for one in members
     )
     steps = math.floor(lasts_s / step_s)
     if steps < 1:
@@ -211,7 +212,7 @@ def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
 
 def _runnable(member: Member) -> float:
     """Return how many threads of a member run or wait for a CPU."""
-    wanted_s = member.cpu_user_s + member.cpu_system_s + member.runqueue_s
+    wanted_s = member.cpu_user_s + member.cpu_system_s + (member.runqueue_s or 0.0)
     return wanted_s / member.active_s
 
 
@@ -240,7 +241,7 @@ def _one_group(*domains: Domain) -> Callable[[Reference], Reason]:
 def _faults(reference: Reference) -> Reason:
     """Return why no allocator can help, if pages are hardly ever touched for the first time."""
     share = reference.most(lambda one: one.minor_faults * FAULT_S / one.active_s)
-    in_kernel = reference.most(lambda one: one.trainer_system_s / one.active_s)
+    in_kernel = reference.most(lambda one: (one.trainer_system_s or 0.0) / one.active_s)
     if share >= FAULTS_SHARE or in_kernel >= SYSTEM_SHARE:
         return None
     return (

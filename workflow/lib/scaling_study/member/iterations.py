@@ -46,6 +46,12 @@ MARK = "mark"
 BACKWARD = "backward"
 """In a config: backward passes end iterations, for a script that updates its parameters itself."""
 
+OBSERVE = "observe"
+"""Optimizers' rounds end iterations, and backward passes are counted beside them."""
+
+BEGAN = "began-"
+"""With its id, the file of an observed process; it has a byte for each program that it became."""
+
 VARIABLE = "SCALING_STUDY_COUNT"
 """Its value: what ends an iteration, ``read_back`` or nothing, and the folder of the pages."""
 
@@ -70,7 +76,7 @@ KEPT = 2**18
 
 # Fields of a page. Times in ns of the monotonic clock, 0 before the event. SEVERAL is 1 once a
 # second thread has made a step.
-MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, SEVERAL, ENDS = range(8)
+MADE_NS, PARENT, TRAINER_TID, FIRST_NS, LATEST_NS, ITERATIONS, SEVERAL, BACKWARDS, ENDS = range(9)
 WORDS = ENDS + KEPT
 
 
@@ -181,7 +187,7 @@ class Iterations:
 def encode(step: str | Mapping[str, object]) -> str:
     """Return the config's ``workload.step`` as one word, as Iterations takes it."""
     if isinstance(step, str):
-        return step
+        return "optimizer" if step == "auto" else step
     ((kind, value),) = step.items()
     return f"every:{value}" if kind == "every" else f"only:{value}"
 
@@ -268,6 +274,11 @@ class Page:
         """Iterations so far."""
         return self._words[ITERATIONS]
 
+    @property
+    def backwards(self) -> int:
+        """Backward passes so far, if they are counted beside iterations."""
+        return self._words[BACKWARDS]
+
     def ends_ns(self) -> list[int]:
         """Return when iterations ended; the first ``KEPT`` of them."""
         return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
@@ -347,6 +358,16 @@ class Counter:
             after_torch.call_back(hook)
         else:
             after_torch.call_back(self._hook)
+        if self._iterations.how == OBSERVE:
+            noted = self._note_backward, self._iterations.note_thread
+            after_torch.call_back(functools.partial(after_backward, *noted))
+            began = os.path.join(self._folder, f"{BEGAN}{os.getpid()}")  # noqa: PTH118 (as below)
+            with open(began, "ab") as file:  # noqa: PTH123 (as below)
+                file.write(b".")
+
+    def _note_backward(self) -> None:
+        words = self._words or self._page()
+        words[BACKWARDS] += 1
 
     def _hook(self) -> None:
         from torch.optim import optimizer  # noqa: PLC0415 (see after_torch)

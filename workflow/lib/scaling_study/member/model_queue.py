@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Iterator, Mapping, Sequence
 
 # Loaded by its path, because a queue runs without the package.
@@ -81,12 +82,14 @@ class Ended:
         ended_s: when (s of the monotonic clock).
         status: its return code, as subprocess gives it: below 0, the signal that killed it.
         peak_kib: the most memory that it had (maximum resident set size); 0 if unknown.
+        usage: what it used, with all children that it waited for; None for a forked model.
     """
 
     slot: int
     ended_s: float
     status: int
     peak_kib: int = 0
+    usage: resource.struct_rusage | None = None
 
 
 class Begun(NamedTuple):
@@ -225,7 +228,7 @@ class Slots:
         del self._running[slot]
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        return Ended(slot, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss)
+        return Ended(slot, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss, usage)
 
 
 class FreshModels(Slots):

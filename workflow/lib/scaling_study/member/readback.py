@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 
 from scaling_study.member import changes, loader_substitutes
+from scaling_study.member.numa_maps import memory_policy
 
 # 512 x 512 fits the L2 cache of current CPUs and is large enough to reach a BLAS kernel's plateau.
 SGEMM_SIZE = 512
@@ -121,26 +122,6 @@ def sgemm_kernel(library: str | None) -> str | None:
             text = re.sub(r" with support.*| enabled processors", "", version.processor.decode())
             return text.replace("Intel(R) ", "")
     return None
-
-
-def memory_policy() -> tuple[str, dict[str, int]]:
-    """Return this process's memory policy and its pages per NUMA node (numa_maps in proc(5)).
-
-    The policy is that of the heap: ``default``, ``bind:0``, ``interleave:0-1``.
-    """
-    try:
-        lines = Path("/proc/self/numa_maps").read_text().splitlines()
-    except FileNotFoundError:  # a kernel without NUMA
-        return "default", {}
-    pages: dict[str, int] = {}
-    policy = lines[0].split()[1] if lines else "default"
-    for line in lines:
-        fields = line.split()
-        if "heap" in fields:
-            policy = fields[1]
-        for node, count in re.findall(r" N(\d+)=(\d+)", line):
-            pages[node] = pages.get(node, 0) + int(count)
-    return policy, pages
 
 
 def _huge_page_bytes() -> int | None:

@@ -177,22 +177,26 @@ class Steps(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """Kernel counts of a member and all its child processes, between two counter snapshots."""
+    """Kernel counts of a member and all its child processes, between two counter snapshots.
+
+    Of whole runs they are what wait4(2) tells of each counted run, and its most memory. What it
+    does not tell is null.
+    """
 
     cpu_user_s: CpuSeconds
     """User time, all threads and child processes. Source: the process's CPU clock, divided
     in the proportion of /proc/PID/stat."""
     cpu_system_s: CpuSeconds
     """System time, all threads and children. Source: as for user time."""
-    runqueue_s: Seconds
+    runqueue_s: Seconds | None
     """Time runnable but waiting for a CPU, all threads; includes time held back by a quota.
     Source: /proc/PID/task/TID/schedstat."""
-    trainer_user_s: CpuSeconds
+    trainer_user_s: CpuSeconds | None
     """User time of the training thread. Source: its schedstat, divided
     in the proportion of its stat."""
-    trainer_system_s: CpuSeconds
+    trainer_system_s: CpuSeconds | None
     """System time of the training thread. Source: as for user time."""
-    trainer_runqueue_s: Seconds
+    trainer_runqueue_s: Seconds | None
     """Time in which the training thread was ready to run but did not; includes time held back
     by a quota. Source: its schedstat."""
     minor_faults: Annotated[Count, Meta(title="minor page faults")]
@@ -217,9 +221,9 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     stalled_cycles: Annotated[Count, Meta(title="stalled cycles")] | None = None
     """Cycles in user mode in which the processor's back end waited. Source:
     perf_event_open(2) in user mode, with all threads and children."""
-    threads: ThreadCount
+    threads: ThreadCount | None
     """OS threads of the member and its children."""
-    processes: ProcessCount
+    processes: ProcessCount | None
     """The member and its child processes."""
     rss_bytes: Bytes
     """Resident memory of the member and its children. Source: /proc/PID/stat."""
@@ -309,6 +313,8 @@ class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """0 for the first attempt, larger for a retry."""
 
 
+ONE_PROGRAM = "one_program"
+"""The flag of a window in which one run of the program holds all n processes."""
 NOT_COUNTED = "not_counted"
 """The kind of a member's end whose steps cannot be counted; all starts of its script end so."""
 CHILDREN_HANG = "children_hang"

@@ -22,7 +22,6 @@ from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import bind, model_queue
-from scaling_study.member.program import name
 from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 from scaling_study.report.words import confirmed_amount, sureness
 from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, activated
@@ -75,17 +74,19 @@ def render_launch_script(
         launch.requested_env, mark=work.marks(workload), built=activated(python, {})
     )
     return _template("launch.sh.j2").render(
-        script=name(words),
+        script=work.name(workload),
         plan=plan,
         launch=launch,
-        slots=launch.slots[: 1 if workload.pool else launch.n],
+        slots=launch.slots[: 1 if workload.starts_processes else launch.n],
         measured=confirmed_amount(confirmation) or _measured(launch),
         sureness=sureness(recommendation),
         note=LAUNCHERS[str(axes["launcher"])].note,
         bind=BINDER,
         queue=QUEUE,
-        command=command(python, words, switches),
-        server=served_command(python, words, switches),
+        command=command(work.python_of(workload, python), words, switches),
+        server=[]
+        if workload.command or ranks.asked(axes) is not None
+        else served_command(python, words, switches),
         start=confirmation.start if confirmation else "fresh",
         imports=str(script.with_suffix(IMPORTS).absolute()),
         ranks=ranks.asked(axes),
@@ -135,9 +136,9 @@ def _template(file: str) -> jinja2.Template:
 def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
     """Yield the script's arguments as words of bash; the member's number is a variable."""
     own = {name: launch.axes[name] for name in workload.parameters}
-    if workload.pool:
+    if workload.starts_processes:
         own[placeholders.N] = launch.n
-    for argument in workload.args:
+    for argument in work.arguments(workload):
         marked = placeholders.fill(str(argument), {**own, placeholders.MEMBER: MARK})
         pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
         yield '"$slot"'.join(pieces) or "''"

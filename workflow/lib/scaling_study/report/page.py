@@ -25,7 +25,6 @@ from scaling_study.config.launches import differing
 from scaling_study.config.plan import Plan
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.member import program
 from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import Compared, Effective
 from scaling_study.records.codec import plain
@@ -207,7 +206,7 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
         flames=any(one.flames.shown for one in views),
         title=f"{plan.study}: scaling study",
         plan=plan,
-        script_name=program.name(work.program(plan.workload)),
+        script_name=work.name(plan.workload),
         config_yaml=yaml_text(_readable(plan, compared)),
         equal_work=set(work.work_by_launch(learnt).values()) <= {1.0},
         samples=work.samples_per_step(learnt, plan.by_id[plan.default]),

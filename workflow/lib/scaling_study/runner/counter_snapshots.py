@@ -16,7 +16,7 @@ from msgspec import structs
 
 from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, machine_counters, perf_events
-from scaling_study.records.window import Life, Member, Taken, WindowMachine
+from scaling_study.records.window import Life, Member, Taken, Usage, WindowMachine
 from scaling_study.runner import windows
 
 GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
@@ -117,7 +117,11 @@ def members_mhz(
 
 
 def member_record(
-    stretches: Sequence[windows.Stretch], at: int, before: CounterSnapshot, after: CounterSnapshot
+    stretches: Sequence[windows.Stretch],
+    at: int,
+    before: CounterSnapshot,
+    after: CounterSnapshot,
+    used: Usage | None = None,
 ) -> Member:
     """Return a window's record of one member.
 
@@ -126,15 +130,19 @@ def member_record(
         at: the member's index in their activities.
         before: counters at the first edge.
         after: counters at the second edge.
+        used: what it used, where that is not read at the edges.
     """
-    slot = stretches[0].activities[at].slot
+    steps = windows.window_record(stretches, at)
+    if used is not None:
+        return Member(**structs.asdict(steps), **structs.asdict(used))
+    slot = steps.slot
     used = kernel_counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
     life = Life()
     if len(stretches) == 1:
         one = stretches[0]
         life = windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
-    parts = windows.window_record(stretches, at), life, structs.replace(used, **hardware)
+    parts = steps, life, structs.replace(used, **hardware)
     known = {name: value for part in parts for name, value in structs.asdict(part).items()}
     return Member(**known | kernel_counters.read_usage(before.trees[slot], after.trees[slot]))
 
@@ -175,6 +183,7 @@ def taken(
     usable_cpus: int,
     asked_steps: int,
     gated: bool = True,
+    used: Sequence[Usage] | None = None,
 ) -> Taken:
     """Return the record of a window.
 
@@ -186,8 +195,12 @@ def taken(
         usable_cpus: CPUs that the study may use.
         asked_steps: the steps that the config asks of each member.
         gated: whether members start and rest at gates; otherwise they train before and after.
+        used: what each member used, where that is not read at the edges.
     """
-    members = [member_record(stretches, at, before, after) for at in range(len(after.trees))]
+    members = [
+        member_record(stretches, at, before, after, used[at] if used else None)
+        for at in range(len(stretches[0].activities))
+    ]
     machine = machine_record(before, after, stretches[-1].frequencies_mhz)
     if gated:
         began_ns = min(one.released_ns for one in stretches[0].activities)

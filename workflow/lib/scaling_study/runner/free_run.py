@@ -5,13 +5,19 @@ Pool mode and confirmation run them. Their processes rest at no gates.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scaling_study.common import last_words
+from scaling_study.common import last_words, placeholders
+from scaling_study.common.axis_values import Axes
+from scaling_study.config import work
+from scaling_study.config.workload import Workload
 from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
 from scaling_study.member import iterations, model_queue
 from scaling_study.runner import environment, supervisor, switch_script
+
+ORPHANS_S = 1.0
+"""Processes that a program left behind have this long to end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +29,16 @@ class Program:
         switches: the file that applies the launch's switches; None if it has none.
         marks: whether the script imports this package, to mark its steps.
         pool: whether it trains in processes of its own.
+        bare: whether the words are a command of their own, without ``python``.
+        runs: whether whole runs are measured, so that nothing counts in its processes.
     """
 
     words: Sequence[str]
     switches: Path | None = None
     marks: bool = False
     pool: bool = False
+    bare: bool = False
+    runs: bool = False
 
     def environment(self, launch: Launch) -> dict[str, str]:
         """Return the environment that the launch script gives the program."""
@@ -58,14 +68,47 @@ class Program:
             served: options of a server that forks models; empty if the process is the program.
             read_back: whether its processes write down the settings that they got.
         """
-        env, preload = split_preload(self.environment(launch))
-        own = {**preload, **iterations.environment(pages, launch.step, env, read_back=read_back)}
-        how = (launch.python, self.words, self.switches)
+        env, own = split_preload(self.environment(launch))
+        if not self.runs:
+            own |= iterations.environment(pages, launch.step, env, read_back=read_back)
         if served:
-            group, words = [], switch_script.served_command(*how, [*served, *launch.fresh()])
+            options = [*served, *launch.fresh()]
+            group, words = (
+                [],
+                switch_script.served_command(launch.python, self.words, self.switches, options),
+            )
         else:
-            group, words = [*launch.group, *launch.fresh()], switch_script.command(*how)
+            group, python = [*launch.group, *launch.fresh()], None if self.bare else launch.python
+            words = switch_script.command(python, self.words, self.switches)
         return [*bind_command(member.cpus, member.mempolicy, own, group), *words]
+
+
+def program_of(workload: Workload, axes: Axes, folder: Path) -> Program:
+    """Return a launch's program, with the file of its switches in a private folder."""
+    switches = folder / "recommended.switches.py"
+    text = switch_script.render_switches(axes, switches.name)
+    if text:
+        switches.write_text(text, encoding="utf-8")
+    return Program(
+        work.program(workload),
+        switches if text else None,
+        marks=work.marks(workload),
+        pool=workload.pool,
+        bare=bool(workload.command),
+        runs=workload.runs,
+    )
+
+
+def with_processes(members: Sequence[Member], n: int) -> list[Member]:
+    """Return the only member of a program that starts n processes itself, with n for ``{n}``."""
+    values = {placeholders.N: n}
+    words = tuple(placeholders.fill_known(word, values) for word in members[0].command)
+    return [replace(members[0], command=words)]
+
+
+def at_once(workload: Workload, members: Sequence[Member], n: int) -> Sequence[Member]:
+    """Return what runs at once for n processes: n members, or one that starts n processes."""
+    return with_processes(members, n) if workload.starts_processes else members[:n]
 
 
 class FreeRun:
@@ -114,6 +157,11 @@ class FreeRun:
         """End all processes at once, and any that they have started after this grace period."""
         self.slots.stop(grace_s=0)
         supervisor.end_descendants(orphans_s)
+
+    def output(self, slot: int) -> str:
+        """Return the end of what a slot's process has printed, its standard error last."""
+        files = self.launch.log(slot), self.launch.errors(slot)
+        return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
     def last_words(self, slot: int) -> str:
         """Return the line that says why a slot's process ended; empty if it printed none."""

@@ -30,14 +30,14 @@ from scaling_study.config.plan import Plan, Planned
 from scaling_study.config.workload import Workload
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-from scaling_study.member import program
 from scaling_study.records.codec import write_file
 from scaling_study.records.window import DECODER, Cohort, End, Record, Status, Stopped, Window
 from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve, windows
 from scaling_study.runner.cohort_windows import CohortRun, CohortWindows
-from scaling_study.runner.free_run import Program
+from scaling_study.runner.free_run import program_of
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.pool import PoolWindows
+from scaling_study.runner.whole_runs import RunWindows
 
 # A change of any of these modules invalidates old windows.
 HARNESS = (
@@ -161,6 +161,8 @@ def workload_digest(workload: Workload) -> str:
 
 def _program(workload: Workload, folder: Path) -> list[Path]:
     """Return the files of the program: the script, or all modules of the module's package."""
+    if workload.command:
+        return [path for path in map(folder.joinpath, workload.command) if path.is_file()]
     if not workload.module:
         return [folder / str(workload.script)]
     top = folder / workload.module.partition(".")[0]
@@ -179,7 +181,8 @@ def measured_digest(workload: Workload, python: str) -> str:
         workload.cwd,
         work.program(workload),
         *(workload.args, workload.step, workload.env, workload.fresh_folder),
-        asdict(resolve.versions(python)),
+        *([workload.command] if workload.command else []),
+        asdict(resolve.versions(python, runs=workload.runs)),
     )
 
 
@@ -354,9 +357,10 @@ class Measurement:
             env = {**resolved.launch.env, **compiled}
             launch = replace(resolved.launch, folder=folder, env=env)
             with contextlib.ExitStack() as stack:
-                if workload.pool:
-                    bare = Program(work.program(workload), marks=work.marks(workload))
-                    run: CohortRun = PoolWindows(*own, launch, resolved.members[0], bare, host)
+                if workload.runs or workload.pool:
+                    whole = program_of(workload, self._job.launch.axes, folder)
+                    kind = RunWindows if workload.runs else PoolWindows
+                    run: CohortRun = kind(*own, launch, resolved.members, whole, host)
                 else:
                     specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
                     one = stack.enter_context(cohort.Cohort(launch, specs, host, hang_s=hang_s))
@@ -375,8 +379,8 @@ class Measurement:
         log.log(level, "%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
         if ended is not None:
-            script = program.name(work.program(workload))
             end = ended.end
+            script = work.name(workload)
             story = Stopped(script=script, what=end.what, reason=end.reason, log=end.log)
             write_file(self._folder / STOPPED, story)
             raise ended

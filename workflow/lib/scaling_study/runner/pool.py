@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import convert, structs
 
-from scaling_study.common import last_words, placeholders, private
+from scaling_study.common import private
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel, iterations
@@ -30,7 +30,7 @@ from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot
 from scaling_study.runner import counter_snapshots, hangs, windows
 from scaling_study.runner.cohort_windows import CohortRun, LostError
-from scaling_study.runner.free_run import FreeRun
+from scaling_study.runner.free_run import FreeRun, with_processes
 from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
 
 if TYPE_CHECKING:
@@ -52,26 +52,20 @@ UNSEEN = (
 )
 
 
-def whole(member: Member, n: int) -> Member:
-    """Return a program with the number of its processes in place of ``{n}``."""
-    words = tuple(placeholders.fill_known(word, {placeholders.N: n}) for word in member.command)
-    return replace(member, command=words)
-
-
 @dataclass(slots=True)
 class PoolWindows(CohortRun):
     """The windows of a pool at all its process counts.
 
     Attributes:
         launch: the launch; its folder is private.
-        whole: the program, with ``{n}`` for the number of its processes.
+        members: the first one is the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         host: facts about the machine.
         proven: whether processes have shown that they got what the launch asks for.
     """
 
     launch: Launch
-    whole: Member
+    members: Sequence[Member]
     program: Program
     host: Host
     proven: bool = field(init=False, default=False)
@@ -85,7 +79,7 @@ class PoolWindows(CohortRun):
         with (
             private.part(self.launch.folder, f"run-{window.window}") as folder,
             _Run(
-                replace(self.launch, folder=folder), self.whole, self.program, window.n,
+                replace(self.launch, folder=folder), self.members, self.program, window.n,
                 read_back=read_back,
             ) as run,
         ):  # fmt: skip
@@ -124,7 +118,7 @@ class PoolWindows(CohortRun):
                     hint = "" if ended[0].status else UNSEEN
                     reason = f"the program ended without a step: {run.why()}{hint}"
                     if self.first_decides and not self.proven:
-                        raise ScriptEndedError(MemberEnd(0, "died", reason, run.output()))
+                        raise ScriptEndedError(MemberEnd(0, "died", reason, run.output(0)))
                     raise LostError(reason)
                 raise LostError(
                     f"the program ended before {run.n} of its processes trained at once"
@@ -223,7 +217,7 @@ class _Run(FreeRun):
 
     Args:
         launch: the launch; its folder is private to this run.
-        member: the program, with ``{n}`` for the number of its processes.
+        members: the first one is the program, with ``{n}`` for the number of its processes.
         program: the same without its arguments.
         n: how many of its processes are to train.
         read_back: as for ``FreeRun``.
@@ -233,9 +227,15 @@ class _Run(FreeRun):
     """
 
     def __init__(
-        self, launch: Launch, member: Member, program: Program, n: int, *, read_back: bool
+        self,
+        launch: Launch,
+        members: Sequence[Member],
+        program: Program,
+        n: int,
+        *,
+        read_back: bool,
     ) -> None:
-        super().__init__(launch, [whole(member, n)], program, read_back=read_back)
+        super().__init__(launch, with_processes(members, n), program, read_back=read_back)
         self.n = n
         self.counted: dict[int, iterations.Page] = {}
 
@@ -250,11 +250,6 @@ class _Run(FreeRun):
     def why(self) -> str:
         """Return the line that says why the program ended."""
         return self.last_words(0) or "it has printed nothing"
-
-    def output(self) -> str:
-        """Return the end of what it has printed, its standard error last."""
-        files = self.launch.log(0), self.launch.errors(0)
-        return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
 
     def snapshot(self, cpus: frozenset[int]) -> CounterSnapshot:
         """Read the kernel's counters."""

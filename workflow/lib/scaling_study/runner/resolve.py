@@ -6,6 +6,7 @@ Measuring and profiling start their cohorts from the same resolved launch.
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from scaling_study.records.machine import Machine
 from scaling_study.records.window import Slot
 from scaling_study.runner import environment, headroom, member_processes
 from scaling_study.runner.headroom import UNKNOWN, Footprint
+from scaling_study.runner.switch_script import switched
 
 COMPILE_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -83,11 +85,17 @@ def resolve(
         UnavailableError: this machine cannot run the launch at any of these counts.
     """
     workload = plan.workload
+    if workload.command and (inside := switched(asked)):
+        raise UnavailableError(
+            f"{', '.join(inside)} changes a Python process from inside, and workload.command starts"
+            " a program as it is",
+            "workload.script or workload.module, or launches without it",
+        )
     effects = axis_table.prepare(asked, Where(machine, builds))
     topology = machine.usable
     slots = tuple(map(axis_table.recorded, axis_table.place(asked, topology, max(counts))))
     own = work.parameters_of(workload, asked)
-    if workload.pool:  # one program; a window fills in its count (``pool.whole``)
+    if workload.starts_processes:  # one program; a window fills in its count (``pool.whole``)
         own[placeholders.N] = f"{{{placeholders.N}}}"
     members = [_member(workload, own, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
@@ -129,7 +137,7 @@ def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
     """Return whether this machine can start a launch now; arguments are those of ``resolve``."""
     try:
         found = resolve(plan, asked, machine, builds, counts(plan, machine))
-        versions(found.launch.python)
+        versions(found.launch.python, runs=plan.workload.runs)
     except UnavailableError:
         return False
     return True
@@ -162,8 +170,12 @@ class Versions:
     torch: str
 
 
-def versions(python: str) -> Versions:
+def versions(python: str, *, runs: bool = False) -> Versions:
     """Return the versions of an interpreter that can run members.
+
+    Args:
+        python: the interpreter.
+        runs: whether whole runs are measured, which need neither torch nor the harness.
 
     Raises:
         UnavailableError: it does not run, is too old, has no torch, or cannot import the harness.
@@ -172,6 +184,8 @@ def versions(python: str) -> Versions:
     if not found.stdout:
         raise UnavailableError(f"{python} does not run: {_words(found)}", ANOTHER)
     version, number, torch = found.stdout.splitlines()
+    if runs:
+        return Versions(version, torch)
     if json.loads(number) < [*OLDEST_PYTHON]:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         reason = f"{python} is Python {version.split()[0]}; {oldest} or newer is needed"
@@ -209,10 +223,13 @@ def check_workload(workload: Workload) -> str:
         UnavailableError: its interpreter cannot run members, or its module is not found.
     """
     python = work.interpreter(workload)
-    found = versions(python)
+    if workload.command:
+        return f"a command of its own: {shlex.join(workload.command)}"
+    found = versions(python, runs=workload.runs)
     if workload.module:
         require_module(python, workload.module, work.folder(workload))
-    return f"{python}: Python {found.python.split()[0]}, torch {found.torch}"
+    torch = f", torch {found.torch}" if found.torch else ""
+    return f"{python}: Python {found.python.split()[0]}{torch}"
 
 
 OLDEST_PYTHON = (3, 9)
@@ -257,7 +274,7 @@ def _words(ended: subprocess.CompletedProcess[str]) -> str:
 def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
     values = {**own, placeholders.MEMBER: slot.slot}
-    arguments = [placeholders.fill(text, values) for text in workload.args]
+    arguments = [placeholders.fill(text, values) for text in work.arguments(workload)]
     return Member(slot.slot, slot.cpus, slot.policy, (*work.program(workload), *arguments))
 
 

@@ -53,15 +53,15 @@ FUTURE = "from __future__ import annotations\n"
 OWN_IMPORT = re.compile(r"^ *from scaling_study\.member\.\w+ import [\w, ]+\n\n?", re.MULTILINE)
 
 
-def command(python: str, words: Sequence[str], switches: Path | None) -> list[str]:
+def command(python: str | None, words: Sequence[str], switches: Path | None) -> list[str]:
     """Return the command line of one process that trains one model, without its arguments.
 
     Args:
-        python: the interpreter.
+        python: the interpreter; None if the words are a command of their own.
         words: the program's (``work.program``).
         switches: the file that applies a launch's switches; None if it has none.
     """
-    return [python, *([str(switches)] if switches else []), *words]
+    return [*([python] if python else []), *([str(switches)] if switches else []), *words]
 
 
 def served_command(

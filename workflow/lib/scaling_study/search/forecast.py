@@ -49,7 +49,7 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
     """
     rng = np.random.default_rng(plan.seed)
     field = rounds.competing(plan, topology, quota_cpus)
-    point_s = plan.measure.windows * (window_s + rounds.beside_window_s(plan))
+    point_s = plan.measure.windows * rounds.window_s(plan, window_s)
     gains: dict[str, float] = {field.baseline.launch: 0.0}
     top = max(field.boundaries, default=max(field.process_counts))
     starts: list[Start] = []

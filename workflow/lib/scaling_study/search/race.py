@@ -163,6 +163,8 @@ class Settings:
         nodes: number of equal nodes that measure batches side by side.
         seed: seed of the draws behind probabilities.
         again: launches without a result in an earlier run: they start whatever time is left.
+        first_counts: most counts of the first round, boundaries included if these are fewer than
+            ``FIRST_COUNTS``.
     """
 
     budget_s: float
@@ -174,6 +176,7 @@ class Settings:
     nodes: int = 1
     seed: int = 1
     again: frozenset[str] = frozenset()
+    first_counts: int = FIRST_COUNTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,12 +318,13 @@ class Race:
 
     def _coarse(self) -> tuple[int, ...]:
         """Return few counts from the lowest to the highest, and all boundaries."""
-        process_counts = self._field.process_counts
+        process_counts, most = self._field.process_counts, self._settings.first_counts
         near = {
             _nearest(process_counts, place)
             for place in np.geomspace(1, max(process_counts), FIRST_COUNTS)
         }
-        return tuple(sorted(near | set(self._field.boundaries)))
+        found = sorted(near | set(self._field.boundaries))
+        return tuple(found) if most == FIRST_COUNTS else _thinned(found, most)
 
     def _screened(self, entrant: Entrant) -> tuple[int, ...]:
         """Return counts around the baseline's best, lower ones for a launch of several threads."""

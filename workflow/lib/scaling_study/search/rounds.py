@@ -25,6 +25,8 @@ from scaling_study.records import codec
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.runner import journal, measure
 from scaling_study.search.race import (
+    FEWEST,
+    FIRST_COUNTS,
     START_S,
     Entrant,
     Exclusion,
@@ -59,6 +61,10 @@ FEWEST_ROUNDS, MOST_ROUNDS, SHORTEST_ROUND_S = 4, 16, 60.0
 an idle round takes some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
 """The reason of a race that ends because no start would show more."""
+BESIDE_OTHERS = 1.5
+"""A whole run takes so many times as long as one alone, in the mean over counts."""
+FIRST_SHARE = 0.5
+"""The first round of whole runs takes this part of the time at most."""
 ROUND_S = 8.0
 """Time of a round beside measuring: its jobs start, and the next round is decided."""
 
@@ -299,9 +305,24 @@ def changes(base: Axes, axes: Axes) -> Changes:
     return frozenset(pair for pair in axes.items() if base[pair[0]] != pair[1])
 
 
-def beside_window_s(plan: Plan) -> float:
-    """Return the time (s) before each window: settling, or a new start of a pool's program."""
-    return START_S if plan.workload.pool else plan.measure.settle_s
+def window_s(plan: Plan, length_s: float) -> float:
+    """Return the time (s) that a window takes, with settling or the start of a pool's program.
+
+    Args:
+        plan: plan.json.
+        length_s: the window's length, if steps are measured.
+    """
+    if plan.workload.runs:
+        return BESIDE_OTHERS * (plan.run_s or START_S)
+    return length_s + (START_S if plan.workload.pool else plan.measure.settle_s)
+
+
+def _first_counts(plan: Plan, budget_s: float, one_s: float) -> int:
+    """Return the most counts of the first round: fewer where whole runs take long."""
+    if not plan.workload.runs:
+        return FIRST_COUNTS
+    # Two starts of the baseline, and as much time for the default launch and today's.
+    return max(FEWEST, min(FIRST_COUNTS, int(FIRST_SHARE * budget_s / (4 * one_s))))
 
 
 def settings(plan: Plan, done: int) -> Settings:
@@ -312,13 +333,14 @@ def settings(plan: Plan, done: int) -> Settings:
         done: number of rounds that were measured.
     """
     search, timing = plan.search, plan.measure
+    one_s = window_s(plan, (timing.shortest_s + timing.longest_s) / 2)
+    whole_s = 60 * (search.budget_minutes or 0.0) - (plan.confirm.seconds or 0.0)
     return Settings(
-        budget_s=60 * (search.budget_minutes or 0.0)
-        - (plan.confirm.seconds or 0.0)
-        - ROUND_S * (done + 1),
+        budget_s=whole_s - ROUND_S * (done + 1),
         tolerance=search.tolerance,
         confidence=search.confidence,
-        window_s=(timing.shortest_s + timing.longest_s) / 2 + beside_window_s(plan),
+        window_s=one_s,
+        first_counts=_first_counts(plan, whole_s, timing.windows * one_s),
         windows=timing.windows,
         round_s=60 * (search.budget_minutes or 0.0) / MOST_ROUNDS,
         nodes=search.nodes,

@@ -1,0 +1,262 @@
+"""One observed start of a program, which decides the unit of work (``workload.step: auto``).
+
+The program runs alone, as its user would start it. Its processes count optimizers' rounds and
+backward passes (``iterations``), and nothing else is done to it. Steps in one thread of its own
+process that are equal work can be timed one by one. Whatever else ends in time is measured as whole
+runs. A run that was seen to its end is begun again, since a program may skip what it has done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scaling_study.common import private
+from scaling_study.common.quantities import format_count
+from scaling_study.config.plan import Observed
+from scaling_study.config.workload import RUN
+from scaling_study.host import kernel_counters, probe
+from scaling_study.launch.launchers.launcher import describe_exit
+from scaling_study.member import iterations
+from scaling_study.member.iterations import BACKWARD
+from scaling_study.runner import hangs, resolve
+from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once, program_of
+from scaling_study.runner.whole_runs import AGAIN, SKIPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from scaling_study.member.model_queue import Ended
+    from scaling_study.runner.measure import Job
+
+LOOK_S = 0.25
+WATCH_S = 10.0
+"""Steps are watched for this long: a second thread, or a child process, may begin to make some."""
+OPTIMIZER, POOL = "optimizer", "pool"
+PROCESSES = 2
+"""Processes that a program is told to start, if it starts them itself."""
+
+FEWEST_TIMES = 30
+"""Fewer steps do not show whether they are equal work."""
+WARM = 0.1
+"""Share of the first steps that are left out of it."""
+SPREAD = 4.0
+"""The longest tenth of equal steps takes less than so many times the time of the shortest one."""
+PAUSES = 20.0
+"""A process that has made no step for so many steps' time does something else."""
+PERIODIC = 0.7
+"""Correlation of the logarithms of step times at some distance, above which they recur."""
+COMPUTES = 0.7
+"""Share of its time for which a program computes, if its steps' times show their work."""
+
+ENDLESS = (
+    "{why}, and a run takes more than {limit:.0f} s, a tenth of search.budget_minutes: give it less"
+    " work, or the study a larger budget. A program whose steps are not torch's can mark them"
+    " (workload.step: mark)"
+)
+UNEQUAL = "; their times differ as those of unequal work"
+SAID = "the config says so"
+NO_TORCH = "its interpreter has no torch"
+
+
+@dataclass(slots=True)
+class _Start:
+    """What is known of a start.
+
+    Attributes:
+        pages: counts of its processes.
+        pid: its own process.
+        again: whether it has become another program (os.exec).
+        hangs: how its child processes hang; empty if they do not.
+        ended: its end; None while it runs.
+        computes: share of its time for which its own process computes.
+    """
+
+    pages: Sequence[iterations.Page]
+    pid: int
+    again: bool
+    hangs: str
+    ended: Ended | None
+    computes: float
+
+    @property
+    def own(self) -> iterations.Page | None:
+        """The counts of its own process, if that makes steps."""
+        return next((one for one in self.pages if one.pid == self.pid), None)
+
+    def unit(self, *, starts_processes: bool) -> tuple[str, str]:
+        """Return the unit of work, ``pool`` for steps in processes, and what was seen."""
+        children = [one for one in self.pages if one.pid != self.pid]
+        made, own = sum(one.iterations for one in children), self.own
+        several = format_count(len(children), "process", "processes")
+        if self.hangs:
+            found = RUN, self.hangs
+        elif any(one.several for one in self.pages):
+            found = RUN, "several threads of a process make steps"
+        elif self.again:
+            found = RUN, "the program becomes another one (os.exec)"
+        elif own is not None and children:
+            found = RUN, f"it makes steps of its own, and so do {several} that it starts"
+        elif children:
+            kind = POOL if made and starts_processes else RUN
+            found = kind, f"{made:,} steps of torch optimizers in {several} that it starts"
+        elif own is None:
+            found = RUN, "no step of a torch optimizer and no backward pass was seen"
+        elif not own.iterations:
+            seen = f"{own.backwards:,} backward passes, and no step of a torch optimizer"
+            found = BACKWARD, seen
+        else:
+            found = OPTIMIZER, f"{own.iterations:,} steps of torch optimizers, in one thread"
+        return found
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the process that made steps still does."""
+        page = max(self.pages, key=lambda one: one.span_ns[1])
+        first_ns, latest_ns = page.span_ns
+        mean_ns = (latest_ns - first_ns) / max(1, page.iterations - 1)
+        return bool(time.monotonic_ns() - latest_ns < PAUSES * mean_ns + LOOK_S * 1e9)
+
+    def unequal(self) -> bool:
+        """Return whether its steps are of unequal work."""
+        ends = self.own.ends_ns() if self.own else []
+        return self.computes >= COMPUTES and unequal(ends)
+
+
+def unequal(ends_ns: Sequence[int]) -> bool:
+    """Return whether steps take different times without a pattern that recurs.
+
+    Args:
+        ends_ns: when steps ended. A phase that recurs, such as a validation, is no unequal work.
+    """
+    times = np.log(np.maximum(1, np.diff(ends_ns)))
+    times = times[int(WARM * times.size) :]
+    if times.size < FEWEST_TIMES:
+        return False
+    short, long = np.quantile(times, [0.1, 0.9])
+    if long - short < np.log(SPREAD):
+        return False
+    own = times - times.mean()
+    recurs = max(
+        float(np.dot(own[lag:], own[:-lag]) / np.dot(own, own) * own.size / (own.size - lag))
+        for lag in range(1, own.size // 3)
+    )
+    return recurs < PERIODIC
+
+
+class Observer:
+    """Observes starts of a job's program.
+
+    Args:
+        job: its launch is the default one.
+        builds: folder of built environments.
+        limit_s: longest time of a whole run.
+
+    Raises:
+        UnavailableError: this machine cannot run it.
+    """
+
+    def __init__(self, job: Job, builds: Path, limit_s: float) -> None:
+        self._workload, self._axes, self._limit_s = job.plan.workload, job.launch.axes, limit_s
+        machine = probe.read_machine()
+        self._resolved = resolve.resolve(job.plan, self._axes, machine, builds, [1])
+        self._uncounted = SAID if self._workload.runs else ""
+        if not self._workload.runs:
+            torch = resolve.versions(self._resolved.launch.python, runs=True).torch
+            self._uncounted = "" if torch else NO_TORCH
+
+    def observe(self) -> Observed:
+        """Return the unit of work."""
+        with private.folder() as folder:
+            with self._started(folder) as run:
+                found, stepped = self._watch(run)
+            if found.run_s is not None:
+                with self._started(folder) as run:
+                    later_s = _ends_within(run, math.inf if stepped else SKIPPED * found.run_s)
+                if later_s is not None:
+                    return Observed("", AGAIN.format(first=found.run_s, later=later_s))
+        return found
+
+    @contextmanager
+    def _started(self, outer: Path) -> Iterator[FreeRun]:
+        """Start the program, and end it with all that it has started."""
+        with private.part(outer, "observed") as folder:
+            launch = replace(self._resolved.launch, folder=folder, step=iterations.OBSERVE)
+            program = program_of(self._workload, self._axes, folder)
+            program = replace(program, runs=bool(self._uncounted))
+            members = at_once(self._workload, self._resolved.members, PROCESSES)[:1]
+            run = FreeRun(launch, members, program)
+            try:
+                run.start(0)
+                yield run
+            finally:
+                run.end(ORPHANS_S)
+
+    def _watch(self, run: FreeRun) -> tuple[Observed, bool]:
+        """Watch a start until its unit is known; return whether it has made steps, too."""
+        looks, begun = hangs.Hangs(), run.slots.begun[0]
+        while True:
+            ended = run.slots.wait(LOOK_S)
+            passed_s = time.monotonic() - begun.at_s
+            how = "" if ended else looks.of(begun.pid)
+            start = _look(run, begun.pid, passed_s, ended[0] if ended else None, how)
+            if ended or how or passed_s > self._limit_s or self._is_clear(start):
+                return self._decide(run, start, passed_s), bool(start.pages)
+
+    def _is_clear(self, start: _Start) -> bool:
+        """Return whether a running start has shown steps that can be timed one by one."""
+        if not start.pages or time.monotonic_ns() - start.pages[0].made_ns < WATCH_S * 1e9:
+            return False
+        unit, _ = start.unit(starts_processes=self._workload.starts_processes)
+        if unit == OPTIMIZER:  # which its own process makes: those of others may come later
+            return start.goes_on and not self._workload.starts_processes and not start.unequal()
+        return unit != RUN
+
+    def _decide(self, run: FreeRun, start: _Start, passed_s: float) -> Observed:
+        unit, why = start.unit(starts_processes=self._workload.starts_processes)
+        why = self._uncounted or why
+        run_s = passed_s if start.ended else None
+        if start.ended and start.ended.status and not start.pages:
+            words, output = run.last_words(0), run.output(0)
+            how = f"the program {describe_exit(start.ended.status)}"
+            return Observed("", f"{how}{f': {words}' if words else ''}\n{output}")
+        if unit == OPTIMIZER and start.unequal():
+            why += UNEQUAL
+            unit = RUN if start.ended else unit
+        if unit == RUN and not start.ended and not start.hangs:
+            return Observed("", ENDLESS.format(why=why, limit=self._limit_s))
+        if unit == POOL:
+            return Observed(OPTIMIZER, why, pool=True)
+        return Observed(unit, why, run_s=run_s)
+
+
+def _ends_within(run: FreeRun, limit_s: float) -> float | None:
+    """Return when a start ends (s from its begin); None if it makes a step or time passes first."""
+    began_s = run.slots.begun[0].at_s
+    while time.monotonic() - began_s < limit_s and not iterations.read_pages(run.pages[0]):
+        for ended in run.slots.wait(LOOK_S):
+            return None if iterations.read_pages(run.pages[0]) else ended.ended_s - began_s
+    return None
+
+
+def _look(run: FreeRun, pid: int, passed_s: float, ended: Ended | None, how: str) -> _Start:
+    """Return what is known of a start now."""
+    if ended is None:
+        used_s = kernel_counters.read_process(pid).cpu_s
+    else:
+        used_s = ended.usage.ru_utime + ended.usage.ru_stime if ended.usage else 0.0
+    became = run.pages[0] / f"{iterations.BEGAN}{pid}"
+    return _Start(
+        pages=iterations.read_pages(run.pages[0]),
+        pid=pid,
+        again=became.exists() and became.stat().st_size > 1,
+        hangs=how,
+        ended=ended,
+        computes=used_s / max(passed_s, LOOK_S),
+    )

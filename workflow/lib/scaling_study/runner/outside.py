@@ -1,0 +1,146 @@
+"""The settings of programs that do not report them, read from outside: /proc of their processes.
+
+A program may be any, and start others. Of each slot, the environment and the memory policy are
+those of the process that has used the most CPU time; CPUs are those of all its threads.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.host import kernel_counters
+from scaling_study.launch.axes import axis_table, shell
+from scaling_study.member.numa_maps import memory_policy
+from scaling_study.records.readback import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.common.axis_values import Axes
+    from scaling_study.launch.launchers.launcher import Launch, Member
+
+PRELOAD = "LD_PRELOAD"
+INSIDE = "set by the file of switches, inside the process"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the kernel tells of a slot's processes.
+
+    Attributes:
+        cpus: CPUs that some thread of them may run on.
+        policy: the memory policy of the busiest one, as numa_maps writes it.
+        env: its environment when it began.
+        mapped: the files that it has mapped.
+        threads: threads of all of them.
+    """
+
+    cpus: frozenset[int]
+    policy: str
+    env: Mapping[str, str]
+    mapped: frozenset[str]
+    threads: int
+
+
+def read(pids: Mapping[int, int]) -> dict[int, Seen]:
+    """Return what the kernel tells of each slot's processes; a slot whose run has ended has none.
+
+    Args:
+        pids: the process of each slot.
+    """
+    found = {}
+    for slot, pid in pids.items():
+        with suppress(OSError):
+            found[slot] = _seen(pid)
+    return found
+
+
+def _seen(pid: int) -> Seen:
+    tree = kernel_counters.read_tree(pid)
+    busiest = max(tree, key=lambda one: tree[one].cpu_s)
+    threads = kernel_counters.threads_of([tree])
+    maps = kernel_counters.read_text(f"/proc/{busiest}/maps").splitlines()
+    texts = kernel_counters.read_text(f"/proc/{busiest}/environ").split("\0")
+    return Seen(
+        kernel_counters.allowed_cpus(threads.values()),
+        memory_policy(busiest)[0],
+        dict(text.split("=", 1) for text in texts if "=" in text),
+        frozenset(line.split(maxsplit=5)[-1] for line in maps),
+        len(threads),
+    )
+
+
+def checks(
+    axes: Axes, launch: Launch, members: Sequence[Member], seen: Mapping[int, Seen]
+) -> list[Check]:
+    """Compare what a launch asks for with what its programs got.
+
+    Args:
+        axes: the launch's values.
+        launch: the launch, with the environment that it asks for.
+        members: the program in each slot.
+        seen: what the kernel tells, by slot.
+
+    Returns:
+        A row for CPUs and memory policy, and one for each axis that has another value than its
+        default. A row shows the first slot in which a value does not hold, or else the first.
+    """
+    if not seen:
+        return []
+    rows = [_placed(members, seen), _policy(members, seen)]
+    set_axes = {
+        name: value
+        for name, value in axis_table.whole(axes).items()
+        if name in axis_table.AXES and value != axis_table.DEFAULTS[name]
+    }
+    for name, value in set_axes.items():
+        axis = axis_table.AXES[name]
+        own = shell.variables(value) if name == "shell" else axis.variables
+        asked = {one: launch.env[one] for one in own if one in launch.env}
+        if asked:
+            rows.append(_variables(name, asked, seen))
+        elif axis.apply is not None:
+            rows.append(Check(name, str(value), INSIDE, ok=True))
+    return rows
+
+
+def _placed(members: Sequence[Member], seen: Mapping[int, Seen]) -> Check:
+    asked = {slot: members[slot].cpus for slot in seen}
+    wrong = [
+        slot
+        for slot, cpus in asked.items()
+        if cpus is not None and not seen[slot].cpus <= set(parse_cpu_list(cpus))
+    ]
+    slot = (wrong or [*seen])[0]
+    got = f"{format_cpu_list(sorted(seen[slot].cpus))}, by {seen[slot].threads} threads"
+    return Check("placement", asked[slot] or "not bound", got, ok=not wrong)
+
+
+def _policy(members: Sequence[Member], seen: Mapping[int, Seen]) -> Check:
+    wrong = [slot for slot, one in seen.items() if one.policy != members[slot].mempolicy]
+    slot = (wrong or [*seen])[0]
+    return Check("membind", members[slot].mempolicy, seen[slot].policy, ok=not wrong)
+
+
+def _variables(name: str, asked: Mapping[str, str], seen: Mapping[int, Seen]) -> Check:
+    """Return whether variables have reached the busiest processes, and preloads are mapped."""
+    got = {slot: _got(asked, one) for slot, one in seen.items()}
+    wrong = [slot for slot in got if got[slot] != asked]
+    shown = got[(wrong or [*got])[0]]
+    return Check(name, _text(asked), _text(shown), ok=not wrong)
+
+
+def _got(asked: Mapping[str, str], one: Seen) -> dict[str, str | None]:
+    got = {name: one.env.get(name) for name in asked}
+    files = (asked.get(PRELOAD) or "").split(":")
+    if any(file and os.path.realpath(file) not in one.mapped for file in files):
+        got[PRELOAD] = "not loaded"
+    return got
+
+
+def _text(values: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
