@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -196,6 +196,8 @@ KINDS = {
         "Self time per profiled step of one member: small differences mean nothing.",
     ),
 }
+OF_RUNS = {"throughput": "Throughput, runs/s", "efficiency": KINDS["efficiency"].title}
+"""The figures of whole runs, in which no steps are seen, with their titles."""
 CURVES = tuple(name for name, kind in KINDS.items() if kind.column)
 STACKS = tuple(name for name, kind in KINDS.items() if kind.parts)
 SCALING = (*CURVES, *STACKS, "noise")
@@ -238,15 +240,19 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
         return {}
     hardware = machine.hardware
     counts = process_counts.resolve(plan.processes, hardware.usable, hardware.quota_cpus)
+    runs = plan.workload.runs
+    about = {name: texts(name, machine.suffix) for name in (OF_RUNS if runs else CURVES)}
+    if runs:
+        about = {name: replace(one, title=OF_RUNS[name]) for name, one in about.items()}
     return {
-        **{name: _against_n(machine, series, counts, name) for name in CURVES},
-        **{name: _stacked(machine, series, name) for name in STACKS},
+        **{name: _against_n(machine, series, counts, name, one) for name, one in about.items()},
+        **{name: _stacked(machine, series, name) for name in (() if runs else STACKS)},
         "noise": _noise(machine),
     }
 
 
 def _against_n(
-    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str
+    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, about: About
 ) -> Figure | None:
     kind = KINDS[name]
     ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
@@ -286,7 +292,7 @@ def _against_n(
         curves.append(Curve("ideal: in proportion", ideal, "muted", "", 1.2, dashed=True))
     return draw.lines(
         {"": curves},
-        texts(name, machine.suffix),
+        about,
         "processes",
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",

@@ -47,6 +47,13 @@ NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"
 VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
 """The thing that the time is stated for, by the rate that it comes from."""
+OUTSIDE_ALONE = {
+    True: "Whole runs show how many there are in an hour, and not why: experiments on causes take"
+    " something away inside a step, or add something beside it.",
+    False: "The program starts its processes itself and has no gates: experiments on causes, which"
+    " change single processes while others train, cannot be made with it.",
+}
+"""Why a program that runs as a whole has no experiments, by whether whole runs are measured."""
 PLAIN_NAMES = {
     "default": "the default launch",
     "today": "today's launch",
