@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from scaling_study.config.workload import RUN
+
 SCRIPTS = Path("benchmarks/truth")
 """Relative to the project, as a study's config names it."""
 
@@ -35,24 +37,28 @@ class Row:
     @property
     def whole(self) -> bool:
         """Whether whole processes per hour are compared, and not iterations per second."""
+        return self.confirmed or self.step == RUN
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether they are compared with what a study has confirmed, not with its windows."""
         return self.steps is not None
 
     def studies(self, counts: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the process counts of each study that these counts need.
 
         One study measures all throughputs. It confirms the recommended launch at one count only,
-        so whole processes need a study for each count.
+        so confirmed whole processes need a study for each count.
         """
-        return [(n,) for n in counts] if self.whole else [counts]
+        return [(n,) for n in counts] if self.confirmed else [counts]
 
     def of_default(self, n: int) -> bool:
         """Whether the default launch is compared, and not one thread per process.
 
-        Whole processes are compared with what a study has confirmed. That is the recommended launch
-        and the default one: alone on a machine the default may be the recommended one, and at
-        larger counts it may take minutes for a model.
+        A study confirms the recommended launch and the default one: alone on a machine the default
+        may be the recommended one, and at larger counts it may take minutes for a model.
         """
-        return self.whole and n == 1
+        return self.confirmed and n == 1
 
 
 DENSE, LOADER = SCRIPTS / "dense.py", SCRIPTS / "loader.py"
@@ -100,6 +106,13 @@ ROWS = {
         ("--compile",),
     ),
     "ends": Row("300 steps and an end", DENSE, PROCESSES, 40, ("--steps", "300"), 300),
+    "runs": Row(
+        "episodes of unequal lengths, as whole runs",
+        SCRIPTS / "episodes.py",
+        PROCESSES,
+        40,
+        step=RUN,
+    ),
     "tsmixerx": Row(
         "TSMixerx as shipped", Path("scripts/workloads/tsmixerx.py"), PROCESSES, 60, steps=500
     ),

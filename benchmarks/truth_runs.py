@@ -19,6 +19,7 @@ from truth_list import ROWS, SCRIPTS, Row
 
 from scaling_study.config import plan
 from scaling_study.config.config import load_config
+from scaling_study.config.workload import RUN
 from scaling_study.runner import measure
 from scaling_study.runner.supervisor import supervised
 
@@ -46,7 +47,7 @@ class Run(NamedTuple):
 def code(name: str) -> str:
     """Return the digest of the code that a row's numbers depend on."""
     row = ROWS[name]
-    further = ("analysis/analyse", *(["confirm/confirm"] if row.whole else []))
+    further = ("analysis/analyse", *(["confirm/confirm"] if row.confirmed else []))
     scripts = (SCRIPTS / "counting.py", SCRIPTS / "loop.sh", row.script)
     files = [Path(__file__), *(ROOT / script for script in scripts)]
     texts = [file.read_text(encoding="utf-8") for file in files]
@@ -209,8 +210,8 @@ def config(name: str, counts: Sequence[int]) -> Entry:
         "workload": {
             "script": str(ROOT / row.script),
             "args": [*row.args, "--seed", "{member}"],
-            "steps_per_model": row.steps,
             "step": row.step,
+            **({} if row.step == RUN else {"steps_per_model": row.steps}),
         },
         "processes": list(counts),
         "launches": {"baseline": {"intra_op": 1}},
@@ -236,7 +237,7 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
     file.write_text(yaml.safe_dump(mapping), encoding="utf-8")
     results = Path("results", mapping["study"])
     commands = [snakemake(file)]
-    if not row.whole:
+    if not row.confirmed:
         made = plan.make_plan(load_config(mapping))
         commands[0] += ["--", f"{results}/plan.json"]
         commands[0] += [
@@ -248,7 +249,7 @@ def study(name: str, counts: tuple[int, ...], folder: Path, deadline: float) -> 
         commands.append(analyse)
     for command in commands:
         run(command, folder, folder, deadline - time.monotonic())
-    read = confirmed if row.whole else replicates
+    read = confirmed if row.confirmed else replicates
     return {str(n): read(folder / results, n, row) for n in counts}
 
 
@@ -260,10 +261,11 @@ def _launches(results: Path, n: int, row: Row) -> list[str]:
 
 
 def replicates(results: Path, n: int, row: Row) -> Entry:
-    """Return the steps/s of each replicate."""
+    """Return the steps/s of each replicate, or the whole runs/h."""
     table = pd.read_csv(results / "tables/replicates.csv")
     own = table[table["launch"].isin(_launches(results, n, row)) & (table["n"] == n)]
-    return {"values": own["steps_per_s"].dropna().tolist()}
+    unit_s = HOUR_S if row.whole else 1.0
+    return {"values": (unit_s * own["steps_per_s"].dropna()).tolist()}
 
 
 def confirmed(results: Path, n: int, row: Row) -> Entry:

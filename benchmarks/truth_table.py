@@ -111,7 +111,7 @@ def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
     good = [entry for entry in own if entry["status"] == "ok"]
     loops = sum(entry["kind"] == "loop" for entry in good)
     loop, study = known.of(f"{name} loop", n), known.of(f"{name} study", n)
-    if ROWS[name].whole:
+    if ROWS[name].confirmed:
         points = [entry["points"][str(n)] for entry in good if entry["kind"] == "study"]
         study = confirmed([one for point in points for one in point["rounds"]])
     ratio = intervals.ratio(study, loop)
@@ -135,12 +135,12 @@ def gave_something(entry: Entry) -> bool:
 def newest(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries of each row that are of the code of its last entry.
 
-    Each process count of a row of whole processes has studies of its own.
+    Each process count of a row that is confirmed has studies of its own.
     """
 
     def row(entry: Entry) -> tuple[str, ...]:
-        whole = ROWS[entry["row"]].whole
-        return (entry["row"], *(map(str, entry["counts"]) if whole else ()))
+        alone = ROWS[entry["row"]].confirmed
+        return (entry["row"], *(map(str, entry["counts"]) if alone else ()))
 
     last = {row(entry): entry["code"] for entry in entries}
     return [entry for entry in entries if entry["code"] == last[row(entry)]]

@@ -61,6 +61,24 @@ def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_
     assert "libtorch" in text or "at::" in text
 
 
+def test_of_a_pools_processes_the_stacks_are_sampled_from_outside(tmp_path):
+    args = ["--how", "fork", "--jobs", "{n}", "--steps", "1000000"]
+    mapping = config(WORKLOADS / "pool.py", args=args) | {"profile": {**FEW, "calls": True}}
+    mapping["workload"]["pool"] = True
+    found = profile(mapping, tmp_path)
+    assert (found.status, [point.n for point in found.points]) == ("complete", [1, 2])
+    for point in found.points:
+        assert len(point.unprofiled_windows) == 4
+        operators, calls, sampled = point.kinds
+        for kind in (operators, calls):
+            assert (kind.status, kind.reason) == ("skipped", profile_launch.INSIDE)
+        assert (sampled.status, sampled.members) == ("ok", min(point.n, len(sampled.turns)))
+        assert sampled.overhead == pytest.approx(sampled.step_s / sampled.unprofiled_step_s)
+        folded = stacks.read_point(tmp_path / f"out/{point.n}", sampled.turns, step_s=0.0)
+        assert any("fit" in str(stack) for stack in folded.stacks)
+    assert left_behind(tmp_path) == []
+
+
 def test_counts_that_no_launch_has_are_a_skip(tmp_path):
     asked = {"profile": {**FEW, "processes": [3]}}
     found = profile(config(WORKLOADS / "plain_loop.py") | asked, tmp_path)

@@ -86,4 +86,5 @@ def test_a_program_that_trains_elsewhere_for_long_is_not_waited_for(tmp_path):
 def test_nothing_that_needs_gates_is_planned():
     workload = {"script": str(POOL), "pool": True, "args": ["{n}"]}
     plan = planned(minimal(workload=workload, data_loader="quick"))
-    assert (plan.profiled, plan.explained, plan.data_loader) == ({}, {}, "off")
+    assert (plan.explained, plan.data_loader) == ({}, "off")
+    assert plan.profiled  # stacks can be sampled from outside

@@ -12,14 +12,14 @@ import torch
 
 how = sys.argv[1]
 if how == "exec" and "again" not in sys.argv:
-    os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
+    os.execv(sys.executable, [sys.executable, *sys.argv, "again"])  # noqa: S606 (no shell)
 
 
 def train(steps, passes=1, wait_s=0.0):
     model = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(steps):
-        for _ in range(random.choice([1, 40]) if passes > 1 else 1):
+        for _ in range(random.choice([1, 40]) if passes > 1 else 1):  # noqa: S311 (work)
             loss = model(torch.randn(64, 16)).square().mean()
         optimizer.zero_grad()
         loss.backward()

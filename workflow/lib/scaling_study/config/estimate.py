@@ -19,8 +19,8 @@ START_S = 8.0
 PROFILE_S = 3.0
 
 POOL = (
-    "  the program runs as a whole, without gates: it is not profiled, and there are no experiments"
-    "\n  on causes or its data loader, which need them"
+    "  the program runs as a whole, without gates: its processes' stacks are sampled from outside,"
+    "\n  and there are no experiments on causes or its data loader, which need gates"
 )
 RUNS = (
     "  whole runs: nothing looks into the program, so there are no step times, no profiles and no"

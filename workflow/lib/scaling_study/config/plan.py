@@ -242,14 +242,14 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
     baseline = next((item for item in launches if item.role == "baseline"), launches[0])
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
-    # A program that runs as a whole cannot be changed, or profiled, while others train.
+    # A program that runs as a whole cannot be changed while others train.
     whole = config.workload.pool or config.workload.runs
     measure = config.measure
     run_s = observed.run_s if observed and config.workload.runs else None
     if (run_s or 0.0) > measure.shortest_s and "windows" not in measure.model_fields_set:
         measure = measure.model_copy(update={"windows": 1})  # further starts show more
     explained = () if whole or config.why.effort == "off" else config.why.launches
-    profiled = () if whole else config.profile.launches
+    profiled = () if config.workload.runs else config.profile.launches
     return Plan.model_validate(
         {
             **dict(config),  # sections that both have

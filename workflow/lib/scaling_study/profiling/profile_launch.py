@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as with_changed
 from pathlib import Path
 
@@ -32,7 +32,9 @@ from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.records.window import Slot
-from scaling_study.runner import cohort, member_processes, resolve, windows
+from scaling_study.runner import cohort, member_processes, pool, resolve, windows
+from scaling_study.runner.cohort_windows import LostError
+from scaling_study.runner.free_run import program_of
 from scaling_study.runner.measure import Job
 
 OPERATORS_LONGEST_S = 60.0
@@ -58,6 +60,7 @@ LONGEST_FACTOR = 3.0
 """The sampler falls behind if unwinding is slow. Sampling ends after this many times the planned
 time, with the samples so far."""
 
+INSIDE = "only a process that the study starts can be profiled from inside"
 NO_TRACING = "sudo sysctl kernel.yama.ptrace_scope=0 or docker run --cap-add=SYS_PTRACE"
 
 TurnTimes = tuple[int, list[float]]
@@ -83,19 +86,44 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
         counts = _chosen(job.plan.profile.processes, resolved.counts)
         with private.folder() as own, private.part(own, "profile") as part:
-            launch = with_changed(resolved.launch, folder=part)
-            specs = resolved.members[: max(counts)]
-            with cohort.Cohort(launch, specs, resolve.host(machine)) as one:
-                profiling = _Profiling(job, one, part, folder)
-                profiling.start(resolved.slots)
-                for n in counts:
-                    log.info("n = %d", n)
-                    points.append(profiling.point(n))
+            taken = _of_pool if job.plan.workload.pool else _of_members
+            points.extend(taken(job, resolved, counts, part, folder))
     except UnavailableError as error:
         content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
     except _FailedError as error:
         content = replace(content, status="failed", reason=str(error))
     codec.write_file(folder / "profile.json", replace(content, points=tuple(points)))
+
+
+def _of_members(
+    job: Job, resolved: resolve.Resolved, counts: Sequence[int], part: Path, folder: Path
+) -> Iterator[ProfiledPoint]:
+    """Profile members that rest between windows, in one cohort for all counts."""
+    launch, specs = with_changed(resolved.launch, folder=part), resolved.members[: max(counts)]
+    with cohort.Cohort(launch, specs, resolve.host(probe.read_machine())) as one:
+        profiling = _MemberProfiling(job, one, part, folder)
+        profiling.start(resolved.slots)
+        for n in counts:
+            log.info("n = %d", n)
+            yield profiling.point(n)
+
+
+def _of_pool(
+    job: Job, resolved: resolve.Resolved, counts: Sequence[int], part: Path, folder: Path
+) -> Iterator[ProfiledPoint]:
+    """Profile the processes of a program that starts them itself; it starts anew for each count."""
+    program = program_of(job.plan.workload, job.launch.axes, part)
+    for n in counts:
+        log.info("n = %d", n)
+        with private.part(part, str(n)) as own:
+            launch = with_changed(resolved.launch, folder=own)
+            with pool.PoolRun(launch, resolved.members, program, n, read_back=False) as run:
+                try:
+                    run.start(0)
+                    run.all_train(job.plan.measure)
+                except LostError as error:
+                    raise _FailedError(str(error)) from None
+                yield _Profiling(job, pool.PoolMembers(run), own, folder).point(n)
 
 
 def _chosen(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
@@ -144,30 +172,16 @@ class _FailedError(Exception):
 
 
 class _Profiling:
-    """The profiles of one running cohort."""
+    """The profiles of what trains, as far as they are taken from outside."""
 
-    def __init__(self, job: Job, one: cohort.Cohort, private_folder: Path, output: Path) -> None:
+    def __init__(
+        self, job: Job, one: cohort.Cohort | pool.PoolMembers, private_folder: Path, output: Path
+    ) -> None:
         self._job = job
         self._settings = job.plan.profile
         self._cohort = one
         self._private = private_folder
         self._output = output
-
-    def start(self, slots: Sequence[Slot]) -> None:
-        """Start the cohort in the first of these slots, and let it warm up.
-
-        Raises:
-            _FailedError: a member did not start, or lacks a setting of the launch.
-        """
-        measure, one = self._job.plan.measure, self._cohort
-        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
-        reports = one.read_back(measure.start_timeout_s)
-        if len(reports) < one.size:
-            raise _FailedError(self._last_event("a member did not come to its gate"))
-        wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
-        if wrong:
-            raise _FailedError(wrong)
-        one.warm_up(measure.warmup_steps)
 
     def _last_event(self, otherwise: str) -> str:
         return self._cohort.events[-1].reason if self._cohort.events else otherwise
@@ -211,38 +225,14 @@ class _Profiling:
         return found
 
     def _unprofiled(self, n: int) -> list[float]:
-        """Return the mean step time (s) of each member in a window without a profiler."""
-        measure = self._job.plan.measure
-        shortest_s = self._settings.unprofiled_s
-        settings = cohort.WindowSettings(
-            steps=windows.FEWEST_STEPS,
-            shortest_s=shortest_s,
-            longest_s=max(shortest_s, measure.longest_s),
-            settle_s=min(measure.settle_s, shortest_s / 2),
-        )
-        record = self._cohort.take(windows.Window(0, 0, n), settings)
-        return [
-            statistics.fmean(member.step_us) / 1e6 if member.step_us else float("nan")
-            for member in record.members
-        ]
+        """Return the mean step time (s) of each member without a profiler."""
+        with self._cohort.training(n) as activities:
+            time.sleep(self._settings.unprofiled_s)
+        return [statistics.fmean(_step_times(one, 0) or [math.nan]) for one in activities]
 
-    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
+    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:  # noqa: ARG002 (below)
         """Take a profile that the member takes of itself."""
-        order, names = OWN[kind]
-        activities = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
-        slot = activities[0].slot
-        if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
-            raise member_processes.MemberEndedError([slot])
-        noted = self._private / f"{kind}.json"
-        if not noted.exists():
-            raise _FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
-        covered = json.loads(noted.read_text())["steps"]
-        for name in names:
-            shutil.move(self._private / name, self._output / str(n) / name)
-        files = tuple(f"{n}/{name}" for name in names)
-        found = Profile(kind=kind, status="ok", steps=covered, files=files)
-        own = activities[0]
-        return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
+        raise UnavailableError(INSIDE, "workload.script with one model in each process")
 
     def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
         """Sample members' stacks from outside, in turn, until there are enough samples."""
@@ -340,6 +330,64 @@ class _Profiling:
         except stacks.StackError as error:
             raise _FailedError(str(error)) from None
         return replace(turn, samples=samples), steps_s
+
+
+class _MemberProfiling(_Profiling):
+    """The profiles of a cohort, whose members rest between windows and profile themselves."""
+
+    def __init__(self, job: Job, one: cohort.Cohort, private_folder: Path, output: Path) -> None:
+        super().__init__(job, one, private_folder, output)
+        self._members = one
+
+    def start(self, slots: Sequence[Slot]) -> None:
+        """Start the cohort in the first of these slots, and let it warm up.
+
+        Raises:
+            _FailedError: a member did not start, or lacks a setting of the launch.
+        """
+        measure, one = self._job.plan.measure, self._members
+        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
+        reports = one.read_back(measure.start_timeout_s)
+        if len(reports) < one.size:
+            raise _FailedError(self._last_event("a member did not come to its gate"))
+        wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
+        if wrong:
+            raise _FailedError(wrong)
+        one.warm_up(measure.warmup_steps)
+
+    def _unprofiled(self, n: int) -> list[float]:
+        """Return the mean step time (s) of each member in a window without a profiler."""
+        measure = self._job.plan.measure
+        shortest_s = self._settings.unprofiled_s
+        settings = cohort.WindowSettings(
+            steps=windows.FEWEST_STEPS,
+            shortest_s=shortest_s,
+            longest_s=max(shortest_s, measure.longest_s),
+            settle_s=min(measure.settle_s, shortest_s / 2),
+        )
+        record = self._members.take(windows.Window(0, 0, n), settings)
+        return [
+            statistics.fmean(member.step_us) / 1e6 if member.step_us else float("nan")
+            for member in record.members
+        ]
+
+    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
+        """Take a profile that the member takes of itself."""
+        order, names = OWN[kind]
+        activities = self._members.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
+        slot = activities[0].slot
+        if not self._members.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
+            raise member_processes.MemberEndedError([slot])
+        noted = self._private / f"{kind}.json"
+        if not noted.exists():
+            raise _FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
+        covered = json.loads(noted.read_text())["steps"]
+        for name in names:
+            shutil.move(self._private / name, self._output / str(n) / name)
+        files = tuple(f"{n}/{name}" for name in names)
+        found = Profile(kind=kind, status="ok", steps=covered, files=files)
+        own = activities[0]
+        return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
 
 
 def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _FailedError:

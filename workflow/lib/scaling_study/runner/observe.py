@@ -62,6 +62,7 @@ ENDLESS = (
 )
 UNEQUAL = "; their times differ as those of unequal work"
 SAID = "the config says so"
+COMMAND = "nothing looks into a command"
 NO_TORCH = "its interpreter has no torch"
 
 
@@ -166,8 +167,10 @@ class Observer:
         self._workload, self._axes, self._limit_s = job.plan.workload, job.launch.axes, limit_s
         machine = probe.read_machine()
         self._resolved = resolve.resolve(job.plan, self._axes, machine, builds, [1])
-        self._uncounted = SAID if self._workload.runs else ""
-        if not self._workload.runs:
+        self._uncounted = ""
+        if self._workload.runs:
+            self._uncounted = COMMAND if self._workload.command else SAID
+        else:
             torch = resolve.versions(self._resolved.launch.python, runs=True).torch
             self._uncounted = "" if torch else NO_TORCH
 

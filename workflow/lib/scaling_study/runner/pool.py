@@ -16,7 +16,7 @@ import os
 import select
 import time
 from bisect import bisect_right
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -31,11 +31,12 @@ from scaling_study.records.window import Slot
 from scaling_study.runner import counter_snapshots, hangs, windows
 from scaling_study.runner.cohort_windows import CohortRun, LostError
 from scaling_study.runner.free_run import FreeRun, with_processes
-from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
+from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from scaling_study.config.config import Measure
     from scaling_study.launch.launchers.launcher import Launch, Member
     from scaling_study.records.window import Taken
     from scaling_study.runner.counter_snapshots import CounterSnapshot
@@ -78,58 +79,26 @@ class PoolWindows(CohortRun):
         read_back = not self.proven
         with (
             private.part(self.launch.folder, f"run-{window.window}") as folder,
-            _Run(
+            PoolRun(
                 replace(self.launch, folder=folder), self.members, self.program, window.n,
                 read_back=read_back,
             ) as run,
         ):  # fmt: skip
             run.start(0)
-            self._all_train(run, read_back=read_back)
+            try:
+                run.all_train(self.job.plan.measure, read_back=read_back)
+            except NoStepError as error:
+                if self.first_decides and read_back:
+                    end = MemberEnd(0, "died", str(error), run.output(0))
+                    raise ScriptEndedError(end) from None
+                raise
             if read_back:
                 self._readbacks(run)
                 self.proven = True
                 self._starts()
             return self._window(run, window)
 
-    def _all_train(self, run: _Run, *, read_back: bool) -> None:
-        """Wait until n processes train and have warmed up.
-
-        Raises:
-            LostError: the program has ended before or is too slow, or more than n processes train.
-            ScriptEndedError: it ended without a step (``first_decides``).
-        """
-        settings = self.job.plan.measure
-        warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
-        deadline = time.monotonic() + settings.start_timeout_s
-        most, looks = 0, hangs.Hangs()
-        while time.monotonic() < deadline:
-            pages = run.training()
-            run.refuse_more(pages)
-            most = max(most, len(pages))
-            warmed = all(page.iterations >= warm for page in pages)
-            if len(pages) == run.n and warmed and (not read_back or run.reports(pages)):
-                run.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
-                return
-            if how := looks.of(run.slots.begun[0].pid):
-                raise LostError(how)
-            if ended := run.slots.wait(LOOK_S):
-                # Processes that train for less than LOOK_S may never have been seen alive.
-                if not iterations.read_pages(run.pages[0]):
-                    hint = "" if ended[0].status else UNSEEN
-                    reason = f"the program ended without a step: {run.why()}{hint}"
-                    if self.first_decides and not self.proven:
-                        raise ScriptEndedError(MemberEnd(0, "died", reason, run.output(0)))
-                    raise LostError(reason)
-                raise LostError(
-                    f"the program ended before {run.n} of its processes trained at once"
-                    f" (at most {max(most, 1)} did); give it work for so many"
-                )
-        raise LostError(
-            f"no {run.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
-            f" did): {run.why()}"
-        )
-
-    def _readbacks(self, run: _Run) -> None:
+    def _readbacks(self, run: PoolRun) -> None:
         found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
@@ -144,7 +113,7 @@ class PoolWindows(CohortRun):
         ]
         self._write_readbacks("before", checks, reports)
 
-    def _window(self, run: _Run, window: windows.Window) -> Taken:
+    def _window(self, run: PoolRun, window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
@@ -158,7 +127,7 @@ class PoolWindows(CohortRun):
                 break
             with suppress(FileNotFoundError, ProcessLookupError):
                 after = run.snapshot(cpus)
-                if run.fewest_steps(before, after) >= settings.steps:
+                if run.fewest_steps(before.wall_ns, after.wall_ns) >= settings.steps:
                     break
             last = settings.longest_s
             span_s = last if span_s < last < 2 * span_s else 2 * span_s
@@ -174,8 +143,9 @@ class PoolWindows(CohortRun):
                 break
         # One process too many may have begun after the others. One that exits disturbs nothing.
         pages = iterations.read_pages(run.pages[0])
-        run.refuse_more([page for page in pages if _inside(page.ends_ns(), before, after)[1]])
-        done = [_activity(*one, before, after) for one in run.counted.items()]
+        edges_ns = before.wall_ns, after.wall_ns
+        run.refuse_more([page for page in pages if _inside(page.ends_ns(), *edges_ns)[1]])
+        done = [activity(*one, *edges_ns) for one in run.counted.items()]
         return counter_snapshots.taken(
             window,
             [windows.Stretch(before.wall_ns, after.wall_ns, done, frequencies_mhz)],
@@ -187,24 +157,20 @@ class PoolWindows(CohortRun):
         )
 
 
-def _inside(
-    ends_ns: Sequence[int], before: CounterSnapshot, after: CounterSnapshot
-) -> tuple[int, int]:
+def _inside(ends_ns: Sequence[int], opened_ns: int, closed_ns: int) -> tuple[int, int]:
     """Return how many steps ended before a window, and how many in it."""
-    earlier = bisect_right(ends_ns, before.wall_ns)
-    return earlier, bisect_right(ends_ns, after.wall_ns) - earlier
+    earlier = bisect_right(ends_ns, opened_ns)
+    return earlier, bisect_right(ends_ns, closed_ns) - earlier
 
 
-def _activity(
-    slot: int, page: iterations.Page, before: CounterSnapshot, after: CounterSnapshot
-) -> windows.Activity:
+def activity(slot: int, page: iterations.Page, opened_ns: int, closed_ns: int) -> windows.Activity:
     """Return a process's activity from the step in which a window opened to that of its close."""
     ends = page.ends_ns()
-    earlier, inside = _inside(ends, before, after)
+    earlier, inside = _inside(ends, opened_ns, closed_ns)
     return windows.Activity(
         slot=slot,
         released_ns=ends[earlier - 1],
-        parked_ns=after.wall_ns,
+        parked_ns=closed_ns,
         steps_active=inside,
         restarts=0,
         steps=[channel.Step(end, 0, 0, 0, 0) for end in ends[earlier : earlier + inside + 1]],
@@ -212,7 +178,11 @@ def _activity(
     )
 
 
-class _Run(FreeRun):
+class NoStepError(LostError):
+    """The program has ended without a step."""
+
+
+class PoolRun(FreeRun):
     """One run of the program.
 
     Args:
@@ -251,15 +221,54 @@ class _Run(FreeRun):
         """Return the line that says why the program ended."""
         return self.last_words(0) or "it has printed nothing"
 
+    def all_train(self, settings: Measure, *, read_back: bool = False) -> None:
+        """Wait until n processes train and have warmed up.
+
+        Args:
+            settings: the plan's ``measure`` section.
+            read_back: whether to wait for the settings that they write down.
+
+        Raises:
+            NoStepError: the program has ended without a step.
+            LostError: it has ended before or is too slow, or more than n processes train.
+        """
+        warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
+        deadline = time.monotonic() + settings.start_timeout_s
+        most, looks = 0, hangs.Hangs()
+        while time.monotonic() < deadline:
+            pages = self.training()
+            self.refuse_more(pages)
+            most = max(most, len(pages))
+            warmed = all(page.iterations >= warm for page in pages)
+            if len(pages) == self.n and warmed and (not read_back or self.reports(pages)):
+                self.counted = dict(enumerate(sorted(pages, key=lambda page: page.pid)))
+                return
+            if how := looks.of(self.slots.begun[0].pid):
+                raise LostError(how)
+            if ended := self.slots.wait(LOOK_S):
+                # Processes that train for less than LOOK_S may never have been seen alive.
+                if not iterations.read_pages(self.pages[0]):
+                    hint = "" if ended[0].status else UNSEEN
+                    raise NoStepError(f"the program ended without a step: {self.why()}{hint}")
+                raise LostError(
+                    f"the program ended before {self.n} of its processes trained at once"
+                    f" (at most {max(most, 1)} did); give it work for so many"
+                )
+        raise LostError(
+            f"no {self.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
+            f" did): {self.why()}"
+        )
+
     def snapshot(self, cpus: frozenset[int]) -> CounterSnapshot:
         """Read the kernel's counters."""
         pids = {slot: page.pid for slot, page in self.counted.items()}
         trainers = {slot: page.trainer_tid for slot, page in self.counted.items()}
         return counter_snapshots.read(pids, trainers, cpus, perf_events.PerfEvents(self.n, ()))
 
-    def fewest_steps(self, before: CounterSnapshot, after: CounterSnapshot) -> int:
+    def fewest_steps(self, opened_ns: int, closed_ns: int) -> int:
         """Return the fewest steps that a process has done between two edges."""
-        return min(_inside(page.ends_ns(), before, after)[1] for page in self.counted.values())
+        edges_ns = opened_ns, closed_ns
+        return min(_inside(page.ends_ns(), *edges_ns)[1] for page in self.counted.values())
 
     def stepped(self, since_ns: int) -> bool:
         """Return whether each process has ended a step after a time."""
@@ -300,3 +309,44 @@ class _Run(FreeRun):
                 return True
             left_ms = (until_ns - time.perf_counter_ns()) / 1e6
             return bool(poll.poll(max(1, math.ceil(left_ms))))
+
+
+class PoolMembers:
+    """The processes of a running pool in the place of a cohort's members; they do not rest.
+
+    Args:
+        run: the run, in which all of them train.
+
+    Attributes:
+        alive: their numbers.
+        events: none: the program tells how it ended.
+    """
+
+    def __init__(self, run: PoolRun) -> None:
+        self._run = run
+        self.alive = [*run.counted]
+        self.events: Sequence[MemberEnd] = ()
+
+    def ask(self, slot: int, order: int) -> bool:  # noqa: ARG002 (as a cohort's)
+        """Take no orders."""
+        return False
+
+    def trainer(self, slot: int) -> tuple[int, int]:
+        """Return a process and its training thread."""
+        return self._run.counted[slot].pid, self._run.counted[slot].trainer_tid
+
+    @contextmanager
+    def training(self, n: int) -> Iterator[list[windows.Activity]]:
+        """Watch the first n of them for as long as the context lasts; as ``Cohort.training``.
+
+        Raises:
+            MemberEndedError: one has ended.
+        """
+        done: list[windows.Activity] = []
+        opened_ns = time.perf_counter_ns()
+        yield done
+        closed_ns = time.perf_counter_ns()
+        if self._run.sleep(closed_ns):
+            raise MemberEndedError(self.alive)
+        counted = [*self._run.counted.items()][:n]
+        done += [activity(*one, opened_ns, closed_ns) for one in counted]
