@@ -48,6 +48,8 @@ WARM = 0.1
 """Share of the first steps that are left out of it."""
 SPREAD = 4.0
 """The longest tenth of equal steps takes less than so many times the time of the shortest one."""
+LATE_S = 2.5 * hangs.IDLE_S
+"""A start is watched for at least this long, if it shows no steps: it may hang."""
 PAUSES = 20.0
 """A process that has made no step for so many steps' time does something else."""
 PERIODIC = 0.7
@@ -113,7 +115,10 @@ class _Start:
             seen = f"{own.backwards:,} backward passes, and no step of a torch optimizer"
             found = BACKWARD, seen
         else:
-            found = OPTIMIZER, f"{own.iterations:,} steps of torch optimizers, in one thread"
+            seen = f"{own.iterations:,} steps of torch optimizers, in one thread"
+            found = OPTIMIZER, seen
+            if starts_processes:
+                found = RUN, f"{seen} of its own process, and none in those that it starts"
         return found
 
     @property
@@ -209,7 +214,8 @@ class Observer:
             passed_s = time.monotonic() - begun.at_s
             how = "" if ended else looks.of(begun.pid)
             start = _look(run, begun.pid, passed_s, ended[0] if ended else None, how)
-            if ended or how or passed_s > self._limit_s or self._is_clear(start):
+            late = passed_s > max(self._limit_s, LATE_S)
+            if ended or how or late or self._is_clear(start):
                 return self._decide(run, start, passed_s), bool(start.pages)
 
     def _is_clear(self, start: _Start) -> bool:
@@ -217,8 +223,8 @@ class Observer:
         if not start.pages or time.monotonic_ns() - start.pages[0].made_ns < WATCH_S * 1e9:
             return False
         unit, _ = start.unit(starts_processes=self._workload.starts_processes)
-        if unit == OPTIMIZER:  # which its own process makes: those of others may come later
-            return start.goes_on and not self._workload.starts_processes and not start.unequal()
+        if unit == OPTIMIZER:
+            return start.goes_on and not start.unequal()
         return unit != RUN
 
     def _decide(self, run: FreeRun, start: _Start, passed_s: float) -> Observed:
@@ -232,7 +238,7 @@ class Observer:
         if unit == OPTIMIZER and start.unequal():
             why += UNEQUAL
             unit = RUN if start.ended else unit
-        if unit == RUN and not start.ended and not start.hangs:
+        if unit == RUN and not start.hangs and passed_s > self._limit_s:
             return Observed("", ENDLESS.format(why=why, limit=self._limit_s))
         if unit == POOL:
             return Observed(OPTIMIZER, why, pool=True)
