@@ -91,50 +91,45 @@ def checks(
     """
     if not seen:
         return []
-    rows = [_placed(members, seen), _policy(members, seen)]
-    set_axes = {
-        name: value
-        for name, value in axis_table.whole(axes).items()
-        if name in axis_table.AXES and value != axis_table.DEFAULTS[name]
-    }
-    for name, value in set_axes.items():
-        axis = axis_table.AXES[name]
+    both = [(members[slot], one) for slot, one in seen.items()]
+    rows = [
+        _row("placement", [_placed(*pair) for pair in both]),
+        _row("membind", [_pair(member.mempolicy, one.policy) for member, one in both]),
+    ]
+    for name, value in axis_table.whole(axes).items():
+        axis = axis_table.AXES.get(name)
+        if axis is None or value == axis.default:
+            continue
         own = shell.variables(value) if name == "shell" else axis.variables
         asked = {one: launch.env[one] for one in own if one in launch.env}
         if asked:
-            rows.append(_variables(name, asked, seen))
+            texts = [_pair(_text(asked), _text(_got(asked, one))) for _, one in both]
+            rows.append(_row(name, texts))
         elif axis.apply is not None:
             rows.append(Check(name, str(value), INSIDE, ok=True))
     return rows
 
 
-def _placed(members: Sequence[Member], seen: Mapping[int, Seen]) -> Check:
-    asked = {slot: members[slot].cpus for slot in seen}
-    wrong = [
-        slot
-        for slot, cpus in asked.items()
-        if cpus is not None and not seen[slot].cpus <= set(parse_cpu_list(cpus))
-    ]
-    slot = (wrong or [*seen])[0]
-    got = f"{format_cpu_list(sorted(seen[slot].cpus))}, by {seen[slot].threads} threads"
-    return Check("placement", asked[slot] or "not bound", got, ok=not wrong)
+def _row(axis: str, found: Sequence[tuple[str, str, bool]]) -> Check:
+    """Return the row of an axis, from what each slot's programs should have, have, and if so."""
+    wrong = [one for one in found if not one[2]]
+    asked, got, _ = (wrong or found)[0]
+    return Check(axis, asked, got, ok=not wrong)
 
 
-def _policy(members: Sequence[Member], seen: Mapping[int, Seen]) -> Check:
-    wrong = [slot for slot, one in seen.items() if one.policy != members[slot].mempolicy]
-    slot = (wrong or [*seen])[0]
-    return Check("membind", members[slot].mempolicy, seen[slot].policy, ok=not wrong)
+def _pair(asked: str, got: str) -> tuple[str, str, bool]:
+    return asked, got, got == asked
 
 
-def _variables(name: str, asked: Mapping[str, str], seen: Mapping[int, Seen]) -> Check:
-    """Return whether variables have reached the busiest processes, and preloads are mapped."""
-    got = {slot: _got(asked, one) for slot, one in seen.items()}
-    wrong = [slot for slot in got if got[slot] != asked]
-    shown = got[(wrong or [*got])[0]]
-    return Check(name, _text(asked), _text(shown), ok=not wrong)
+def _placed(member: Member, one: Seen) -> tuple[str, str, bool]:
+    """Return a program's CPUs as asked and as seen, which may be some of those."""
+    seen = f"{format_cpu_list(sorted(one.cpus))}, by {one.threads} threads"
+    holds = member.cpus is None or one.cpus <= set(parse_cpu_list(member.cpus))
+    return member.cpus or "not bound", seen, holds
 
 
 def _got(asked: Mapping[str, str], one: Seen) -> dict[str, str | None]:
+    """Return the variables of the busiest process; a preload counts if it is mapped."""
     got = {name: one.env.get(name) for name in asked}
     files = (asked.get(PRELOAD) or "").split(":")
     if any(file and os.path.realpath(file) not in one.mapped for file in files):

@@ -23,7 +23,7 @@ from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member.channel import Step
 from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
-from scaling_study.runner.cohort_windows import CohortRun, LostError
+from scaling_study.runner.cohort_windows import CohortRun, FailedError, LostError
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once
 from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
 
@@ -183,7 +183,8 @@ class RunWindows(CohortRun):
             Until when counted runs begin (s of the monotonic clock), and all slots.
 
         Raises:
-            LostError: a run failed, its processes hang, or none ended in time.
+            LostError: a run failed, or they do not end in time.
+            FailedError: their processes hang.
             ScriptEndedError: the study's first run failed (``first_decides``).
         """
         slots: dict[int, _Slot] = {}
@@ -208,12 +209,14 @@ class RunWindows(CohortRun):
         """Look at runs that take long: they may hang, or be longer than a window may be.
 
         Raises:
-            LostError: so it is.
+            FailedError: they hang, as all runs of the launch do.
+            LostError: they are longer.
         """
         limit_s = self.job.plan.longest_run_s
-        how = looks.of(run.slots.begun[0].pid)
-        if how or passed_s > limit_s:
-            raise LostError(how or SLOW.format(limit=limit_s, runs=len(run.slots.begun)))
+        if how := looks.of(run.slots.begun[0].pid):
+            raise FailedError(how)
+        if passed_s > limit_s:
+            raise LostError(SLOW.format(limit=limit_s, runs=len(run.slots.begun)))
 
     def _fail(self, run: FreeRun, ended: Ended) -> None:
         """Raise the error of a run that failed."""
