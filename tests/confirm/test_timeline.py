@@ -63,6 +63,16 @@ def test_whole_models_give_their_rate_wherever_the_cut_is(cut_s):
     assert seen.end_s == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("cut_s", [8.1, 15.9, 16.1, 97.3])
+@pytest.mark.parametrize("way", ["fresh", "forked"])
+def test_a_whole_run_is_the_only_iteration_of_its_model(cut_s, way):
+    runs = [(0.0, 1, 4.0, 0.0)] * 40
+    how, (seen,) = look([record([queue(0, runs, cut_s, way=way)], cut_s, way)], 1)
+    assert how == timeline.Basis(ahead=way == "forked", whole=True)
+    assert seen.value == pytest.approx(PER_HOUR / 4, rel=0.01)
+    assert seen.whole_models == int(cut_s / 4) - (way == "forked")
+
+
 def test_every_end_is_a_models_where_models_differ_in_length():
     models = [(5.0, iterations, 0.005, 0.5) for iterations in (300, 700, 500) * 5]
     records = [record([queue(0, models, 80.0)], 80.0)]

@@ -1,10 +1,17 @@
 """Whole studies of programs that make no steps: the unit of work is found, and said."""
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import pytest
+
+from processes import PATIENCE_S
 from projects import SHORT, Project
 
 SCRIPT = """\
@@ -68,3 +75,24 @@ def test_a_program_without_a_unit_says_so_before_anything_is_measured(tmp_path):
     said = project.fails()
     assert "The study has not begun: the program ended with status 3: no such data set" in said
     assert not (project.folder / "results/shell/measure").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_study_that_is_stopped_while_a_start_is_observed_leaves_nothing(tmp_path, signum):
+    project = Project(tmp_path)
+    begun, ended = tmp_path / "begun", tmp_path / "pipe"
+    os.mkfifo(ended)
+    words = f"echo $$ > {begun}.part; mv {begun}.part {begun}; exec 3<> {ended}; read -u 3"
+    workload = {"command": ["/bin/bash", "-c", words], "step": "auto"}
+    project.configure({"study": "shell", "workload": workload, "measure": SHORT})
+    running = project.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pid = int(begun.read_text())
+    os.killpg(running.pid, signum)
+    assert running.wait(PATIENCE_S) != 0
+    assert "Traceback" not in project.said()
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists()

@@ -250,7 +250,14 @@ class Run:
         job = measure.job_text(measure.job_sections(plan), plan.by_id[plan.default])
         stage = [*STAGE, "observe", "--job", job, "--builds", BUILDS, f"--limit={limit_s}"]
         words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(found)]
-        if subprocess.run([*supervised(), *words], check=False).returncode:
+        observing = subprocess.Popen([*supervised(), *words], start_new_session=True)
+        try:
+            status = observing.wait()
+        except KeyboardInterrupt:
+            observing.terminate()
+            observing.wait()
+            raise StudyError("SIGINT stopped the study before it began.") from None
+        if status:
             raise StudyError(f"one start could not be observed: see {log}")
         observed = read_file(found, Observed)
         found.unlink()
