@@ -59,7 +59,7 @@ def test_what_failed_or_was_lost_is_measured_by_the_same_command(project, more):
     done = project.snakemake()
     text = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "The study stopped: tests/workloads/fails.py ended before its first step." in text
+    assert "The study stopped: tests/workloads/fails.py cannot be measured." in text
     assert "Reason: ended with status 1: FileNotFoundError: [Errno 2] No such file" in text
     assert "  |     args.file.read_text()" in text
     assert text.count("member 0: ended with status 1") == 1

@@ -345,7 +345,6 @@ class Stopped(Struct, frozen=True, kw_only=True):
     """Why the default launch's script cannot be measured: measure/stopped.json."""
 
     script: str
-    what: str = "died"
     reason: str
     log: str
     """The ends of its standard output and standard error."""

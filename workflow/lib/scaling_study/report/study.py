@@ -10,7 +10,7 @@ from scaling_study.config.plan import Plan, read_plan
 from scaling_study.host import probe
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
-from scaling_study.records.window import NOT_COUNTED, Stopped
+from scaling_study.records.window import Stopped
 from scaling_study.report import model, sections, words
 from scaling_study.runner import foreign
 from scaling_study.search import forecast
@@ -58,11 +58,9 @@ def tell_stopped(path: Path) -> str:
     found = read_file(path, Stopped)
     lines = found.log.splitlines()[-SHOWN_LINES:]
     shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
-    counted = found.what != NOT_COUNTED
-    how = "ended before its first step" if counted else "makes steps that cannot be counted"
     return printable_lines(
-        f"The study stopped: {found.script} {how}.\n"
-        f"  Reason: {found.reason}\nIts last lines were:\n{shown}"
+        f"The study stopped: {found.script} cannot be measured.\n  Reason: {found.reason}\n"
+        f"{'Its last lines were:' if lines else ''}\n{shown}"
         "No other launch was started. Put that right and run the same command again: it measures"
         " this launch first."
     )

@@ -381,7 +381,7 @@ class Measurement:
         if ended is not None:
             end = ended.end
             script = work.name(workload)
-            story = Stopped(script=script, what=end.what, reason=end.reason, log=end.log)
+            story = Stopped(script=script, reason=end.reason, log=end.log)
             write_file(self._folder / STOPPED, story)
             raise ended
 

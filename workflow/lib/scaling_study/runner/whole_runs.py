@@ -222,11 +222,8 @@ class RunWindows(CohortRun):
         """Raise the error of a run that failed."""
         words = run.last_words(ended.slot)
         reason = f"a run {describe_exit(ended.status)}{f': {words}' if words else ''}"
-        self._stop(reason, run.output(ended.slot))
-
-    def _stop(self, reason: str, output: str = "") -> None:
-        if self.first_decides:
-            raise ScriptEndedError(MemberEnd(0, NOT_COUNTED, reason, output))
+        if self.first_decides and not self.proven:
+            raise ScriptEndedError(MemberEnd(0, "died", reason, run.output(ended.slot)))
         raise LostError(reason)
 
     def _compare_with_first(self, runs: Sequence[tuple[float, Ended]]) -> None:
@@ -235,7 +232,10 @@ class RunWindows(CohortRun):
             used_s = _cpu_s(ended)
             self.first_s = first_s, first_used_s = self.first_s or (took_s, used_s)
             if took_s < SKIPPED * first_s and used_s < SKIPPED * first_used_s:
-                self._stop(AGAIN.format(first=first_s, later=took_s))
+                reason = AGAIN.format(first=first_s, later=took_s)
+                if self.first_decides:
+                    raise ScriptEndedError(MemberEnd(0, NOT_COUNTED, reason, ""))
+                raise LostError(reason)
 
     def _read_back(self, run: FreeRun, run_s: float) -> None:
         """Read settings from outside, while further runs that do not count are under way."""
