@@ -113,7 +113,7 @@ def test_a_script_that_becomes_another_program_is_told_so(tmp_path):
     (end,) = jobs.run(jobs.config(script, processes=[1]), tmp_path)["end"]
     assert end["status"] == "failed"
     assert "the script becomes another program" in end["reason"]
-    assert "workload.env" in end["reason"]
+    assert "workload.step: run" in end["reason"]
 
 
 def test_a_gpu_that_a_process_has_open_is_found(monkeypatch):

@@ -192,9 +192,10 @@ def reason(found: Sequence[Finding], plan: Plan) -> str:
         plan: plan.json.
     """
     per, remedy = "", (
-        "Let the script count what each step processes, before its optimizer's step (from"
-        " scaling_study import mark; mark(samples=len(batch))), and set workload.samples_per_step:"
-        " mark. Then launches are compared by samples"
+        "Measure whole runs (workload.step: run) if one ends within a tenth of the budget."
+        " Otherwise let the script count what each step processes, before its optimizer's step"
+        " (from scaling_study import mark; mark(samples=len(batch))), and set"
+        " workload.samples_per_step: mark. Then launches are compared by samples"
     )  # fmt: skip
     if plan.workload.samples_per_step == MARK:
         per, remedy = " per sample", (

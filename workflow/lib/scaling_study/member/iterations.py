@@ -67,8 +67,8 @@ READ_BACK_AFTER = 3
 READBACK = "readback-"
 
 THREADS = (
-    "several threads of one process make steps, and only those of one thread can be counted: train"
-    " in one thread, or in processes (workload.pool)"
+    "several threads of one process make steps, and only those of one thread can be counted:"
+    " measure whole runs (workload.step: run)"
 )
 
 # The ends of this many iterations are kept. Only the written parts of a page take memory.

@@ -51,19 +51,18 @@ LOOKED_AT = 4
 
 ELSEWHERE = (
     "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
-    " {processes} of them, none in its own. Such a program is measured as a whole: set"
-    " workload.pool to true, and write {{n}} for the number of its processes in workload.args"
+    " {processes} of them, none in its own. Write {{n}} for the number of its processes in"
+    " workload.args and set workload.pool to true, or measure whole runs (workload.step: run)"
 )
 
 AGAIN = (
     "the script becomes another program (os.exec) before it trains, whose steps cannot be counted:"
-    " let it start as that program would, for example with what it sets before in workload.env"
+    " measure whole runs (workload.step: run)"
 )
 
 BESIDE = (
     "the script makes steps of its own and {steps:,} in {processes} processes that it starts, and"
-    " neither are the model's alone: do all of them in processes and set workload.pool to true, or"
-    " leave out one kind"
+    " neither are the model's alone: measure whole runs (workload.step: run)"
 )
 
 # A script without a step that has made this many backward passes has no optimizer. More are rarely

@@ -26,7 +26,7 @@ from scaling_study.member import iterations
 from scaling_study.member.iterations import BACKWARD
 from scaling_study.runner import hangs, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once, program_of
-from scaling_study.runner.whole_runs import AGAIN, SKIPPED
+from scaling_study.runner.whole_runs import AGAIN, SKIPPED, cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,7 +171,9 @@ class Observer:
     def __init__(self, job: Job, builds: Path, limit_s: float) -> None:
         self._workload, self._axes, self._limit_s = job.plan.workload, job.launch.axes, limit_s
         machine = probe.read_machine()
-        self._resolved = resolve.resolve(job.plan, self._axes, machine, builds, [1])
+        # Threads that spin would take CPU time for nothing, and more of it on a busy machine.
+        passive = {**self._axes, "wait_policy": "passive"}
+        self._resolved = resolve.resolve(job.plan, passive, machine, builds, [1])
         self._uncounted = ""
         if self._workload.runs:
             self._uncounted = COMMAND if self._workload.command else SAID
@@ -183,12 +185,13 @@ class Observer:
         """Return the unit of work."""
         with private.folder() as folder:
             with self._started(folder) as run:
-                found, stepped = self._watch(run)
-            if found.run_s is not None:
+                found, start = self._watch(run)
+            if found.run_s is not None and start.ended:
+                used_s = cpu_s(start.ended)
                 with self._started(folder) as run:
-                    later_s = _ends_within(run, math.inf if stepped else SKIPPED * found.run_s)
+                    later_s = _skips(run, math.inf if start.pages else SKIPPED * used_s)
                 if later_s is not None:
-                    return Observed("", AGAIN.format(first=found.run_s, later=later_s))
+                    return Observed("", AGAIN.format(first=used_s, later=later_s))
         return found
 
     @contextmanager
@@ -206,8 +209,8 @@ class Observer:
             finally:
                 run.end(ORPHANS_S)
 
-    def _watch(self, run: FreeRun) -> tuple[Observed, bool]:
-        """Watch a start until its unit is known; return whether it has made steps, too."""
+    def _watch(self, run: FreeRun) -> tuple[Observed, _Start]:
+        """Watch a start until its unit is known; return what is known of it, too."""
         looks, begun = hangs.Hangs(), run.slots.begun[0]
         while True:
             ended = run.slots.wait(LOOK_S)
@@ -216,7 +219,7 @@ class Observer:
             start = _look(run, begun.pid, passed_s, ended[0] if ended else None, how)
             late = passed_s > max(self._limit_s, LATE_S)
             if ended or how or late or self._is_clear(start):
-                return self._decide(run, start, passed_s), bool(start.pages)
+                return self._decide(run, start, passed_s), start
 
     def _is_clear(self, start: _Start) -> bool:
         """Return whether a running start has shown steps that can be timed one by one."""
@@ -245,21 +248,20 @@ class Observer:
         return Observed(unit, why, run_s=run_s)
 
 
-def _ends_within(run: FreeRun, limit_s: float) -> float | None:
-    """Return when a start ends (s from its begin); None if it makes a step or time passes first."""
-    began_s = run.slots.begun[0].at_s
-    while time.monotonic() - began_s < limit_s and not iterations.read_pages(run.pages[0]):
-        for ended in run.slots.wait(LOOK_S):
-            return None if iterations.read_pages(run.pages[0]) else ended.ended_s - began_s
+def _skips(run: FreeRun, enough_s: float) -> float | None:
+    """Return the CPU time of a start that ends early; None if it makes a step, or takes enough."""
+    pid, used_s = run.slots.begun[0].pid, 0.0
+    while used_s < enough_s and not iterations.read_pages(run.pages[0]):
+        if ended := run.slots.wait(LOOK_S):
+            used_s = cpu_s(ended[0])
+            return None if used_s >= enough_s or iterations.read_pages(run.pages[0]) else used_s
+        used_s = kernel_counters.tree_cpu_s(pid)
     return None
 
 
 def _look(run: FreeRun, pid: int, passed_s: float, ended: Ended | None, how: str) -> _Start:
     """Return what is known of a start now."""
-    if ended is None:
-        used_s = kernel_counters.read_process(pid).cpu_s
-    else:
-        used_s = ended.usage.ru_utime + ended.usage.ru_stime if ended.usage else 0.0
+    used_s = cpu_s(ended) if ended else kernel_counters.read_process(pid).cpu_s
     became = run.pages[0] / f"{iterations.BEGAN}{pid}"
     return _Start(
         pages=iterations.read_pages(run.pages[0]),

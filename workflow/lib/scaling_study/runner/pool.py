@@ -49,7 +49,7 @@ LAST_STEP_S = 5.0
 """After a window, its processes have this long to end the step in which it closed."""
 UNSEEN = (
     ". Steps are seen in processes that inherit the program's environment (subprocess's env) and"
-    " heed PYTHONPATH (not python -E or -I)"
+    " heed PYTHONPATH (not python -E or -I). Whole runs need none (workload.step: run)"
 )
 
 

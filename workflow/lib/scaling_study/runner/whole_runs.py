@@ -46,12 +46,12 @@ READ_AT_S = 10.0
 settings are read: until then a program has loaded its libraries."""
 
 SKIPPED = 1 / 2
-"""A later run takes more of the first one's time and CPU time than this share, if both do all."""
+"""A later run takes more of the first one's CPU time than this share, if both do all."""
 
 AGAIN = (
-    "a first run took {first:.3g} s, and a later one of the same arguments {later:.3g} s: it seems"
-    " to find what the first has left. Set workload.fresh_folder: true, so that each run has a"
-    " folder of its own, or let the program do all of its work each time"
+    "a first run took {first:.3g} s of CPU time, and a later one of the same arguments {later:.3g}"
+    " s: it seems to find what the first has left. Set workload.fresh_folder: true, so that each"
+    " run has a folder of its own, or let the program do all of its work each time"
 )
 SLOW = "{runs} at once did not end within {limit:.0f} s"
 
@@ -106,7 +106,7 @@ class RunWindows(CohortRun):
         host: facts about the machine.
         proven: whether runs have shown that they got what the launch asks for.
         peak_bytes: the most memory that a run has taken.
-        first_s: wall and CPU time of the first run alone; None before it.
+        first_s: CPU time of the first run alone; None before it.
     """
 
     launch: Launch
@@ -115,7 +115,7 @@ class RunWindows(CohortRun):
     host: Host
     proven: bool = field(init=False, default=False)
     peak_bytes: int = field(init=False, default=0)
-    first_s: tuple[float, float] | None = field(init=False, default=None)
+    first_s: float | None = field(init=False, default=None)
 
     def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
         # The memory of few runs shows whether there is room for more.
@@ -142,8 +142,6 @@ class RunWindows(CohortRun):
                 run.end(ORPHANS_S)
         after = self._snapshot()
         counted = [one.counted(until_s) for one in slots]
-        if window.n == 1:  # beside others, threads that spin may treble a run's times
-            self._compare_with_first(counted[0])
         used = [_usage([ended for _, ended in one]) for one in counted]
         self.peak_bytes = max(self.peak_bytes, *(one.rss_bytes for one in used))
         self.member = headroom.Footprint(self.peak_bytes, 0)
@@ -159,6 +157,9 @@ class RunWindows(CohortRun):
             gated=False,
             used=used,
         )
+        # Beside others, threads that spin may treble a run's CPU time.
+        if window.n == 1 and (found.valid or self.job.launch.axes["intra_op"] == 1):
+            self._compare_with_first([ended for _, ended in counted[0]])
         whole_s = (max(one.parked_ns for one in activities) - opened_ns) / 1e9
         flags = [*found.flags, *([ONE_PROGRAM] if workload.starts_processes else [])]
         return structs.replace(found, window_s=whole_s, flags=flags)
@@ -226,13 +227,12 @@ class RunWindows(CohortRun):
             raise ScriptEndedError(MemberEnd(0, "died", reason, run.output(ended.slot)))
         raise LostError(reason)
 
-    def _compare_with_first(self, runs: Sequence[tuple[float, Ended]]) -> None:
+    def _compare_with_first(self, runs: Sequence[Ended]) -> None:
         """Refuse runs that take a small part of what the first one took."""
-        for took_s, ended in runs:
-            used_s = _cpu_s(ended)
-            self.first_s = first_s, first_used_s = self.first_s or (took_s, used_s)
-            if took_s < SKIPPED * first_s and used_s < SKIPPED * first_used_s:
-                reason = AGAIN.format(first=first_s, later=took_s)
+        for used_s in map(cpu_s, runs):
+            self.first_s = self.first_s or used_s
+            if used_s < SKIPPED * self.first_s:
+                reason = AGAIN.format(first=self.first_s, later=used_s)
                 if self.first_decides:
                     raise ScriptEndedError(MemberEnd(0, NOT_COUNTED, reason, ""))
                 raise LostError(reason)
@@ -246,7 +246,8 @@ class RunWindows(CohortRun):
         self.proven = True
 
 
-def _cpu_s(ended: Ended) -> float:
+def cpu_s(ended: Ended) -> float:
+    """Return the CPU time (s) of a run, with all children that it waited for."""
     if ended.usage is None:
         return 0.0
     used_s: float = ended.usage.ru_utime + ended.usage.ru_stime
