@@ -268,7 +268,7 @@ def test_ranks_are_started_as_torchrun_starts_them(tmp_path):
     assert done.returncode == 0, done.stderr
     done = run(path, "--queue", "--forked", tmp_path / "models")
     assert done.returncode == 2
-    assert "not for ranks" in done.stderr
+    assert "--forked is only for Python programs of one process" in done.stderr
 
 
 def test_names_cannot_leave_their_comments(tmp_path, script):
