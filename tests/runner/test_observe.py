@@ -35,15 +35,15 @@ def observed(folder, *args, limit_s=120.0, **workload):
     ],
 )
 def test_one_start_shows_the_unit(tmp_path, args, unit, seen):
-    found = observed(tmp_path, *args)
-    assert (found.step, found.pool) == unit, found
-    assert seen in found.why
-    assert seen in estimate.unit(found)
+    start = observed(tmp_path, *args)
+    assert (start.step, start.pool) == unit, start
+    assert seen in start.why
+    assert seen in estimate.unit(start)
 
 
 def test_a_long_run_is_not_waited_for(tmp_path):
-    found = observed(tmp_path, "long")
-    assert (found.step, found.run_s) == ("optimizer", None)
+    start = observed(tmp_path, "long")
+    assert (start.step, start.run_s) == ("optimizer", None)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_a_long_run_is_not_waited_for(tmp_path):
     ],
 )
 def test_what_has_no_unit_is_told_so(tmp_path, args, words):
-    found = observed(tmp_path, *args, limit_s=6.0 if "600" in args else 120.0)
-    assert (found.step, found.run_s) == ("", None)
-    assert all(word in found.why for word in words), found.why
+    start = observed(tmp_path, *args, limit_s=6.0 if "600" in args else 120.0)
+    assert (start.step, start.run_s) == ("", None)
+    assert all(word in start.why for word in words), start.why
 
 
 def test_a_fresh_folder_lets_each_start_do_all(tmp_path):

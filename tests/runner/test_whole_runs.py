@@ -73,8 +73,8 @@ def test_a_command_is_no_python_and_its_settings_are_read_from_outside(tmp_path)
 def test_a_setting_that_the_program_replaces_fails_the_launch(tmp_path):
     mapping = study(tmp_path, processes=[1])
     words = shlex.join([sys.executable, str(WHOLE), *mapping["workload"]["args"]])
-    own = f"export OMP_NUM_THREADS=7; {words}; true"
-    mapping["workload"] = {"command": ["bash", "-c", own], "step": "run"}
+    line = f"export OMP_NUM_THREADS=7; {words}; true"
+    mapping["workload"] = {"command": ["bash", "-c", line], "step": "run"}
     (end,) = run(mapping, tmp_path)["end"]
     assert end["status"] == "failed"
     assert "intra_op OMP_NUM_THREADS=1, " in end["reason"]
@@ -112,10 +112,10 @@ def test_a_command_has_no_inside():
     )
     plan, machine = planned(mapping), probe.read_machine()
     assert (plan.workload.step, plan.steps_per_model) == ("run", 1)
-    changed = {one.label: one for one in plan.launches}
+    by_label = {one.label: one for one in plan.launches}
     with pytest.raises(UnavailableError, match="optimizer_kernel changes a Python process"):
-        resolve.resolve(plan, changed["optimizer_kernel fused"].axes, machine, None, [1])
-    found = resolve.resolve(plan, changed["intra_op 1"].axes, machine, None, [1, 2])
+        resolve.resolve(plan, by_label["optimizer_kernel fused"].axes, machine, None, [1])
+    found = resolve.resolve(plan, by_label["intra_op 1"].axes, machine, None, [1, 2])
     assert [one.command[-1] for one in found.members] == ["0", "1"]
 
 

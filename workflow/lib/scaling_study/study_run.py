@@ -232,9 +232,9 @@ class Run:
             if not (self._workflow.is_main_process and self._workflow.local_exec and runs_jobs):
                 return None
             known = _Known(key, self._observe(config))
-        if not known.observed.step:
-            raise StudyError(f"The study has not begun: {known.observed.why}")
-        write_file(path, known)
+            if not known.observed.step:
+                raise StudyError(f"The study has not begun: {known.observed.why}")
+            write_file(path, known)
         if self._workflow.is_main_process:
             self._say(f"unit of work: {estimate.unit(known.observed)}")
         return known.observed

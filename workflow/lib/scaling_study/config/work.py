@@ -38,17 +38,15 @@ def program(workload: Workload) -> list[str]:
     with a placeholder.
     """
     if workload.command:
-        return list(takewhile(lambda word: not _filled(word), workload.command))
+        same = takewhile(lambda word: not any(placeholders.names(word)), workload.command)
+        return [placeholders.fill(word, {}) for word in same]
     return ["-m", workload.module] if workload.module else [str(workload.script)]
 
 
 def arguments(workload: Workload) -> list[str]:
     """Return the words after those of `program`, with their placeholders."""
-    return [*dropwhile(lambda word: not _filled(word), workload.command), *workload.args]
-
-
-def _filled(word: str) -> bool:
-    return "{" in word
+    own = dropwhile(lambda word: not any(placeholders.names(word)), workload.command)
+    return [*own, *workload.args]
 
 
 def name(workload: Workload) -> str:

@@ -107,8 +107,8 @@ def _read_input(value: str, info: ValidationInfo) -> str:
 
 def _read_argument(text: str, info: ValidationInfo) -> str:
     parameters = info.data.get("parameters")  # None if they have mistakes
-    numbers = [placeholders.N, *([] if info.data.get("pool") else [placeholders.MEMBER])]
-    known = [*reversed(numbers), *(parameters or {})]
+    numbers = [placeholders.N] if info.data.get("pool") else [placeholders.MEMBER, placeholders.N]
+    known = [*numbers, *(parameters or {})]
     name = placeholders.unknown(text, known)
     if name and parameters is not None:
         nearest = nearest_word(name, known)
@@ -263,6 +263,11 @@ class Workload(Section):
     def starts_processes(self) -> bool:
         """Whether the program itself starts n processes, as ``{n}`` tells it."""
         return any(placeholders.N in placeholders.names(text) for text in self.words)
+
+    @property
+    def forks(self) -> bool:
+        """Whether models may be forked: processes of Python that each train one."""
+        return not (self.starts_processes or self.command)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -16,7 +16,6 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
-from scaling_study.config.workload import Workload
 from scaling_study.confirm import losses, round_plan
 from scaling_study.confirm.one_round import RunningRound
 from scaling_study.host import probe
@@ -86,7 +85,7 @@ class Confirmation:
         if found and found.ok and found.recommended:
             own = None if today is None else launches[today]
             self._arms = round_plan.choose_arms(
-                found, job.launch, own, seconds=self._seconds, forks=_forks(job.plan.workload)
+                found, job.launch, own, seconds=self._seconds, forks=job.plan.workload.forks
             )
             if not job.plan.workload.runs:
                 self._compared = losses.to_compare(found, launches[baseline].axes, launches)
@@ -225,11 +224,6 @@ class Confirmation:
                 self._job.plan, axes, self._machine, self._builds, [n, *process_counts]
             )
         return self._resolved[launch]
-
-
-def _forks(workload: Workload) -> bool:
-    """Return whether models may be forked: processes of Python that each train one."""
-    return not (workload.starts_processes or workload.command)
 
 
 def _ended(record: Round) -> bool:

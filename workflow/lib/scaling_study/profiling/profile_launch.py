@@ -335,9 +335,7 @@ class _Profiling:
 class _MemberProfiling(_Profiling):
     """The profiles of a cohort, whose members rest between windows and profile themselves."""
 
-    def __init__(self, job: Job, one: cohort.Cohort, private_folder: Path, output: Path) -> None:
-        super().__init__(job, one, private_folder, output)
-        self._members = one
+    _cohort: cohort.Cohort
 
     def start(self, slots: Sequence[Slot]) -> None:
         """Start the cohort in the first of these slots, and let it warm up.
@@ -345,7 +343,7 @@ class _MemberProfiling(_Profiling):
         Raises:
             _FailedError: a member did not start, or lacks a setting of the launch.
         """
-        measure, one = self._job.plan.measure, self._members
+        measure, one = self._job.plan.measure, self._cohort
         one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
         reports = one.read_back(measure.start_timeout_s)
         if len(reports) < one.size:
@@ -365,7 +363,7 @@ class _MemberProfiling(_Profiling):
             longest_s=max(shortest_s, measure.longest_s),
             settle_s=min(measure.settle_s, shortest_s / 2),
         )
-        record = self._members.take(windows.Window(0, 0, n), settings)
+        record = self._cohort.take(windows.Window(0, 0, n), settings)
         return [
             statistics.fmean(member.step_us) / 1e6 if member.step_us else float("nan")
             for member in record.members
@@ -374,9 +372,9 @@ class _MemberProfiling(_Profiling):
     def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
         order, names = OWN[kind]
-        activities = self._members.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
+        activities = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
         slot = activities[0].slot
-        if not self._members.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
+        if not self._cohort.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S):
             raise member_processes.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():

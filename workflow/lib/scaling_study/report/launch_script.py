@@ -84,9 +84,9 @@ def render_launch_script(
         bind=BINDER,
         queue=QUEUE,
         command=command(work.python_of(workload, python), words, switches),
-        server=[]
-        if workload.command or ranks.asked(axes) is not None
-        else served_command(python, words, switches),
+        server=served_command(python, words, switches)
+        if workload.forks and ranks.asked(axes) is None
+        else [],
         start=confirmation.start if confirmation else "fresh",
         imports=str(script.with_suffix(IMPORTS).absolute()),
         ranks=ranks.asked(axes),

@@ -58,11 +58,11 @@ def tell_stopped(path: Path) -> str:
     found = read_file(path, Stopped)
     lines = found.log.splitlines()[-SHOWN_LINES:]
     shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
+    last = f"Its last lines were:\n{shown}" if lines else ""
     return printable_lines(
         f"The study stopped: {found.script} cannot be measured.\n  Reason: {found.reason}\n"
-        f"{'Its last lines were:' if lines else ''}\n{shown}"
-        "No other launch was started. Put that right and run the same command again: it measures"
-        " this launch first."
+        f"{last}No other launch was started. Put that right and run the same command again: it"
+        " measures this launch first."
     )
 
 

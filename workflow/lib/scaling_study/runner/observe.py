@@ -44,6 +44,8 @@ PROCESSES = 2
 
 FEWEST_TIMES = 30
 """Fewer steps do not show whether they are equal work."""
+MOST_TIMES = 2000
+"""The latest steps show it; a pattern that recurs is looked for in few ms."""
 WARM = 0.1
 """Share of the first steps that are left out of it."""
 SPREAD = 4.0
@@ -142,7 +144,7 @@ def unequal(ends_ns: Sequence[int]) -> bool:
         ends_ns: when steps ended. A phase that recurs, such as a validation, is no unequal work.
     """
     times = np.log(np.maximum(1, np.diff(ends_ns)))
-    times = times[int(WARM * times.size) :]
+    times = times[int(WARM * times.size) :][-MOST_TIMES:]
     if times.size < FEWEST_TIMES:
         return False
     short, long = np.quantile(times, [0.1, 0.9])

@@ -163,8 +163,8 @@ class Settings:
         nodes: number of equal nodes that measure batches side by side.
         seed: seed of the draws behind probabilities.
         again: launches without a result in an earlier run: they start whatever time is left.
-        first_counts: most counts of the first round, boundaries included if these are fewer than
-            ``FIRST_COUNTS``.
+        first_counts: most counts of the first round, boundaries included; None for
+            ``FIRST_COUNTS`` and all boundaries.
     """
 
     budget_s: float
@@ -176,7 +176,7 @@ class Settings:
     nodes: int = 1
     seed: int = 1
     again: frozenset[str] = frozenset()
-    first_counts: int = FIRST_COUNTS
+    first_counts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +323,8 @@ class Race:
             _nearest(process_counts, place)
             for place in np.geomspace(1, max(process_counts), FIRST_COUNTS)
         }
-        found = sorted(near | set(self._field.boundaries))
-        return tuple(found) if most == FIRST_COUNTS else _thinned(found, most)
+        counts = sorted(near | set(self._field.boundaries))
+        return _thinned(counts, most or len(counts))
 
     def _screened(self, entrant: Entrant) -> tuple[int, ...]:
         """Return counts around the baseline's best, lower ones for a launch of several threads."""

@@ -26,7 +26,6 @@ from scaling_study.records.window import DECODER, Cohort
 from scaling_study.runner import journal, measure
 from scaling_study.search.race import (
     FEWEST,
-    FIRST_COUNTS,
     START_S,
     Entrant,
     Exclusion,
@@ -317,12 +316,11 @@ def window_s(plan: Plan, length_s: float) -> float:
     return length_s + (START_S if plan.workload.pool else plan.measure.settle_s)
 
 
-def _first_counts(plan: Plan, budget_s: float, one_s: float) -> int:
-    """Return the most counts of the first round: fewer where whole runs take long."""
-    if not plan.workload.runs:
-        return FIRST_COUNTS
+def _first_counts(plan: Plan, budget_s: float, one_s: float) -> int | None:
+    """Return the most counts of the first round of whole runs; None if steps are measured."""
     # Two starts of the baseline, and as much time for the default launch and today's.
-    return max(FEWEST, min(FIRST_COUNTS, int(FIRST_SHARE * budget_s / (4 * one_s))))
+    fit = max(FEWEST, int(FIRST_SHARE * budget_s / (4 * one_s)))
+    return fit if plan.workload.runs else None
 
 
 def settings(plan: Plan, done: int) -> Settings:
