@@ -52,11 +52,10 @@ def data_loader(folder):
 
 
 def machines(folder):
-    """Two machines with prices and watts."""
+    """Two machines."""
     plan = synthetic_machines.measure(folder, "big", 2.0, "a")
     synthetic_machines.measure(folder, "small", 1.0, "b")
-    kinds = {"big": {"price": 2.0, "watts": 200}, "small": {"price": 1.5, "watts": 150}}
-    synthetic_machines.compared(folder, plan, **kinds)
+    synthetic_machines.compared(folder, plan, big={}, small={})
     return synthetic_machines.render(folder)
 
 

@@ -37,7 +37,7 @@ def compared(folder, plan, **kinds):
         name: compare.read_results(path, synthetic.typed(plan)) for name, path in folders.items()
     }
     path = folder / "analysis/machines.json"
-    write_file(path, compare.compare(found, kinds, "EUR"))
+    write_file(path, compare.compare(found, kinds))
     return read_file(path, Compared)
 
 

@@ -212,11 +212,11 @@ def test_a_preempted_job_that_is_not_queued_again_is_an_error(study):
 def test_two_kinds_of_node_in_one_study(study, slurm):
     """Chosen by constraint; each is probed and measured on its own nodes, and they are compared."""
     kinds = {
-        "whole": {"partition": "all", "constraint": "whole", "cores": slurm.cpus(), "price": 2.0},
-        "small": {"partition": "all", "constraint": "small", "cores": 1, "price": 1.0},
+        "whole": {"partition": "all", "constraint": "whole", "cores": slurm.cpus()},
+        "small": {"partition": "all", "constraint": "small", "cores": 1},
     }
     measure = {**config()["measure"], "retries": 20}
-    study.configure(config(machines=kinds, currency="EUR", processes=[1], measure=measure))
+    study.configure(config(machines=kinds, processes=[1], measure=measure))
     study.succeeds()
     results = study.folder / "results" / NAME
     probed = {
@@ -266,7 +266,7 @@ def test_nodes_work_through_one_list(tmp_path, slurm):
     (tmp_path / "train.py").write_text(TRAIN)
     launch = write(tmp_path, recommendation([slot(0)]), plan(tmp_path / "train.py"))
     job = launch.with_suffix(".sbatch")
-    job.write_text(render_array_job("it's", launch, "it", {"constraint": "whole", "price": 2.0}))
+    job.write_text(render_array_job("it's", launch, "it", {"constraint": "whole"}))
     (tmp_path / "models.txt").write_text("".join(f"{number}\n" for number in range(1, 7)))
     submit = ("sbatch", "--parsable", "--array=1-2", f"--chdir={tmp_path}", "--no-requeue")
     asked = command(*submit, str(job), "--limit", "600", "models.txt").strip()

@@ -59,7 +59,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argpar
     "--node": {"type": int, "default": 0, "help": "which of the nodes that measure the round"},
     "--nodes": {"type": int, "default": 1},
     "--machines": {"type": json.loads, "required": True, "help": "of the config, as JSON"},
-    "--currency": {"required": True, "help": "of the machines' prices"},
     "--compared": {"type": Path, "help": "machines.json of a study that names some"},
     "--report": {"type": Path, "required": True, "help": "the HTML file to write"},
     "--study": {"required": True, "help": "a study of saved tables, as JSON in a config's form"},
@@ -400,7 +399,7 @@ def judge(options: argparse.Namespace) -> None:
 
 
 @_stage(
-    *("--study-folder", "--plan", "--machines", "--currency", "--output"),
+    *("--study-folder", "--plan", "--machines", "--output"),
     reads="analysis and tables of each machine, and plan.json",
 )
 def compare(options: argparse.Namespace) -> int:
@@ -420,7 +419,7 @@ def compare(options: argparse.Namespace) -> int:
     if len(missing) == len(found):
         print("compare: no machine is measured yet", file=sys.stderr)
         return 1
-    write_file(options.output, compare.compare(found, kinds, options.currency))
+    write_file(options.output, compare.compare(found, kinds))
     print(f"compared {len(found) - len(missing)} of {len(found)} machines")
     return 0
 

@@ -137,7 +137,7 @@ class Study(StudyFiles):
         self._figure = f"{self.results}/figures/{{name}}{suffix}.svg"
         self.compared = f"{self.results}/analysis/machines.json"
         self._name_jobs_files()
-        self.compare_words = self._compare_words(config.currency)
+        self.compare_words = self._compare_words()
         self.render_words = [
             *(*STAGE[1:], "render", "--study-folder", self.results, "--report", self.report),
             *("--plan", self.planned),
@@ -171,13 +171,13 @@ class Study(StudyFiles):
         plan_file = f"{self.results}/plan.json"
         self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
 
-    def _compare_words(self, currency: str) -> list[str]:
+    def _compare_words(self) -> list[str]:
         kinds = {
             name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
         }
         return [
             *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
-            *("--machines", json.dumps(kinds), f"--currency={currency}"),
+            *("--machines", json.dumps(kinds)),
         ]
 
     def figures(self, name: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""Several machines of one study side by side: what each gives per hour, per price and per energy.
+"""Several machines of one study side by side.
 
 Nothing is pooled over machines: each has the intervals of its own replicates, and the interval of a
 ratio joins those of two machines. A machine that is not measured and analysed completely is listed
 with the reason, and the others are compared without it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pandas as pd
 from msgspec.structs import replace
 
 from scaling_study.common import tables
-from scaling_study.common.objectives import OBJECTIVES, PERIOD_S
+from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import known
 from scaling_study.config.config import NodeKind
 from scaling_study.config.plan import Plan
@@ -25,7 +25,6 @@ from scaling_study.records.analysis import (
     Compared,
     ComparedMachine,
     Machines,
-    Measures,
     OtherNodes,
     Provenance,
     Rate,
@@ -37,9 +36,6 @@ from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
-HOUR_S = 3600
-WATTS_PER_KW = 1000
-MEASURES = Measures.__struct_fields__
 SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
     "python": lambda one: one.description.versions.get("python") or "none",
     "torch": lambda one: one.description.versions.get("torch") or "none",
@@ -136,15 +132,12 @@ def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: study_folder / "machines" / name for name in names}
 
 
-def compare(
-    found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind], currency: str
-) -> Compared:
+def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -> Compared:
     """Compare machines.
 
     Args:
         found: what `read_results` returned for each machine, in the config's order.
         kinds: the config's section of each machine.
-        currency: of the prices.
     """
     there = {name: one for name, one in found.items() if not isinstance(one, str)}
     rates = [OBJECTIVES[one.recommendation.objective].rate for one in there.values()]
@@ -156,17 +149,16 @@ def compare(
         if isinstance(one, str)
         else replace(
             _measured(name, one, kinds[name], rate),
-            to_reference=ratios(there, kinds, name, reference, rate),
+            to_reference=ratio(there, name, reference, rate),
         )
         for name, one in found.items()
     )
     return Compared(
         objective=rate if there else None,
         single=any(one.recommendation.single for one in there.values()),
-        currency=currency,
         reference=reference,
         machines=machines,
-        best={measure: _best(there, kinds, machines, rate, measure) for measure in MEASURES},
+        best=_best(there, machines, rate),
         same=_same(there),
         software=tuple(_software(there)),
     )
@@ -183,8 +175,8 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
         machine=one.hash,
         cpu_model=description.cpu_model,
         hosts=one.hosts(one.hash),
-        default=_given(one.recommendation.default, kind, rate),
-        recommended=_given(one.recommendation.recommended, kind, rate),
+        default=_given(one.recommendation.default, rate),
+        recommended=_given(one.recommendation.recommended, rate),
         others=tuple(
             OtherNodes(
                 machine=other,
@@ -198,68 +190,38 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
     )
 
 
-def _given(point: Candidate | None, kind: NodeKind, rate: str) -> Rate | None:
-    """Return a launch's rates; None if there is no launch, or its rate is not known."""
+def _given(point: Candidate | None, rate: str) -> Rate | None:
+    """Return a launch's rate; None if there is no launch, or its rate is not known."""
     found = point.rate(OBJECTIVES[rate]) if point else Interval()
     if point is None or not known(found.value):
         return None
-    measures = _measures(found, [HOUR_S / PERIOD_S[rate]] * 2, _costs(kind))
-    return Rate(launch=point.launch, label=point.label, n=point.n, **measures)
+    return Rate(launch=point.launch, label=point.label, n=point.n, rate=found)
 
 
-def _costs(kind: NodeKind) -> tuple[float | None, float | None]:
-    """Return the costs of an hour of a machine, in the currency and in kWh."""
-    return kind.price, None if kind.watts is None else kind.watts / WATTS_PER_KW
-
-
-def _measures(
-    rate: Interval, over: Sequence[float | None], under: Sequence[float | None]
-) -> dict[str, Interval | None]:
-    """Return the fields of `Measures`: a rate, and that rate per price and per kWh."""
-    scaled = (
-        None if one is None or other is None else rate.times(one / other)
-        for one, other in zip(over, under, strict=True)
-    )
-    return dict(zip(MEASURES, (rate, *scaled), strict=True))
-
-
-def ratios(
-    there: Mapping[str, Results],
-    kinds: Mapping[str, NodeKind],
-    over: str,
-    under: str | None,
-    rate: str,
-) -> Measures:
-    """Return the measures of one machine over another's, each with its recommended launch."""
+def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str) -> Interval | None:
+    """Return the rate of one machine over another's, each with its recommended launch."""
     if under is None or over == under:
-        return Measures()
+        return None
     means = [
         intervals.Means(one.rates, rate).of(*chosen.at)
         for one in (there[over], there[under])
         if (chosen := one.recommendation.recommended)
     ]
-    if len(means) < 2:  # noqa: PLR2004 (two to compare)
-        return Measures()
-    return Measures(**_measures(intervals.ratio(*means), _costs(kinds[under]), _costs(kinds[over])))
+    return intervals.ratio(*means) if len(means) > 1 else None
 
 
 def _best(
-    there: Mapping[str, Results],
-    kinds: Mapping[str, NodeKind],
-    machines: Iterable[ComparedMachine],
-    rate: str,
-    measure: str,
+    there: Mapping[str, Results], machines: Iterable[ComparedMachine], rate: str
 ) -> Best | None:
-    """Return the best machine by a measure, against the next; None with fewer than two machines."""
+    """Return the best machine against the next; None with fewer than two machines."""
     given = {one.name: one.recommended for one in machines if one.recommended}
-    values = {name: found.value for name, one in given.items() if (found := one.of(measure))}
-    if len(values) < 2:  # noqa: PLR2004 (two to compare)
+    if len(given) < 2:  # noqa: PLR2004 (two to compare)
         return None
-    first, second, *_ = sorted(values, key=lambda name: -values[name])
+    first, second, *_ = sorted(given, key=lambda name: -(given[name].rate.value or 0.0))
     return Best(
         first=first,
         next=second,
-        ratio=ratios(there, kinds, first, second, rate).of(measure) or Interval(),
+        ratio=ratio(there, first, second, rate) or Interval(),
         spread=max(there[name].noise.at(given[name].n) or 0.0 for name in (first, second)),
     )
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ValidationError,
@@ -15,7 +14,7 @@ from pydantic import (
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
 from scaling_study.config.launches import Launches
-from scaling_study.config.mistakes import MISSING, Keys, problems_of
+from scaling_study.config.mistakes import Keys, problems_of
 from scaling_study.config.section import (
     Counts,
     Effort,
@@ -186,7 +185,6 @@ MachineName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 # As sbatch(1) reads them. A dash at the beginning would be another option of sbatch's.
 SLURM_NAME = "letters, digits and . _ + @ -"
 SlurmName = Annotated[str, allowed(SLURM_NAME, pattern=r"^[A-Za-z0-9_.+@][A-Za-z0-9_.+@-]*$")]
-Price = Annotated[float, Field(gt=0, le=10**9)]
 
 
 class NodeKind(Section):
@@ -218,18 +216,6 @@ class NodeKind(Section):
 
     cores: Annotated[Annotated[int, Field(ge=1, le=10_000)] | None, unit("CPUs")] = None
     """CPUs of a node, as SLURM counts them: a node with another number is refused."""
-
-    price: Annotated[Price | None, unit("currency/h")] = None
-    """Cost of a node per hour: the report then compares models per unit of `currency`."""
-
-    watts: Annotated[Price | None, unit("W")] = None
-    """Power that a node draws under load: the report then compares models per kWh."""
-
-
-def _read_currency(value: str) -> str:
-    if not value.isprintable() or value != value.strip():
-        raise wrong(value, "is not allowed")
-    return value
 
 
 def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[str, ...]:
@@ -325,14 +311,6 @@ class Config(Named):
     data_loader: Effort = "off"
     """Effort of experiments on the data loader of the recommended launch: waiting, contention."""
 
-    currency: Annotated[
-        str,
-        Field(max_length=16),
-        AfterValidator(_read_currency),
-        allowed("1 to 16 characters, such as EUR"),
-    ] = ""
-    """The currency of machines' prices, as the report writes it."""
-
     machines: Annotated[
         Mapping[MachineName, NodeKind],
         allowed(
@@ -344,14 +322,10 @@ class Config(Named):
 
     @model_validator(mode="after")
     def _check_all(self) -> Self:
-        problems = [*self._prices(), *self._samples(), *self._whole(), *self._race()]
+        problems = [*self._samples(), *self._whole(), *self._race()]
         if problems:
             raise ConfigError(problems)
         return self._share_budget()
-
-    def _prices(self) -> Iterator[Problem]:
-        if not self.currency and any(kind.price is not None for kind in self.machines.values()):
-            yield Problem(("currency",), "", MISSING, "what prices are in, such as EUR")
 
     def _samples(self) -> Iterator[Problem]:
         name, epoch = self.workload.samples_per_step, self.workload.samples_per_epoch

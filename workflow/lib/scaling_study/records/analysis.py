@@ -713,28 +713,13 @@ class SavedTables(Struct, frozen=True, kw_only=True):
 # Several machines.
 
 
-class Measures(Struct, frozen=True, kw_only=True):
-    """A rate of models or steps, the same per unit of the currency and per kWh; or their ratios.
-
-    None if the config does not give the cost of an hour, or there is nothing to compare.
-    """
-
-    rate: Interval | None = None
-    per_price: Interval | None = None
-    per_kwh: Interval | None = None
-
-    def of(self, measure: str) -> Interval | None:
-        """Return a measure by its name."""
-        found: Interval | None = getattr(self, measure)
-        return found
-
-
-class Rate(Measures, frozen=True, kw_only=True):
-    """A launch, with its rates on a machine."""
+class Rate(Struct, frozen=True, kw_only=True):
+    """A launch, with its models or steps per unit of time on a machine."""
 
     launch: str = ""
     label: str
     n: int
+    rate: Interval
 
 
 class OtherNodes(Struct, frozen=True, kw_only=True):
@@ -763,12 +748,12 @@ class ComparedMachine(Struct, frozen=True, kw_only=True):
     default: Rate | None = None
     recommended: Rate | None = None
     others: tuple[OtherNodes, ...] = ()
-    to_reference: Measures = Measures()
-    """Its rates over those of the reference machine."""
+    to_reference: Interval | None = None
+    """Its recommended launch's rate over that of the reference machine."""
 
 
 class Best(Struct, frozen=True, kw_only=True):
-    """The machine that gives most by one measure, and how much more than the next."""
+    """The machine that gives most, and how much more than the next."""
 
     first: str
     next: str
@@ -792,12 +777,10 @@ class Compared(Struct, frozen=True, kw_only=True):
     """The rate that is compared."""
     single: bool = False
     """Whether launches were chosen for the time of one model."""
-    currency: str = ""
     reference: str | None = None
     """The machine that others are compared with."""
     machines: tuple[ComparedMachine, ...]
-    best: dict[str, Best | None] = {}
-    """The best machine by each measure."""
+    best: Best | None = None
     same: tuple[tuple[str, ...], ...] = ()
     """Names that stand for one machine."""
     software: tuple[Software, ...] = ()

@@ -17,7 +17,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.experiments.kernels import STREAM_BYTES
 from scaling_study.profiling import operator_groups
-from scaling_study.records.analysis import Best, Compared, Comparison, Recommendation
+from scaling_study.records.analysis import Compared, Comparison, Recommendation
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import MachineUse
 from scaling_study.report.words import (
@@ -109,45 +109,28 @@ def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
 
 def compared_verdict(compared: Compared) -> str:
     """Say which machine gives most, as predicted; confirmations are in the part of each machine."""
-    best = compared.best.get("rate")
+    best = compared.best
     if best is None:
         names = [one.name for one in compared.measured]
         return f"Only {names[0]} is measured" if len(names) == 1 else "Nothing to compare"
-    return f"{_most(best, NOUNS[compared.objective or 'steps_per_s'])}, predicted"
-
-
-def _most(best: Best, what: str) -> str:
-    """Say which machine gives most of something, if this study can tell."""
+    what = NOUNS[compared.objective or "steps_per_s"]
     first, other, ratio = best.first, best.next, best.ratio
     if not ratio.sure:
-        return f"{first} looks best; without an interval it is not certain"
-    if not differs(ratio, best.spread):
-        return f"{first} and {other} give as many {what}, as far as this study can tell"
-    return f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({spelled(ratio)})"
-
-
-def per_unit(compared: Compared) -> dict[str, str]:
-    """Return the unit (a currency, kWh) of each measure that some machine has."""
-    units = {"per_price": compared.currency, "per_kwh": "kWh"}
-    return {
-        measure: unit
-        for measure, unit in units.items()
-        if any(one.recommended and getattr(one.recommended, measure) for one in compared.machines)
-    }
+        text = f"{first} looks best; without an interval it is not certain"
+    elif not differs(ratio, best.spread):
+        text = f"{first} and {other} give as many {what}, as far as this study can tell"
+    else:
+        text = f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({spelled(ratio)})"
+    return f"{text}, predicted"
 
 
 def compared_notes(compared: Compared) -> list[Mark]:
     """Return notes for the careful reader of a comparison; bad ones weaken it."""
-    things, *_ = NOUNS[compared.objective or "steps_per_s"].split()
     notes = [
         Mark(f"{one.name} is missing: {one.reason}.", bad=True)
         for one in compared.machines
         if one.status == "missing"
     ]
-    for measure, unit in per_unit(compared).items():
-        best = compared.best.get(measure)
-        if best is not None:
-            notes.append(Mark(f"{_most(best, f'{things} per {unit}')}."))
     for names in compared.same:
         text = "are the same machine by all that matters to its speed"
         notes.append(Mark(f"{listed(names, 9)} {text}.", bad=True))
