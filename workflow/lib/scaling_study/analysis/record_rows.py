@@ -109,12 +109,13 @@ def flagged(one: W, flag: str) -> W:
 def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
     """Return the windows of a file; those that other records invalidate are flagged.
 
-    If a cohort did not prove its launch before its first window or after its last one, none of its
-    windows counts: it is not known when its settings changed.
+    If a cohort did not prove its launch before its first window or after its last one, or failed
+    between them, none of its windows counts: it is not known when its settings changed.
     """
     readbacks = of_kind(records, window.Readbacks)
     proven = {one.cohort for one in readbacks if one.when != "after"}
     proven -= {one.cohort for one in readbacks if not one.proven}
+    proven -= {one.cohort for one in of_kind(records, window.End) if one.status == "failed"}
     windows = [
         one if one.cohort in proven else flagged(one, NOT_PROVEN)
         for one in of_kind(records, Window)

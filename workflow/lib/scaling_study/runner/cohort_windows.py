@@ -104,6 +104,7 @@ class CohortRun:
         in_windows_s: time in windows.
         paused_s: time between windows in which other cohorts had the machine.
         member: the memory that each member takes; None until all have started.
+        counted: whether a window was valid.
         lost: process counts of which no window can be taken any more.
         why_lost: the reason for the first of them.
     """
@@ -119,6 +120,7 @@ class CohortRun:
     in_windows_s: float = field(init=False, default=0.0)
     paused_s: float = field(init=False, default=0.0)
     member: headroom.Footprint | None = field(init=False, default=None)
+    counted: bool = field(init=False, default=False)
     lost: set[int] = field(init=False, default_factory=set)
     why_lost: str = field(init=False, default="")
 
@@ -161,7 +163,8 @@ class CohortRun:
             return "failed", str(error)
         if not self.lost:
             return "complete", None
-        return "partial" if self.lost < set(self.counts) else "failed", self.why_lost
+        some = self.counted or self.lost < set(self.counts)
+        return "partial" if some else "failed", self.why_lost
 
     def end(self, status: Status, reason: str | None, remedy: str | None) -> End:
         """Return the cohort's last record."""
@@ -227,6 +230,7 @@ class CohortRun:
     def _keep(self, record: Taken, attempt: int) -> None:
         """Write a window down; if several in a row were lost to other programs, look which ones."""
         self.in_windows_s += record.window_s
+        self.counted |= record.valid
         self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
         seen = self.lookout.after_window(record.flags)
         if seen is not None:
