@@ -9,12 +9,12 @@ import synthetic
 from scaling_study.analysis import law_choice
 from scaling_study.analysis.boundary import coinciding, read_law
 from scaling_study.analysis.laws import SHARP
+from scaling_study.analysis.points import joint
 from scaling_study.config import process_counts
 from scaling_study.records.analysis import ChosenLaw, LaunchLaws, Machines, Scaling
 from scaling_study.records.codec import write_file
 from scaling_study.records.verdict import Boundary
 from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Means
 
 DRAWS = 20
 COHORT_NOISE = 0.03
@@ -47,9 +47,9 @@ def found(bend, size, seed, *, replicates=3, noise=0.01):
     )
     rates = pd.DataFrame(np.exp(logs), columns=n).melt(var_name="n", value_name="steps_per_s")
     rates["replicate"] = np.tile(np.arange(replicates), len(n))
-    means = Means(rates.assign(launch="a"))
-    throughput = np.array([np.exp(means.of("a", count).mean) for count in n])
-    laws = law_choice.choose(n, throughput, means.scatter("a"))
+    known = joint(rates.assign(launch="a"), [], None, 1)["steps_per_s"]
+    throughput = np.exp([known.mean(("a", count)) for count in n])
+    laws = law_choice.choose(n, throughput, known.scatter("a"))
     return laws.knee and coinciding(laws, points_of(n), MACHINES[size])
 
 

@@ -5,6 +5,7 @@ import pytest
 import synthetic
 from made_records import kept
 from scaling_study.analysis.collect import collect
+from scaling_study.analysis.points import joint
 from scaling_study.analysis.recommend import candidates, front, pareto, recommend
 from scaling_study.records.analysis import FrontPoint
 from synthetic import typed
@@ -32,7 +33,9 @@ def measured(folder, *launches, change=lambda plan: None, **options):
 
 def recommended(folder, *launches, **options):
     points, found, plan = measured(folder, *launches, **options)
-    return kept(recommend(points, found.replicates, found.cohorts.cohorts, plan))
+    cohorts = found.cohorts.cohorts
+    drawn = joint(found.replicates, cohorts, plan.steps_per_model, plan.seed)
+    return kept(recommend(points, drawn, cohorts, plan))
 
 
 def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path):

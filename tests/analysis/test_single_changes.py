@@ -5,6 +5,7 @@ import pytest
 import synthetic
 from made_records import kept
 from scaling_study.analysis.collect import collect
+from scaling_study.analysis.points import joint
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.records.analysis import SingleChanges
 from synthetic import typed
@@ -35,7 +36,8 @@ def analysed(folder, launches=STUDY, **options):
     for one in plan["launches"]:
         one["axes"].setdefault("gc", "default")
     found = collect(folder, typed(plan))
-    return kept(single_changes("m", found.points, found.replicates, typed(plan)))
+    drawn = joint(found.replicates, found.cohorts.cohorts, None, 1)["steps_per_s"]
+    return kept(single_changes("m", found.points, drawn, typed(plan)))
 
 
 def test_single_changes_are_compared_alone_and_the_way_to_the_best_begins_with_most(tmp_path):

@@ -11,11 +11,11 @@ import pytest
 import rendering
 import synthetic
 from made_records import made_plan, reported, summary
+from scaling_study.analysis.points import joint
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
 from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import Noise, Ranked, Recommendation, Recommended, Reference
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
-from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
 
 PLAN = made_plan({}, baseline="base", repeat="again")
@@ -74,10 +74,13 @@ class World:
 
     @property
     def points(self):
-        one = self.rates[self.rates["n"] == 1].set_index(["launch", "replicate"])["steps_per_s"]
-        paired = self.rates.join(one.rename("one"), on=["launch", "replicate"])
-        paired["speedup"] = paired["steps_per_s"] / paired["one"]
-        found = intervals.pooled_means(paired, ["machine", "launch", "n"], "speedup").reset_index()
+        drawn = joint(self.rates, [], None, 1)["steps_per_s"]
+        rows = []
+        for launch, n in drawn.column:
+            one = drawn.ratio((launch, n), (launch, 1))
+            rows.append(("m", launch, n, one.value, one.low, one.high))
+        names = ["machine", "launch", "n", "speedup", "speedup_low", "speedup_high"]
+        found = pd.DataFrame(rows, columns=names)
         return found.assign(
             label=found.launch.str.upper(), user_s_per_step=STEP_S,
             runqueue_s_per_step=STEP_S * self.waits,

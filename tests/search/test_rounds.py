@@ -187,7 +187,7 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
     assert last.not_screened == []
     assert all(grown.replicates_of(launch.id) for launch in grown.launches)
     searched = rounds.searched(grown, history).searched
-    assert [one.stage for one in searched.rounds][:2] == ["first", "screen"]
+    assert [one.stage for one in searched.rounds][:3] == ["first", "refine", "screen"]
     assert (searched.choice, searched.reason) == (last.choice, last.reason)
     assert rounds.searched(grown, history[:2]).searched.reason == "it had no further round"
     assert "best so far" in rounds.describe(last, grown)

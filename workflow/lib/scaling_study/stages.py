@@ -8,6 +8,7 @@ from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import effective, imported, imported_growth, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
+from scaling_study.analysis.process_starts import process_starts
 from scaling_study.common.tables import read_columns, write_table
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
@@ -158,7 +159,7 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
     machine = read_file(folder / "machine.json", Machine)
     further = rounds.helpful(plan, read_causes(folder).get(machine.hash, ()))
     plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
-    starts, done, unequal = [], 0, []
+    starts, done, unequal, beside_s = [], 0, [], {}
     if plan.made:
         collected = collecting.collect(folder, plan)
         study, here = collected.cohorts, machine.hash
@@ -169,6 +170,9 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
             for table in (collected.replicates, collected.points, collected.windows)
         )
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
+        beside_s = {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
-    found = rounds.next_round(plan, machine, starts, done, now, unequal=unequal, again=again)
+    found = rounds.next_round(
+        plan, machine, starts, done, now, unequal=unequal, again=again, beside_s=beside_s
+    )
     return plan, found

@@ -6,6 +6,7 @@ Machines are never pooled: every number is of one machine, and readers compare t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pandas as pd
 from scaling_study.analysis import law_choice, laws
 from scaling_study.analysis.effective import readback
 from scaling_study.analysis.failures import list_failures
+from scaling_study.analysis.points import joint
 from scaling_study.analysis.recommend import candidates, pareto, recommend
 from scaling_study.analysis.single_changes import single_changes
 from scaling_study.analysis.unequal_work import unequal_work
@@ -37,7 +39,10 @@ from scaling_study.records.codec import write_file
 from scaling_study.records.cohorts import Cohorts, CohortSummary
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Slot
-from scaling_study.stats import intervals
+from scaling_study.stats.throughputs import Throughputs
+
+if TYPE_CHECKING:
+    from scaling_study.stats.intervals import Floats
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
@@ -83,14 +88,16 @@ def analyse(
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
         unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
+        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed)
+        rates_drawn = drawn["steps_per_s"]
         shown = candidates(own, cohorts)
         found.append(
             Analysis(
-                scaling(own, own_rates, cohorts, description),
-                noise(machine, own_rates, plan),
-                recommend(shown, own_rates, cohorts, known, unequal),
+                scaling(own, rates_drawn, cohorts, description),
+                noise(machine, rates_drawn, plan),
+                recommend(shown, drawn, cohorts, known, unequal),
                 pareto(machine, shown, known),
-                single_changes(machine, own, own_rates, known),
+                single_changes(machine, own, rates_drawn, known),
                 list_failures(machine, cohorts, study.missing),
                 EffectiveSettings(machine=machine, launches=tuple(readback(cohorts, own_windows))),
                 provenance(cohorts, description, study.samples),
@@ -108,27 +115,26 @@ def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
         write_file(folder / f"{name}.json", content)
 
 
-def noise(machine: str, rates: pd.DataFrame, plan: Plan) -> Noise:
+def noise(machine: str, measured: Throughputs, plan: Plan) -> Noise:
     """Return the A/A check: the repeat of the baseline against the baseline.
 
     Args:
         machine: Hash of the machine.
-        rates: Its rows of the table of replicates.
+        measured: Joint draws of its throughputs.
         plan: plan.json.
     """
-    counts = [set(rates.loc[rates["launch"] == name, "n"]) for name in (plan.baseline, plan.repeat)]
-    means = intervals.Means(rates)
     points = []
-    for n in sorted(set.intersection(*counts)):
-        found = means.ratio((plan.repeat, n), (plan.baseline, n))
-        points.append(NoisePoint(n=int(n), ratio=found.value, low=found.low, high=found.high))
+    for launch, n in measured.column:
+        if launch == plan.baseline and (plan.repeat, n) in measured.column:
+            found = measured.ratio((plan.repeat, n), (launch, n))
+            points.append(NoisePoint(n=n, ratio=found.value, low=found.low, high=found.high))
     spread = max((abs(one.ratio - 1) for one in points), default=None)
     return Noise(machine=machine, points=tuple(points), spread=spread)
 
 
 def scaling(
     points: pd.DataFrame,
-    rates: pd.DataFrame,
+    measured: Throughputs,
     cohorts: Sequence[CohortSummary],
     description: Machine,
 ) -> Scaling:
@@ -136,17 +142,16 @@ def scaling(
 
     Args:
         points: The machine's rows of the table of points.
-        rates: Its rows of the table of replicates.
+        measured: Joint draws of its throughputs.
         cohorts: Its cohorts.
         description: Its machine.json.
     """
     slots = {each.launch: each.slots for each in cohorts if each.slots}
-    means = intervals.Means(rates)
     found = []
     for launch, rows in points.groupby("launch", sort=False):
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], description.topology)
-        law = law_choice.choose(n, throughput, means.scatter(id_), further)
+        law = law_choice.choose(n, throughput, measured.scatter(id_), further)
         found.append(LaunchLaws(launch=id_, laws=law))
     return Scaling(machine=description.hash, launches=tuple(found))
 
@@ -165,7 +170,7 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
     bound = [parse_cpu_list(slot.cpus) for slot in slots if slot.cpus is not None]
     if len(bound) < len(slots):
         return []
-    found: list[tuple[Domain, intervals.Floats]] = []
+    found: list[tuple[Domain, Floats]] = []
     for domain in DOMAINS:
         groups = topology.domains(domain)
         group_of = {cpu: index for index, group in enumerate(groups) for cpu in group}

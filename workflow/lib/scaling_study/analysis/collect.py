@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from scaling_study.analysis import points
 from scaling_study.analysis.member_rows import STEP_QUANTILES
-from scaling_study.analysis.process_starts import process_starts
 from scaling_study.analysis.rates import rates
 from scaling_study.analysis.record_rows import FileRows, read_rows
 from scaling_study.config.launches import Launch
@@ -85,12 +84,13 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     work = work_by_launch(with_learnt(plan, found.samples))
     length = model_length(found.ended, work, plan.default)
     windows = WINDOWS.frame(found.table("windows", work))
-    replicates = points.replicates(
-        found.table("replicates", work),
-        process_starts(found.cohorts),
-        with_learnt(plan, found.samples, length).steps_per_model,
-        {(one.machine, one.launch, one.replicate): one.batch for one in found.cohorts if one.batch},
-    )
+    steps = with_learnt(plan, found.samples, length).steps_per_model
+    rows = found.table("replicates", work)
+    drawn = {
+        machine: points.joint(own, found.of(machine), steps, plan.seed)
+        for machine, own in (() if rows is None else rows.groupby("machine", sort=False))
+    }
+    replicates = points.replicates(rows, found.cohorts, drawn, steps)
     cohorts = Cohorts(
         schema_version=1,
         samples=found.samples,
@@ -104,7 +104,7 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
         windows,
         replicates,
         BETWEEN.frame(found.table("between", work)),
-        points.points(windows, replicates, _extra(found, work)),
+        points.points(windows, replicates, _extra(found, work), drawn),
         cohorts,
     )
 
@@ -127,6 +127,10 @@ class _Found:
     missing: list[Replicate] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
+
+    def of(self, machine: str) -> list[CohortSummary]:
+        """Return the cohorts of a machine."""
+        return [one for one in self.cohorts if one.machine == machine]
 
     def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
         """Return all rows of a name's tables, per step of the default launch; None without any."""

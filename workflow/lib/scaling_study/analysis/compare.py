@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from msgspec.structs import replace
 
+from scaling_study.analysis.points import joint
 from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import known
 from scaling_study.config.config import NodeKind
 from scaling_study.config.plan import Plan
+from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
 from scaling_study.records import analysis, codec
 from scaling_study.records.analysis import (
@@ -33,8 +34,8 @@ from scaling_study.records.analysis import (
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
 from scaling_study.records.window import DECODER, Cohort
-from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
+from scaling_study.stats.throughputs import Throughputs, interval_of
 
 SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
     "python": lambda one: one.description.versions.get("python") or "none",
@@ -56,7 +57,7 @@ class Results:
         recommendation: its entry of analysis/recommendation.json.
         provenance: of analysis/provenance.json.
         noise: its entry of analysis/noise.json, the A/A check.
-        rates: its rows of the table of replicates.
+        drawn: joint draws of its rates, by column.
         study: cohorts.json, of all nodes.
     """
 
@@ -64,7 +65,7 @@ class Results:
     recommendation: analysis.Recommendation
     provenance: Provenance
     noise: analysis.Noise
-    rates: pd.DataFrame
+    drawn: Mapping[str, Throughputs]
     study: Cohorts
 
     def hosts(self, hash_: str) -> tuple[str, ...]:
@@ -109,7 +110,9 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     own = provenance.of(machine)
     if recommendation is None or noise is None or own is None:
         return None
-    return Results(machine, recommendation, own, noise, rates[rates["machine"] == machine], study)
+    steps = with_learnt(plan, study.samples, study.model_length).steps_per_model
+    drawn = joint(rates[rates["machine"] == machine], study.of(machine), steps, plan.seed)
+    return Results(machine, recommendation, own, noise, drawn, study)
 
 
 def _measured_since(folder: Path, study: Cohorts) -> bool:
@@ -202,12 +205,16 @@ def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str)
     """Return the rate of one machine over another's, each with its recommended launch."""
     if under is None or over == under:
         return None
-    means = [
-        intervals.Means(one.rates, rate).of(*chosen.at)
+    both = [
+        (one.drawn[rate], chosen.at)
         for one in (there[over], there[under])
         if (chosen := one.recommendation.recommended)
     ]
-    return intervals.ratio(*means) if len(means) > 1 else None
+    if len(both) < 2:  # noqa: PLR2004 (two to compare)
+        return None
+    (ours, point), (theirs, other) = both
+    logs, mean = ours.of(point) - theirs.of(other), ours.mean(point) - theirs.mean(other)
+    return interval_of(logs, mean, sure=ours.sure and theirs.sure)
 
 
 def _best(

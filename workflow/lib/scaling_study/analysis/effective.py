@@ -12,8 +12,8 @@ import pandas as pd
 
 from scaling_study.records.analysis import Effective, Settling
 from scaling_study.records.cohorts import CohortSummary, Got
-from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
+from scaling_study.stats.throughputs import Start, fit
 
 PART = 3
 """The first third of a cohort's windows is compared with the last third, or at least one window."""
@@ -81,8 +81,11 @@ def pace(windows: pd.DataFrame) -> dict[str, Interval]:
     early = taken[(place < part) & (count > 1)].groupby(COHORT).mean()
     late = taken[(place >= count - part) & (count > 1)].groupby(COHORT).mean()
     ratios = (late - early).groupby(["machine", "launch", "replicate"]).mean()
-    rows = np.exp(ratios).rename("pace").reset_index().assign(n=0)
-    if rows.empty:
+    if ratios.empty:
         return {}
-    means = intervals.Means(rows, "pace")
-    return {launch: means.of(launch, 0).interval() for launch in rows["launch"].unique()}
+    starts = [
+        Start(launch, number, {0: float(np.exp(log))})
+        for number, ((_, launch, _), log) in enumerate(ratios.items())
+    ]
+    known = fit(starts)
+    return {launch: known.level((launch, n)) for launch, n in known.column}

@@ -1,15 +1,16 @@
 """From rows of windows to replicates and points."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
+from scaling_study.analysis.process_starts import process_starts
+from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
-from scaling_study.stats import intervals
-from scaling_study.stats.throughputs import Start, Throughputs
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.throughputs import Start, Throughputs, fit
 
 POINT = [*(column.name for column in WHERE), "n"]
 REPLICATE = [*POINT, "replicate"]
@@ -23,36 +24,30 @@ MEANS = [
 
 def replicates(
     rates: pd.DataFrame | None,
-    starts: Mapping[tuple[str, str], float],
+    cohorts: Sequence[CohortSummary],
+    drawn: Mapping[str, Mapping[str, Throughputs]],
     steps_per_model: float | None,
-    batches: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Return the rates of every process count in every replicate.
 
     Args:
         rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
-        starts: The time of a process's start (s), by machine and launch; where it is not known,
+        cohorts: All cohorts. The time of a process's start is theirs; where it is not known,
             models/hour do not include the start.
+        drawn: What `joint` returns for each machine. Its drift between jobs that launches shared
+            is taken out of the rates.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
-        batches: The job that a replicate shared with other launches, by machine, launch and
-            replicate. The machine's drift between such jobs is taken out of the rates. Empty
-            without a race.
 
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
     if rates is None:
         return REPLICATES.frame()
-    rows = rates.copy()
-    places = zip(rows["machine"], rows["launch"], strict=True)
-    rows["start_s"] = [starts.get(place, np.nan) for place in places]
-    rows["batch"] = [
-        batches.get((machine, launch, replicate)) or f"{launch} {replicate}"
-        for machine, launch, replicate in zip(
-            rows["machine"], rows["launch"], rows["replicate"], strict=True
-        )
-    ]
-    rows["drift"] = _drift(rows) if batches else 1.0
+    rows, starts, jobs = rates.copy(), process_starts(cohorts), _jobs(cohorts)
+    keys = [*zip(rows["machine"], rows["launch"], rows["replicate"], strict=True)]
+    rows["start_s"] = [np.exp(np.log(starts.get(key[:2], np.nan)).mean()) for key in keys]
+    drifts = [drawn[key[0]]["steps_per_s"].drifts.get(jobs.get(key, ""), 0.0) for key in keys]
+    rows["drift"] = np.exp(drifts)
     rows["steps_per_s"] /= rows["drift"]
     rows["step_s"] *= rows["drift"]
     rows["models_per_hour"] = models_per_hour(rows, rows["steps_per_s"], steps_per_model)
@@ -61,6 +56,11 @@ def replicates(
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
     return rows.loc[order.index].reset_index(drop=True)
+
+
+def _jobs(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str, int], str]:
+    """Return the job that a replicate shared with others, by machine, launch and replicate."""
+    return {(one.machine, one.launch, one.replicate): one.batch for one in cohorts if one.batch}
 
 
 def models_per_hour(
@@ -79,27 +79,40 @@ def models_per_hour(
     return SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
 
 
-def _drift(rows: pd.DataFrame) -> "pd.Series[float]":
-    """Return the factor by which each replicate's `batch` was faster than others."""
-    factors = pd.Series(1.0, index=rows.index)
-    for _, own in rows.groupby("machine", sort=False):
-        roles = dict(zip(own["role"], own["launch"], strict=True))
-        same = {roles["repeat"]: roles["baseline"]} if {"repeat", "baseline"} <= set(roles) else {}
-        batches = {name: number for number, name in enumerate(own["batch"].unique())}
-        starts = [
-            Start(
-                same.get(launch, launch),
-                batches[each["batch"].iloc[0]],
-                dict(zip(each["n"].tolist(), each["steps_per_s"].tolist(), strict=True)),
-            )
-            for (launch, _), each in own.groupby(["launch", "replicate"], sort=False)
-        ]
-        drifts = Throughputs(starts).drifts
-        factors[own.index] = np.exp([drifts[batches[name]] for name in own["batch"]])
-    return factors
+def joint(
+    rates: pd.DataFrame, cohorts: Sequence[CohortSummary], steps_per_model: float | None, seed: int
+) -> dict[str, Throughputs]:
+    """Return joint draws of one machine's rates: steps_per_s, and models_per_hour if known.
+
+    Args:
+        rates: Its rows of the table of replicates, or those from which that is made.
+        cohorts: Its cohorts.
+        steps_per_model: Steps that train one model; None leaves models/hour out.
+        seed: Seed of the draws.
+    """
+    jobs = {key[1:]: job for key, job in _jobs(cohorts).items()}
+    rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
+    starts = [
+        Start(
+            launch,
+            jobs.get((launch, replicate), f"{launch} {replicate}"),
+            dict(zip(own["n"].tolist(), own["raw"].tolist(), strict=True)),
+        )
+        for (launch, replicate), own in rates.groupby(["launch", "replicate"], sort=False)
+    ]
+    found = {"steps_per_s": fit(starts, seed)}
+    if steps_per_model:
+        beside_s = {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
+        found["models_per_hour"] = found["steps_per_s"].models_per_hour(steps_per_model, beside_s)
+    return found
 
 
-def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> pd.DataFrame:
+def points(
+    windows: pd.DataFrame,
+    rates: pd.DataFrame,
+    extra: pd.DataFrame,
+    drawn: Mapping[str, Mapping[str, Throughputs]],
+) -> pd.DataFrame:
     """Return one row per machine, launch and process count with a valid window.
 
     Args:
@@ -107,6 +120,7 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
         rates: Table of replicates.
         extra: For every point at least, indexed by machine, launch and n: the pooled step_median_s,
             step_p95_s and step_p99_s, `windows_invalid` and `oversubscribed`.
+        drawn: What `joint` returns for each machine.
 
     Returns:
         Table of points, in the order of `rates`.
@@ -116,7 +130,7 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
     valid = windows[windows["valid"]]
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
-    rows = rows.join(_means(rates)).join(_speedup(rates))
+    rows = rows.join(_estimates(rates, drawn))
     rows["non_step_share"] = by_point["non_step_share"].mean()
     rows["start_s"] = by_point["start_s"].mean()
     members = without_restarts(valid, POINT).groupby(POINT, sort=False)
@@ -127,29 +141,20 @@ def points(windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame) -> p
     return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
-def _means(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return steps_per_s, step_s and models_per_hour with their intervals, by POINT."""
-    names = ("steps_per_s", "step_s", "models_per_hour")
-    known = [name for name in names if rates[name].notna().all()]
-    means = [intervals.pooled_means(rates, POINT, name) for name in known]
+def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Mapping[str, Throughputs]]) -> pd.DataFrame:
+    """Return throughput, step, models/hour, speedup and efficiency with intervals, by POINT."""
+    points = rates.groupby(POINT, sort=False)["non_step_share"].mean()
+    names = ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency")
+    rows = []
+    for (machine, launch, *_, n), share in points.items():
+        own, point = drawn[machine], (launch, n)
+        level = own["steps_per_s"].level(point)
+        models = own["models_per_hour"].level(point) if "models_per_hour" in own else Interval()
+        speedup = own["steps_per_s"].ratio(point, (launch, 1))
+        found = level, level.over(n * (1 - share)), models, speedup, speedup.times(1 / n)
+        rows.append([end for one in found for end in (one.value, one.low, one.high)])
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    return pd.concat(means, axis=1).reindex(columns=columns)
-
-
-def _speedup(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return speedup and efficiency with intervals, by POINT, over replicates with n = 1."""
-    keys = ["machine", "launch", "replicate"]
-    one = rates[rates["n"] == 1].set_index(keys)["steps_per_s"].rename("one")
-    paired = rates.join(one, on=keys).dropna(subset="one")
-    paired["speedup"] = paired["steps_per_s"] / paired["one"]
-    found = intervals.pooled_means(paired[paired["n"] != 1], POINT, "speedup")
-    itself = paired.loc[paired["n"] == 1, POINT].drop_duplicates()
-    exact = pd.DataFrame(1.0, index=pd.MultiIndex.from_frame(itself), columns=found.columns)
-    found = pd.concat([each for each in (exact, found) if len(each)] or [found])
-    efficiency = found.div(found.index.get_level_values("n"), axis=0)
-    return found.join(
-        efficiency.set_axis(found.columns.str.replace("speedup", "efficiency"), axis=1)
-    )
+    return pd.DataFrame(rows, index=points.index, columns=columns, dtype=np.float64)
 
 
 def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":

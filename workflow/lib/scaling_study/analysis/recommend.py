@@ -22,7 +22,7 @@ front if no other point is at least as good in both and better in one. Values ar
 two neighbours on the front may differ by no more than chance.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 from msgspec import structs
@@ -44,12 +44,13 @@ from scaling_study.records.analysis import (
     Reference,
 )
 from scaling_study.records.cohorts import CohortSummary
-from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import INTERVAL
+from scaling_study.stats.throughputs import DRAWS, Throughputs
 
 STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (
-    f"share of {intervals.DRAWS} draws from the distributions of the intervals in which the point "
+    f"share of {DRAWS} draws from the distributions of the intervals in which the point "
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 
@@ -89,7 +90,7 @@ def enough(
 
 def recommend(
     found: Sequence[Candidate],
-    rates: pd.DataFrame,
+    drawn: Mapping[str, Throughputs],
     cohorts: Sequence[CohortSummary],
     plan: Plan,
     unequal: Sequence[unequal_work.Finding] = (),
@@ -98,7 +99,7 @@ def recommend(
 
     Args:
         found: A machine's points of `candidates`.
-        rates: Its rows of the table of replicates.
+        drawn: Joint draws of its rates, by column (`points.joint`).
         cohorts: Its cohorts.
         plan: plan.json.
         unequal: Signs that steps differ in work, as `unequal_work` finds them.
@@ -110,7 +111,7 @@ def recommend(
         objective=plan.objective_name,
         model_length=plan.model_length,
         tolerance=tolerance,
-        interval=intervals.INTERVAL,
+        interval=INTERVAL,
         probability=PROBABILITY.format(tolerance),
     )
     if not found:
@@ -121,7 +122,7 @@ def recommend(
         )
         why = next(ends, "the list of failures says why")
         return replace(nothing, reason=f"no launch has a valid window; {why}")
-    chosen = _choose(nothing, found, rates, cohorts, plan)
+    chosen = _choose(nothing, found, drawn, cohorts, plan)
     if any(unequal_work.explains(one, chosen) for one in unequal):
         return replace(nothing, reason=unequal_work.reason(unequal, plan))
     return chosen
@@ -130,7 +131,7 @@ def recommend(
 def _choose(
     nothing: Recommendation,
     found: Sequence[Candidate],
-    rates: pd.DataFrame,
+    drawn: Mapping[str, Throughputs],
     cohorts: Sequence[CohortSummary],
     plan: Plan,
 ) -> Recommendation:
@@ -139,13 +140,10 @@ def _choose(
     changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
     throughput = max(usual, key=lambda point: point.rate(objective).value)
+    measured = drawn[objective.rate]
     if objective.single:  # each launch counts with its fewest processes
-        fewest = rates.groupby("launch")["n"].min()
-        found = [point for point in found if point.n == fewest[point.launch]]
-        rates = rates[rates["n"] == rates["launch"].map(fewest)]
-    measured = intervals.Means(
-        rates.assign(gain=objective.gain(rates[objective.rate], rates["n"])), "gain"
-    )
+        measured = measured.of_one_process()
+        found = [point for point in found if point.at in measured.column]
     by_launch: dict[str, list[Candidate]] = {}
     for point in found:
         by_launch.setdefault(point.launch, []).append(point)
@@ -191,9 +189,7 @@ def _choose(
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
     same_n = against.at_n if against else None
-    sure = measured.probabilities_of_best(
-        {launch: point.n for launch, point in shown.items()}, tolerance=tolerance, seed=plan.seed
-    )
+    sure = measured.probabilities({one: point.n for one, point in shown.items()}, tolerance)
     if raced and choice:  # these means ignore drift, and which launches were measured together
         sure = {chosen.launch: choice.probability}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)

@@ -19,21 +19,21 @@ from scaling_study.config.launches import differing
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import epoch_s
 from scaling_study.records.analysis import Combined, SingleChange, SingleChanges
-from scaling_study.stats import intervals
 from scaling_study.stats.interval import Interval
+from scaling_study.stats.throughputs import Throughputs
 
 PHASES = ("load", "forward", "backward", "optimizer")
 
 
 def single_changes(
-    machine: str, points: pd.DataFrame, rates: pd.DataFrame, plan: Plan
+    machine: str, points: pd.DataFrame, measured: Throughputs, plan: Plan
 ) -> SingleChanges:
     """Compare the launches that change one axis, and those on the way to the best combination.
 
     Args:
         machine: Hash of the machine.
         points: Its rows of the table of points.
-        rates: Its rows of the table of replicates.
+        measured: Joint draws of its throughputs.
         plan: The plan, with what was learnt from the records.
     """
     launches = plan.by_id
@@ -45,7 +45,6 @@ def single_changes(
     shown = {
         str(row["launch"]): _shown(row, plan) for _, row in points[points["n"] == n].iterrows()
     }
-    measured = intervals.Means(rates, "steps_per_s")
 
     def gain(launch: str) -> Interval:
         return measured.ratio((launch, n), (plan.baseline, n))

@@ -23,7 +23,7 @@ from scaling_study.records.analysis import Confirmation, Difference, Part, Refer
 from scaling_study.records.confirmation import DECODER, Arm, Head, Imports, LeftOut, Losses, Round
 from scaling_study.records.model_length import ModelLength, pool
 from scaling_study.stats import thresholds
-from scaling_study.stats.intervals import Floats, geometric_means
+from scaling_study.stats.throughputs import Start, fit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scaling_study.records.analysis import Candidate, Recommendation, Recommended
     from scaling_study.records.confirmation import Record
     from scaling_study.stats.interval import Interval
+    from scaling_study.stats.intervals import Floats
 
 RECOMMENDED, FORKED = "recommended/fresh", "recommended/forked"
 OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
@@ -159,18 +160,29 @@ def _confirmed(
         return structs.replace(nothing, reason=reason, objective=entry.objective)
     turns = sorted({turn for arm in arms.values() for turn in arm.seen})
     values = {key: arm.values(turns) for key, arm in arms.items()}
-    means = geometric_means(values)
+    # Arms take turns: what a round has in common is drift.
+    measured = fit(
+        [
+            Start(key, turn, {arms[key].about.n: value})
+            for key, own in values.items()
+            for turn, value in enumerate(own)
+            if np.isfinite(value)
+        ]
+    )
+    points = {key: (key, arm.about.n) for key, arm in arms.items()}
+    means = {key: measured.level(point) for key, point in points.items()}
     asked = OBJECTIVES[objective]
-    gains = {key: asked.gain(own, arms[key].about.n) for key, own in values.items()}
+    compared = measured.of_one_process() if asked.single else measured
     chosen = FORKED if _forks_pay(arms, means) else RECOMMENDED
-    others = {key: own for key, own in gains.items() if key != chosen}
-    ratios = geometric_means({key: gains[chosen] / own for key, own in others.items()})
+    ratios = {
+        key: compared.ratio(points[chosen], point) for key, point in points.items() if key != chosen
+    }
     predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
     # If the recommended launch is the one to compare with, its own fresh starts are the reference.
-    compared = any(arm.role.startswith(against) for arm in head.arms)
-    reference = OWN_N.format(against) if compared else RECOMMENDED
+    measured_against = any(arm.role.startswith(against) for arm in head.arms)
+    reference = OWN_N.format(against) if measured_against else RECOMMENDED
     return structs.replace(
         nothing,
         status="confirmed",

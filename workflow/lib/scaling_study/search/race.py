@@ -4,6 +4,10 @@ first
     Two starts each of the baseline, the default launch and today's. The baseline's second start is
     its repeat (the A/A check). The baseline runs at few counts from the lowest to the highest,
     including each boundary of the machine; the others run at three of these.
+refine
+    The default launch and today's, which the choice is compared with, between the counts next to
+    their best one: they may be fastest with few processes. Once the race knows its choice, today's
+    launch also runs with as many processes as the choice does.
 screen
     Every other launch once, at the baseline's best count and those around it. A launch that changes
     training itself is neither chosen nor raced.
@@ -24,7 +28,7 @@ probability of error (Lan and DeMets, Biometrika 70, 1983).
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -33,7 +37,7 @@ import numpy as np
 from scaling_study.common.axis_values import Value
 from scaling_study.config.plan import Choice
 from scaling_study.stats.intervals import Floats
-from scaling_study.stats.throughputs import Point, Start, Throughputs
+from scaling_study.stats.throughputs import EACH, Point, Start, Throughputs, fit
 
 Changes = frozenset[tuple[str, Value]]
 Dealt = TypeVar("Dealt")
@@ -42,6 +46,10 @@ FIRST_COUNTS = 8
 """Process counts in the first round, beside the boundaries of the machine."""
 DEFAULT_COUNTS = 3
 """Of these, counts of the default launch and today's, which may be twenty times slower."""
+REFINED = 0.1
+"""Share of the budget that a round of these launches between their counts may take,"""
+COMPARED = 0.05
+"""and share that is kept for comparing them at the choice's count."""
 BATCH = 5
 """Launches that are measured side by side, including the one that all batches share."""
 FEWEST = 2
@@ -71,7 +79,9 @@ FAR = math.log(2)
 step that they were measured in is left."""
 LEAST_LEFT = 0.3
 """Smallest part of a step's time that may remain if a change saves as much as it does alone."""
-DRAWS = 2000
+SWEEPS = 100
+"""Sweeps of the sampler at each decision."""
+DRAWS = SWEEPS * EACH
 START_S, MEMBER_S = 8.0, 0.1
 """Assumed time of a cohort's start, and for each member, until one is measured."""
 
@@ -128,6 +138,7 @@ class Field:
         boundaries: process counts at which something of the machine runs out.
         exclusions: rules for combinations.
         today: the launch that the user's shell makes; None if that is the default one.
+        today_counts: process counts that the user runs today.
     """
 
     default: Entrant
@@ -137,6 +148,7 @@ class Field:
     boundaries: tuple[int, ...]
     exclusions: tuple[Exclusion, ...] = ()
     today: Entrant | None = None
+    today_counts: tuple[int, ...] = ()
 
     @property
     def fixed(self) -> tuple[Entrant, ...]:
@@ -193,7 +205,7 @@ class Round:
     """The next round of a race.
 
     Attributes:
-        stage: first, screen, combine or race; done if the race is over.
+        stage: first, refine, screen, combine or race; done if the race is over.
         batches: each a job, whose launches are measured side by side.
         combined: new combinations in them.
         reason: why the race is over; empty otherwise.
@@ -213,16 +225,23 @@ class Race:
         settings: the race's settings.
         starts: all starts so far, in their order.
         rounds: number of rounds in which they were made.
+        convert: turns draws of the starts' rates into those that launches are compared by.
     """
 
     def __init__(
-        self, field: Field, settings: Settings, starts: Sequence[Start], rounds: int
+        self,
+        field: Field,
+        settings: Settings,
+        starts: Sequence[Start],
+        rounds: int,
+        convert: Callable[[Throughputs], Throughputs] = lambda known: known,
     ) -> None:
         self._field, self._settings, self._rounds = field, settings, rounds
         self._entrants = field.entrants
         self._starts = starts
         self._made = Counter(one.launch for one in starts)
         self.spent_s = spent_s(starts)
+        self._reserved_s = 0.0
         measured = [one for one in starts if one.rates]
         self._counts: dict[str, list[int]] = {}
         for launch in self._entrants:
@@ -230,9 +249,8 @@ class Race:
             if own:
                 self._counts[launch] = sorted(own)
         if measured:
-            self._known = Throughputs(measured)
-            self._draws = self._known.draws(DRAWS, settings.seed)
-            self._column = self._known.column
+            self._known = convert(fit(measured, settings.seed, SWEEPS))
+            self._draws, self._column = self._known.logs, self._known.column
             best = self._simplest()
             ours = self._draws[:, self._column[best]]
             rivals = [at for point, at in self._column.items() if self._eligible(point[0])]
@@ -247,7 +265,16 @@ class Race:
             return first
         if self.choice is None or self._field.baseline.launch not in self._counts:
             return Round("done", reason="the baseline could not be measured")
-        return self._screen() or self._race(self.choice)
+        compared = self._compared(self.choice)
+        self._reserved_s = min(
+            sum(map(self.expected_s, compared)), COMPARED * self._settings.budget_s
+        )
+        found = self._refine() or self._screen() or self._race(self.choice)
+        if found.stage == "done" and compared:
+            self._reserved_s = 0.0
+            last = self._round("refine", compared)
+            return last if last.batches else found
+        return found
 
     # Stages
 
@@ -262,6 +289,51 @@ class Race:
             for launch in (wanted - self._made).elements()
         ]
         return self._round("first", [tasks], always=True) if tasks else None
+
+    def _refine(self) -> Round | None:
+        """Return a round of the launches that the choice is compared with, where they lack counts.
+
+        They may take twenty times as long as others, so their time is limited.
+        """
+        most_s = REFINED * self._settings.budget_s
+        tasks = []
+        for launch in dict.fromkeys(one.launch for one in self._field.fixed[1:]):
+            lacking = self._lacking(launch)
+            each_s = self._windows_s(Task(launch, (1,)))
+            counts = _thinned(lacking, int(most_s / max(each_s, self._settings.window_s)))
+            if counts:
+                tasks.append(Task(launch, counts))
+        if not tasks:
+            return None
+        baseline = self._field.baseline
+        found = self._round("refine", [[Task(baseline.launch, self._screened(baseline)), *tasks]])
+        return found if found.batches else None
+
+    def _lacking(self, launch: str) -> list[int]:
+        """Return the counts between a launch's best one and those measured next to it."""
+        tried = self._tried(launch)
+        if not tried:
+            return []
+        best = self._best(launch)
+        low = max((n for n in tried if n < best), default=0)
+        high = min((n for n in tried if n > best), default=math.inf)
+        return [n for n in self._field.process_counts if low < n < high and n != best]
+
+    def _tried(self, launch: str) -> set[int]:
+        """Return the counts that were seen or lost; none if a start of the launch has failed."""
+        starts = [one for one in self._starts if one.launch == launch]
+        if launch not in self._counts or not all(one.rates for one in starts):
+            return set()
+        return {n for one in starts for n in (*one.rates, *one.lost)}
+
+    def _compared(self, choice: Choice) -> list[list[Task]]:
+        """Return the batch that compares the choice with today's launch at equal counts, if any."""
+        against = self._field.fixed[-1].launch
+        tried = self._tried(against)
+        counts = sorted({choice.n, *self._field.today_counts} - tried)
+        if against == choice.launch or not counts or not tried:
+            return []
+        return [[Task(choice.launch, (choice.n,)), Task(against, tuple(counts))]]
 
     def _screen(self) -> Round | None:
         lame = {one.launch for one in self._starts if one.lost}
@@ -519,7 +591,8 @@ class Race:
     ) -> Round:
         """Return a round of as many batches as fit into it and into the rest of the budget."""
         self._entrants |= {one.launch: one for one in combined}
-        left_s = math.inf if unbounded else self._settings.budget_s - self.spent_s
+        left_s = self._settings.budget_s - self.spent_s - self._reserved_s
+        left_s = math.inf if unbounded else left_s
         nodes_s = [0.0] * self._settings.nodes
         fitting: list[tuple[Task, ...]] = []
         for batch in batches:
@@ -586,6 +659,13 @@ def _nearest(process_counts: Sequence[int], place: float) -> int:
 
 
 def _thinned(counts: Sequence[int], most: int) -> tuple[int, ...]:
-    """Return the first count, the last, and some between them, at equal distances."""
+    """Return the first count, the last, and some between them, at equal distances.
+
+    Args:
+        counts: ascending.
+        most: how many; a single one is the middle.
+    """
+    if most == 1:
+        return (counts[len(counts) // 2],)
     places = np.linspace(0, len(counts) - 1, min(most, len(counts))).round().astype(int)
     return tuple(counts[at] for at in places)

@@ -6,12 +6,12 @@ import dataclasses
 import json
 import math
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from msgspec import Struct
 
-from scaling_study.analysis.points import models_per_hour
 from scaling_study.common import storage
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count
@@ -36,7 +36,7 @@ from scaling_study.search.race import (
     Task,
     dealt,
 )
-from scaling_study.stats.throughputs import Start
+from scaling_study.stats.throughputs import Start, Throughputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from scaling_study.records.machine import Machine
     from scaling_study.records.verdict import Target
     from scaling_study.search.race import Changes
+    from scaling_study.stats.intervals import Floats
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
 """Axes that matter only if an operator has several threads."""
@@ -354,12 +355,10 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
         rates: its rows of the table of replicates.
         plan: plan.json.
     """
-    steps = plan.steps_per_model
-    given = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
-    given = given if steps is None else models_per_hour(rates, given, steps)
+    raw = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
     by_start = {
         key: dict(zip(own["n"].tolist(), own["rate"].tolist(), strict=True))
-        for key, own in rates.assign(rate=given).groupby(["launch", "replicate"])
+        for key, own in rates.assign(rate=raw).groupby(["launch", "replicate"])
     }
     files: dict[tuple[str, int], list[CohortSummary]] = {}
     for cohort in sorted(cohorts, key=lambda one: one.started):
@@ -415,6 +414,7 @@ def next_round(
     *,
     unequal: Sequence[Finding] = (),
     again: Iterable[str] = (),
+    beside_s: Mapping[str, Floats] = MappingProxyType({}),
 ) -> Decided:
     """Return the next round: what its jobs measure, and what is known before it.
 
@@ -427,12 +427,18 @@ def next_round(
         unequal: signs that steps differ in work (`unequal_work`). With any but a `repeat`, which a
             large gain outweighs, no launch can be chosen, and the race is over.
         again: launches that had no result in an earlier run.
+        beside_s: draws of the time (s) of a model beside its steps, by launch.
     """
     files = {launch.id: plan.replicates_of(launch.id) for launch in plan.launches}
     field = competing(plan, machine.usable, machine.quota_cpus)
     asks = dataclasses.replace(settings(plan, done), again=frozenset(again))
     measured = _within(measured, field.process_counts)
-    race = Race(field, asks, measured, done)
+    steps = plan.steps_per_model
+
+    def by_objective(known: Throughputs) -> Throughputs:
+        return known.models_per_hour(steps, beside_s) if steps else known
+
+    race = Race(field, asks, measured, done, by_objective)
     found, choice = race.next(), race.choice
     if any(one.test != "repeat" for one in unequal):
         found, choice = Round("done", reason=UNEQUAL), None

@@ -43,6 +43,12 @@ class Interval(Struct, frozen=True, omit_defaults=True):
         """Return whether the whole interval is below 1."""
         return self.sure and self.high is not None and self.high < 1
 
+    def over(self, amount: float) -> "Interval":
+        """Return an amount divided by this quantity."""
+        if not self.sure:
+            return Interval(amount / self.value)
+        return Interval(amount / self.value, amount / self.high, amount / self.low)
+
     def plus(self, amount: float) -> "Interval":
         """Return this quantity plus a constant."""
         return self.times(1.0, amount)

@@ -1,4 +1,4 @@
-"""Throughput of every point that was measured, estimated from all fresh starts together.
+"""Throughput of every point that was measured, drawn from all fresh starts of a machine together.
 
 The logarithm of a start's throughput at a process count is a sum:
 
@@ -7,38 +7,54 @@ The logarithm of a start's throughput at a process count is a sum:
 A batch is a job that measures several launches side by side, or right after each other. So the
 machine's drift is common to all its starts, and cancels between them. A start's layout bias (memory
 layout, placement) is common to all counts of its cohort: windows of one cohort are no replicates.
-Points have a flat prior; the other terms are random effects. Their spreads are those that make the
-data most likely (restricted maximum likelihood, by expectation and maximisation over Henderson's
-equations: Robinson, Statistical Science 6(1), 1991), with weak priors, since a race begins with
-three starts. Each launch has spreads of its own, between starts and in the rest, which are
-moderated towards those of all launches (``variances``). So a launch with two modes has large
-spreads and leaves the others' small.
+
+A study has two or three starts of a launch. If two differ by a factor of 7, Student's t interval
+reaches from nearly 0 to over 200,000 times the value. So each launch has variances of its own,
+between starts and in the rest, that are drawn towards those of all launches of the machine
+(moderated variances: Smyth, Statistical Applications in Genetics and Molecular Biology 3(1), 2004).
+Machines are never pooled.
+
+Nothing is taken as known: variances, drift, bias and points are drawn together, by Gibbs sampling
+(Gelman and Hill 2007, Data Analysis Using Regression and Multilevel/Hierarchical Models, chapter
+18). Levels, ratios, models/hour and probabilities of being the best are all functions of the same
+draws, so none contradicts another.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.stats.intervals import Floats, Integers
-from scaling_study.stats.variances import SMALLEST, START_SD, Prior, moderated
+from scaling_study.stats.interval import Interval
+from scaling_study.stats.thresholds import CONFIDENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scaling_study.stats.intervals import Floats, Integers
 
 Point = tuple[str, int]
 """A launch and a process count."""
 
-PRIOR_FREEDOM = 2.0
-"""Number of batches that the prior of the drift's spread is worth."""
-PRIOR_LAUNCHES = 0.5
-"""Number of launches that the prior of a common spread is worth. It is small, since small spreads
-weigh most in a harmonic mean."""
-DRIFT, LAYOUT_BIAS, REST = 0.02, START_SD, 0.01
-"""Spreads on the log scale before anything is measured, as quiet machines showed them."""
-MODERATION = 4.0
-"""Degrees of freedom that the launches' common spread between starts is worth in a launch's own."""
-REST_MODERATION = 12.0
-"""The same for the rest: fewer launches differ in it, and each has more observations."""
-ITERATIONS = 25
-"""Rounds of expectation and maximisation. After these the spreads change by less than 1%."""
+SWEEPS, BURN_IN, EACH = 200, 40, 20
+"""Sweeps of the sampler that count and those before them; draws of the points in each, given its
+variances."""
+DRAWS = SWEEPS * EACH
+DRIFT, LAYOUT_BIAS, REST = 0.02, 0.02, 0.01
+"""Spreads on the log scale before anything is measured, as quiet machines showed them. Two starts
+of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Data Without Doing
+Anything Obviously Wrong)."""
+DRIFT_FREEDOM = 2.0
+"""Degrees of freedom that the prior of the drift's spread is worth."""
+FREEDOM, REST_FREEDOM = 4.0, 12.0
+"""Degrees of freedom that the common spread between starts is worth in a launch's own; and that of
+the rest: launches differ less in it, and each has more observations."""
+PRIOR_SHAPE = 1.0
+"""Shape of the gamma distribution of a common variance around its prior."""
+SMALLEST = 5e-4
+"""The smallest spread: throughput is not measured more precisely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ class Start:
 
     Attributes:
         launch: its id.
-        batch: number of the job that it was measured in.
+        batch: the job that it was measured in.
         rates: steps/s, or models/hour, by process count; empty where it failed.
         members: number of members that were started.
         start_s: time from the start to the first window.
@@ -57,7 +73,7 @@ class Start:
     """
 
     launch: str
-    batch: int
+    batch: int | str
     rates: Mapping[int, float]
     members: int = 1
     start_s: float = 0.0
@@ -72,112 +88,257 @@ class Start:
         return self.start_s + self.windows_s
 
 
+@dataclass(frozen=True, slots=True)
 class Throughputs:
-    """Log throughputs of all points that were measured, with their uncertainty.
-
-    Args:
-        starts: starts on one machine; some with rates.
+    """Joint draws of the logarithm of a quantity at all points that were measured.
 
     Attributes:
-        points: all points that were measured.
-        column: index of each point in ``points``.
-        drift, luck: spreads of the batches' drift and the starts' layout bias, on the log scale.
+        column: the index of each point.
+        means: of the logarithm, by point.
+        logs: draws times points.
+        sure: whether some launch has several starts; without, nothing has an interval.
         drifts: each batch's drift, which adds to the logarithm of every throughput in it.
-        freedom: degrees of freedom of the spreads.
     """
 
-    def __init__(self, starts: Sequence[Start]) -> None:
-        rows = [
-            (start, number, n, rate)
-            for number, start in enumerate(starts)
-            for n, rate in sorted(start.rates.items())
-        ]
-        self.points: list[Point] = sorted({(start.launch, n) for start, _, n, _ in rows})
-        self.column = {point: at for at, point in enumerate(self.points)}
-        self._logs = np.log([rate for *_, rate in rows])
-        self._cells = np.array([self.column[start.launch, n] for start, _, n, _ in rows])
-        self._batches, batch_of = np.unique([one.batch for one, *_ in rows], return_inverse=True)
-        numbers, cohort_of = np.unique([number for _, number, *_ in rows], return_inverse=True)
-        names = sorted({launch for launch, _ in self.points})
-        self._launch_of = np.array([names.index(starts[number].launch) for number in numbers])
-        self._launch_of_cell = np.array([names.index(launch) for launch, _ in self.points])
-        of_batch, of_cohort = np.eye(len(self._batches)), np.eye(len(numbers))
-        self._effects = np.hstack([of_batch[batch_of], of_cohort[cohort_of]])
-        self._counts = np.bincount(self._cells).astype(np.float64)
-        self.freedom = len(numbers) - len(names) + MODERATION
-        self._fit()
+    column: Mapping[Point, int]
+    means: Floats
+    logs: Floats
+    sure: bool
+    drifts: Mapping[int | str, float]
 
-    def _per_cell(self, values: Floats) -> Floats:
-        """Return the means of rows of values over the observations of each point."""
-        sums = np.zeros((len(self._counts), *values.shape[1:]))
-        np.add.at(sums, self._cells, values)
-        return sums / self._counts.reshape(-1, *[1] * (values.ndim - 1))
-
-    def _fit(self) -> None:
-        """Estimate the spreads, and with them the points."""
-        effects = self._effects
-        means, shares = self._per_cell(self._logs), self._per_cell(effects)
-        # Logs and effects as deviations from the mean of their point.
-        logs, apart = self._logs - means[self._cells], effects - shares[self._cells]
-        launches = int(self._launch_of.max()) + 1
-        starts_of = _sums(self._launch_of, launches)
-        cells_of = np.bincount(self._launch_of_cell, minlength=launches)
-        launch_of_row = self._launch_of_cell[self._cells]
-        rows_of = _sums(launch_of_row, launches)
-        drift, common, common_rest = DRIFT**2, LAYOUT_BIAS**2, REST**2
-        luck, rest = np.full(launches, common), np.full(launches, common_rest)
-        for _ in range(ITERATIONS):
-            spreads = np.concatenate([np.full(len(self._batches), drift), luck[self._launch_of]])
-            weighted = apart / rest[launch_of_row, None]
-            covariance = np.linalg.inv(weighted.T @ apart + np.diag(1 / spreads))
-            found = covariance @ (weighted.T @ logs)
-            squares = found**2 + covariance.diagonal()
-            of_drift = float(squares[: len(self._batches)].sum())
-            drift = moderated(of_drift, len(self._batches), Prior(DRIFT**2, PRIOR_FREEDOM))
-            drift = max(SMALLEST**2, drift)
-            of_launch = _sums(self._launch_of, launches, squares[len(self._batches) :])
-            luck = moderated(of_launch, starts_of, Prior(common, MODERATION))
-            common = _common(luck, LAYOUT_BIAS)
-            left = (logs - apart @ found) ** 2 + np.einsum("ij,jk,ik->i", apart, covariance, apart)
-            of_rest = _sums(launch_of_row, launches, left) + rest * cells_of
-            rest = moderated(of_rest, rows_of, Prior(common_rest, REST_MODERATION))
-            common_rest = _common(rest, REST)
-        self._shares, self._covariance = shares, covariance
-        self._rest = rest[self._launch_of_cell]
-        self._means = means - shares @ found
-        self.drift, self.luck = float(np.sqrt(drift)), float(np.sqrt(common))
-        self.drifts = dict(zip(self._batches.tolist(), found.tolist(), strict=False))
+    def of(self, point: Point) -> Floats:
+        """Return the draws of a point; NaN where it was not measured."""
+        at = self.column.get(point)
+        return np.full(len(self.logs), np.nan) if at is None else self.logs[:, at]
 
     def mean(self, point: Point) -> float:
-        """Return the log throughput of a point that was measured."""
-        return float(self._means[self.column[point]])
+        """Return the mean logarithm of a point; NaN where it was not measured."""
+        at = self.column.get(point)
+        return np.nan if at is None else float(self.means[at])
 
-    def draws(self, count: int, seed: int) -> Floats:
-        """Draw log throughputs of all points together.
+    def level(self, point: Point) -> Interval:
+        """Return the quantity at a point."""
+        return interval_of(self.of(point), self.mean(point), sure=self.sure)
 
-        The spreads are known from few starts, so the draws have Student's t distribution.
+    def ratio(self, over: Point, under: Point) -> Interval:
+        """Return the ratio of two points."""
+        logs, mean = self.of(over) - self.of(under), self.mean(over) - self.mean(under)
+        return interval_of(logs, mean, sure=self.sure)
+
+    def scatter(self, launch: str) -> Floats:
+        """Return the deviation of each point of a launch, by n, without the part that all share."""
+        own = self.logs[:, [at for (name, _), at in sorted(self.column.items()) if name == launch]]
+        return np.asarray((own - own.mean(axis=1, keepdims=True)).std(axis=0))
+
+    def probabilities(self, shown: Mapping[str, int], tolerance: float) -> dict[str, float]:
+        """Return the probability that a point of each launch is as good as the best of all.
 
         Args:
-            count: number of draws.
-            seed: seed of the generator.
+            shown: n of the point in question, by launch; the best of a draw is that of all points
+                of these launches.
+            tolerance: share of the best below which a difference does not count.
 
         Returns:
-            Draws times points, in the order of ``points``.
+            By launch; empty if no launch has two starts.
         """
-        rng = np.random.default_rng(seed)
-        root = np.linalg.cholesky(self._covariance)
-        effects = rng.standard_normal((count, len(root))) @ root.T
-        rests = rng.standard_normal((count, len(self._counts))) * np.sqrt(self._rest / self._counts)
-        scales = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
-        return np.asarray(self._means + scales * (rests - effects @ self._shares.T))
+        if not self.sure:
+            return {}
+        rivals = [at for (launch, _), at in self.column.items() if launch in shown]
+        enough = self.logs[:, rivals].max(axis=1) + np.log1p(-tolerance)
+        return {one: float((self.of((one, n)) >= enough).mean()) for one, n in shown.items()}
+
+    def of_one_process(self) -> Throughputs:
+        """Return the throughput of one process, of each launch with its fewest processes."""
+        fewest = dict(sorted(self.column, reverse=True))
+        kept = [self.column[point] for point in fewest.items()]
+        column = {point: at for at, point in enumerate(fewest.items())}
+        alone = np.log([*fewest.values()])
+        means, logs = self.means[kept] - alone, self.logs[:, kept] - alone
+        return replace(self, column=column, means=means, logs=logs)
+
+    def models_per_hour(
+        self, steps_per_model: float, beside_s: Mapping[str, Floats]
+    ) -> Throughputs:
+        """Return models per hour, where these are steps per second.
+
+        A slot trains a model in its start and the time of its steps, at its share of the
+        throughput.
+
+        Args:
+            steps_per_model: steps that train one model.
+            beside_s: draws of the time (s) of a model beside its steps, by launch.
+        """
+        both = np.vstack([self.means, self.logs])
+        for (launch, n), at in self.column.items():
+            model_s = steps_per_model * n / np.exp(both[:, at])
+            if (more_s := beside_s.get(launch)) is not None:
+                mean_s = np.exp(np.log(more_s).mean())
+                model_s += np.concatenate([[mean_s], more_s[: len(self.logs)]])
+            both[:, at] = np.log(3600 * n / model_s)
+        return replace(self, means=both[0], logs=both[1:])
 
 
-def _sums(groups: Integers, count: int, values: Floats | None = None) -> Floats:
-    """Return the sums of values in groups; without values, the sizes of the groups."""
-    return np.bincount(groups, values, count).astype(np.float64)
+def interval_of(logs: Floats, mean: float, *, sure: bool = True) -> Interval:
+    """Return a quantity from draws of its logarithm, with the 95% interval if that is sure."""
+    value, tail = float(np.exp(mean)), (1 - CONFIDENCE) / 2
+    if not sure or np.isnan(mean):
+        return Interval(value)
+    low, high = np.exp(np.quantile(logs, (tail, 1 - tail)))
+    return Interval(value, float(low), float(high))
 
 
-def _common(variances: Floats, prior: float) -> float:
-    """Return the scale of the launches' prior that makes their own variances most likely."""
-    whole = (1 / variances).sum() + PRIOR_LAUNCHES / prior**2
-    return float(max(SMALLEST**2, (len(variances) + PRIOR_LAUNCHES) / whole))
+def fit(starts: Sequence[Start], seed: int = 1, sweeps: int = SWEEPS) -> Throughputs:
+    """Draw the throughputs of all points.
+
+    Args:
+        starts: starts on one machine.
+        seed: seed of the draws.
+        sweeps: sweeps of the sampler that count.
+
+    Returns:
+        No point if no start has a rate.
+    """
+    if not any(one.rates for one in starts):
+        return Throughputs({}, np.empty(0), np.empty((sweeps * EACH, 0)), sure=False, drifts={})
+    return _Sampler(starts, seed).run(sweeps)
+
+
+class _Sampler:
+    """The Gibbs sampler. Effects of starts are in arrays (launches, most starts of a launch)."""
+
+    def __init__(self, starts: Sequence[Start], seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        starts = [one for one in starts if one.rates]
+        rows = [(one, n) for one in starts for n in sorted(one.rates)]
+        points = sorted({(one.launch, n) for one, n in rows})
+        self._column = {point: at for at, point in enumerate(points)}
+        names = sorted({launch for launch, _ in points})
+        own: dict[str, int] = dict.fromkeys(names, 0)
+        place = {}
+        for one in starts:
+            place[id(one)] = names.index(one.launch), own[one.launch]
+            own[one.launch] += 1
+        self._counts = np.array([own[name] for name in names])
+        self._launch = np.array([place[id(one)][0] for one, _ in rows])
+        self._start = np.array([place[id(one)][1] for one, _ in rows])
+        self._cell = np.array([self._column[one.launch, n] for one, n in rows])
+        self._launch_of_cell = np.array([names.index(launch) for launch, _ in points])
+        # A batch with a single start shows no drift: it is part of the start's own bias.
+        batches = [*dict.fromkeys(one.batch for one in starts)]
+        self._batches = batches if len(batches) < len(starts) else []
+        numbers = {batch: at for at, batch in enumerate(self._batches)}
+        self._batch = np.array([numbers.get(one.batch, 0) for one, _ in rows])
+        self._logs = np.log([one.rates[n] for one, n in rows])
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Compute the sums of products that all sweeps share, of deviations from cells' means."""
+        launches, most, rows = (
+            len(self._counts),
+            int(self._counts.max()),
+            np.arange(len(self._logs)),
+        )
+        self._mask = np.arange(most) < self._counts[:, None]
+        of_start = np.zeros((len(rows), most))
+        of_start[rows, self._start] = 1.0
+        of_batch = np.zeros((len(rows), len(self._batches)))
+        if self._batches:
+            of_batch[rows, self._batch] = 1.0
+        self._per_cell = np.bincount(self._cell).astype(np.float64)
+        self._means = self._cell_means(self._logs)
+        self._start_shares, self._batch_shares = map(self._cell_means, (of_start, of_batch))
+        apart = of_start - self._start_shares[self._cell]
+        drifting = of_batch - self._batch_shares[self._cell]
+        logs = self._logs - self._means[self._cell]
+
+        def sums(values: Floats) -> Floats:
+            found = np.zeros((launches, *values.shape[1:]))
+            np.add.at(found, self._launch, values)
+            return found
+
+        self._xx = sums(apart[:, :, None] * apart[:, None, :])
+        self._xz = sums(apart[:, :, None] * drifting[:, None, :])
+        self._zz = sums(drifting[:, :, None] * drifting[:, None, :])
+        self._xy, self._zy = sums(apart * logs[:, None]), sums(drifting * logs[:, None])
+        self._rows_of = np.bincount(self._launch, minlength=launches).astype(np.float64)
+
+    def _cell_means(self, values: Floats) -> Floats:
+        sums = np.zeros((len(self._per_cell), *values.shape[1:]))
+        np.add.at(sums, self._cell, values)
+        return np.asarray(sums / self._per_cell.reshape(-1, *[1] * (values.ndim - 1)))
+
+    def run(self, sweeps: int) -> Throughputs:
+        """Sample, and return the draws."""
+        launches = len(self._counts)
+        drift, common, common_rest = DRIFT**2, LAYOUT_BIAS**2, REST**2
+        bias, rest = np.full(launches, common), np.full(launches, common_rest)
+        points, drifts = [], []
+        for _ in range(BURN_IN + sweeps):
+            by_batch, by_start = self._effects(drift, bias, rest)
+            logs = self._points(by_batch, by_start, rest)
+            points.append(logs)
+            drifts.append(by_batch[:, 0])
+            # The first draw is the mean; the spreads are drawn beside the second one.
+            own = by_start[:, :, 1] * self._mask
+            bias = self._variances((own**2).sum(axis=1), self._counts, common, FREEDOM)
+            common = self._common(bias, LAYOUT_BIAS, FREEDOM)
+            left = self._logs - logs[1, self._cell] - own[self._launch, self._start]
+            if self._batches:
+                left -= by_batch[self._batch, 1]
+                square = np.array([(by_batch[:, 1] ** 2).sum()])
+                count = np.array([len(self._batches)])
+                (drift,) = self._variances(square, count, DRIFT**2, DRIFT_FREEDOM)
+            squares = np.bincount(self._launch, left**2, launches)
+            rest = self._variances(squares, self._rows_of, common_rest, REST_FREEDOM)
+            common_rest = self._common(rest, REST, REST_FREEDOM)
+        drawn = np.array(points[BURN_IN:])
+        return Throughputs(
+            self._column,
+            drawn[:, 0].mean(axis=0),
+            drawn[:, 1:].reshape(-1, drawn.shape[2]),
+            bool((self._counts > 1).any()),
+            dict(zip(self._batches, np.mean(drifts[BURN_IN:], axis=0).tolist(), strict=True)),
+        )
+
+    def _effects(self, drift: float, bias: Floats, rest: Floats) -> tuple[Floats, Floats]:
+        """Draw the drift (batches, draws) and the bias of starts (launches, starts, draws)."""
+        batches, most = len(self._batches), self._mask.shape[1]
+        within = rest[:, None, None]
+        inverse = np.linalg.inv(self._xx / within + np.eye(most) / bias[:, None, None])
+        xy, xz = self._xy / rest[:, None], self._xz / within
+        by_batch = np.zeros((batches, 1 + EACH))
+        if batches:
+            gain = inverse @ xz
+            precision = (self._zz / within).sum(axis=0) - np.einsum("ltb,ltc->bc", gain, xz)
+            seen = (self._zy / rest[:, None]).sum(axis=0) - np.einsum("ltb,lt->b", gain, xy)
+            covariance = np.linalg.inv(precision + np.eye(batches) / drift)
+            noise = np.linalg.cholesky(covariance) @ self._noise(batches)
+            by_batch = (covariance @ seen)[:, None] + noise
+        by_start = inverse @ (xy[:, :, None] - xz @ by_batch)
+        return by_batch, by_start + np.linalg.cholesky(inverse) @ self._noise(*self._mask.shape)
+
+    def _points(self, by_batch: Floats, by_start: Floats, rest: Floats) -> Floats:
+        """Draw the points (draws, points) beside some effects."""
+        shared = np.einsum("cs,csj->cj", self._start_shares, by_start[self._launch_of_cell])
+        means = self._means[:, None] - shared - self._batch_shares @ by_batch
+        spreads = np.sqrt(rest[self._launch_of_cell] / self._per_cell)
+        return np.asarray((means + self._noise(len(means)) * spreads[:, None]).T)
+
+    def _noise(self, *shape: int) -> Floats:
+        """Return standard normal numbers for all draws but the first, which is the mean."""
+        noise = self._rng.standard_normal((*shape, 1 + EACH))
+        noise[..., 0] = 0.0
+        return noise
+
+    def _variances(
+        self, squares: Floats, count: Integers | Floats, common: float, freedom: float
+    ) -> Floats:
+        """Draw variances from sums of squares, towards a common one."""
+        drawn = (squares + freedom * common) / (2 * self._rng.gamma((count + freedom) / 2))
+        return np.asarray(np.maximum(SMALLEST**2, drawn))
+
+    def _common(self, variances: Floats, prior: float, freedom: float) -> float:
+        """Draw the common variance of launches' own ones."""
+        shape = PRIOR_SHAPE + len(variances) * freedom / 2
+        rate = PRIOR_SHAPE / prior**2 + freedom / 2 * float((1 / variances).sum())
+        return float(self._rng.gamma(shape) / rate)
