@@ -16,8 +16,6 @@ from scaling_study.records.profile import Operators, Profiled
 
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
-ROLES = ("default", "baseline")
-"""These come first, in this order; the recommended launch comes last."""
 
 WHERE = ("machine", "launch", "label", "role")
 NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]
@@ -42,19 +40,20 @@ def read_manifests(folders: Iterable[Path]) -> list[Profiled]:
         folders: one for each target.
 
     Returns:
-        The default launch first, the recommended one last.
+        The default launch first, then the baseline; the recommended launch last.
 
     Raises:
         ProfileError: a file is missing, broken, or of another version.
     """
-    manifests = [_read_manifest(folder) for folder in folders]
-
-    def place(manifest: Profiled) -> tuple[bool, int, str]:
-        known = manifest.role in ROLES
-        place = ROLES.index(manifest.role) if known else len(ROLES)
-        return manifest.target == RECOMMENDED, place, manifest.target
-
-    return sorted(manifests, key=place)
+    return sorted(
+        map(_read_manifest, folders),
+        key=lambda profiled: (
+            profiled.target == RECOMMENDED,
+            profiled.role != "default",
+            profiled.role != "baseline",
+            profiled.target,
+        ),
+    )
 
 
 def _unusable(path: Path, what: object) -> ProfileError:
@@ -158,7 +157,7 @@ def choose_pairs(
     pairs: list[tuple[Kind, T, T]] = [
         ("counts", own[min(own)], own[max(own)]) for own in found.values() if len(own) > 1
     ]
-    default = next((one.launch for one in manifests if one.role == ROLES[0]), None)
+    default = next((one.launch for one in manifests if one.role == "default"), None)
     recommended = next((one.launch for one in manifests if one.target == RECOMMENDED), None)
     both = found.get(default or "", {}).keys() & found.get(recommended or "", {}).keys()
     if both and default != recommended:

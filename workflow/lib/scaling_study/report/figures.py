@@ -70,7 +70,8 @@ LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"
 """The kernel that needs nothing but a core and its clock."""
-PREFERRED_PLACEMENT = "cores"
+PLACEMENT = "cores"
+"""Every machine is measured with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ KINDS = {
 }
 OF_RUNS = {"throughput": "Throughput, runs/s", "efficiency": KINDS["efficiency"].title}
 """The figures of whole runs, in which no steps are seen, with their titles."""
-CURVES = tuple(name for name, kind in KINDS.items() if kind.column)
+CURVES = {name: kind.title for name, kind in KINDS.items() if kind.column}
 STACKS = tuple(name for name, kind in KINDS.items() if kind.parts)
 SCALING = (*CURVES, *STACKS, "noise")
 """Figures against the number of processes, in the page's order."""
@@ -241,18 +242,16 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
     hardware = machine.hardware
     counts = process_counts.resolve(plan.processes, hardware.usable, hardware.quota_cpus)
     runs = plan.workload.runs
-    about = {name: texts(name, machine.suffix) for name in (OF_RUNS if runs else CURVES)}
-    if runs:
-        about = {name: replace(one, title=OF_RUNS[name]) for name, one in about.items()}
+    titles = OF_RUNS if runs else CURVES
     return {
-        **{name: _against_n(machine, series, counts, name, one) for name, one in about.items()},
+        **{name: _against_n(machine, series, counts, name, titles[name]) for name in titles},
         **{name: _stacked(machine, series, name) for name in (() if runs else STACKS)},
         "noise": _noise(machine),
     }
 
 
 def _against_n(
-    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, about: About
+    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, title: str
 ) -> Figure | None:
     kind = KINDS[name]
     ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
@@ -292,7 +291,7 @@ def _against_n(
         curves.append(Curve("ideal: in proportion", ideal, "muted", "", 1.2, dashed=True))
     return draw.lines(
         {"": curves},
-        about,
+        replace(texts(name, machine.suffix), title=title),
         "processes",
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
@@ -323,7 +322,7 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
 
 def _noise(machine: Machine) -> Figure | None:
     rows = [
-        Row(words.processes(one.n), ((difference,),), "series-3")
+        Row(words.processes(one.n), (difference,), "series-3")
         for one in machine.noise.points
         for difference in [Interval(one.ratio, one.low, one.high).plus(-1.0)]
     ]
@@ -387,12 +386,12 @@ def interventions(target: Target, about: About) -> Figure | None:
         for one in target.interventions
         if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]
-    rows.sort(key=lambda row: -max((one.value for one in row.columns[0]), default=-1.0))
+    rows.sort(key=lambda row: -(row.columns[0].value if row.columns[0] else -1.0))
     return draw.dots(rows[:12], about, ("of the growth with n", "of a step alone"))
 
 
-def _known(found: Interval | None) -> tuple[Interval, ...]:
-    return (found,) if found is not None and known(found.value) else ()
+def _known(interval: Interval | None) -> Interval | None:
+    return interval if interval is not None and known(interval.value) else None
 
 
 def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
@@ -402,7 +401,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
         values = tuple(
             (dose.dose, ratio)
             for dose in sorted(one.doses, key=lambda dose: dose.dose)
-            for ratio in _known(dose.ratio)
+            if (ratio := _known(dose.ratio))
         )
         if values:
             label = "" if one.verified else "dashed: others did not reach the work asked of them"
@@ -413,9 +412,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
 
 def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
-    placements = {row.placement for row in found.rows}
-    best = PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
-    rows = [row for row in found.rows if row.valid and row.placement == best]
+    rows = [row for row in found.rows if row.valid and row.placement == PLACEMENT]
     curves = {}
     for kernel in found.kernels:
         rates = {
