@@ -129,12 +129,8 @@ def operator_rows(
         sums.assign(
             **where,
             group=[group_of(name) for name in sums["operator"]],
-            calls_per_step=sums["calls"] / steps,
-            self_s_per_step=sums["self_s"] / steps,
-            total_s_per_step=sums["total_s"] / steps,
-            self_s_per_call=sums["self_s"] / calls,
-            total_s_per_call=sums["total_s"] / calls,
-            flops_per_step=sums["flops"] / steps,
+            **{f"{name}_per_step": sums[name] / steps for name in SUMS},
+            **{f"{name}_per_call": sums[name] / calls for name in ("self_s", "total_s")},
             steps=steps,
             overhead=float("nan") if overhead is None else overhead,
         )

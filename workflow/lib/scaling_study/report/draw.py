@@ -113,8 +113,8 @@ class Curve:
         points: place and value of each; the line has a gap where a value is not known.
         colour: of ``svg.THEME``.
         marker: matplotlib's; ``""`` without.
+        width: of the line, in points; 0 for markers alone.
         dashed: a doubtful or ideal line.
-        joined: whether there is a line at all.
     """
 
     label: str
@@ -123,7 +123,6 @@ class Curve:
     marker: str = "o"
     width: float = 2.2
     dashed: bool = False
-    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +363,7 @@ def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     (line,) = axes.plot(
         [x for x, _ in curve.points], [value.value for _, value in curve.points], color=hue,
         marker=marker, markersize={".": 4, "o": 8, "s": 8}.get(marker, 9), markeredgewidth=0,
-        linewidth=curve.width if curve.joined else 0,
+        linewidth=curve.width,
         linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
     )  # fmt: skip
     return line

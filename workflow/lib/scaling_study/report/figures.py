@@ -345,8 +345,8 @@ def front(machine: Machine) -> Figure | None:
     changing = [point for point in found.points if point.changes_training]
     curves = [
         curve("no other point beats it at both", found.front),
-        curve("another launch at a process count", usual, colour="rest", joined=False),
-        curve("changes training", changing, colour="series-2", marker="s", joined=False),
+        curve("another launch at a process count", usual, colour="rest", width=0.0),
+        curve("changes training", changing, colour="series-2", marker="s", width=0.0),
     ]
     about = About(
         f"front{machine.suffix}",

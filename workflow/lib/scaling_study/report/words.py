@@ -266,7 +266,7 @@ class Bar:
     """A launch's rate, or time of one model, as a bar.
 
     Attributes:
-        role: ``recommended``, ``today``, ``default`` or ``same`` (at the recommended count).
+        role: one of `ROLES`.
         share: share of the largest value shown, 0 to 1.
         once: whether it comes from one start; it is grey then.
     """
@@ -387,13 +387,8 @@ def confirmed_amount(confirmation: Confirmation | None) -> str:
     return f"{given}, confirmed{STARTED[arm.start]}"
 
 
-ROLES = {
-    "today": "today",
-    "today_same_n": "same",
-    "default": "default",
-    "default_same_n": "same",
-    "recommended": "recommended",
-}
+ROLES = ("today", "today_same_n", "default", "default_same_n", "recommended")
+"""Launches of the headline, in their order; ``same_n``: at the recommended process count."""
 STARTED = {"fresh": "", "forked": " with forked starts"}
 """Words behind a launch's name, by how its models start."""
 
@@ -410,7 +405,7 @@ def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
             continue
         shown.append((role, entry))
         if entry is found.compared and entry.at_n is not None and entry.at_n.n != entry.n:
-            shown.append(("same", entry.at_n))
+            shown.append((f"{role}_same_n", entry.at_n))
     return [*shown, *([("recommended", best)] if best else [])]
 
 
@@ -421,7 +416,7 @@ def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate |
     arms = [confirmation.arm(role) for role in ROLES]
     if confirmation.start != "fresh":
         arms.insert(-1, confirmation.arm("recommended", "fresh"))
-    return [(ROLES[arm.role], arm) for arm in arms if arm is not None]
+    return [(arm.role, arm) for arm in arms if arm is not None]
 
 
 def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple[Bar, ...]:
