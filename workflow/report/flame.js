@@ -139,8 +139,6 @@ function startFlame(part) {
       if (y > -ROW && y < height) drawFrame(i, x, y, size);
     });
     for (const line of rows) line?.sort((one, other) => one[0] - other[0]);
-    part.dataset.drawn = "yes";
-    part.dataset.drawnMs ??= performance.now(); // since the page began to load
   }
   function drawFrame(i, x, y, size) {
     const dim = (matches && !matches[name[i]]) || (i < zoom && i !== at);

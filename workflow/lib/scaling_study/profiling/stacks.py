@@ -123,7 +123,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
     """
     steps = sum(turn.steps for turn in turns)
     seconds: defaultdict[Stack, float] = defaultdict(float)
-    counted, native = 0, False
+    counted = 0
     for turn in turns:
         path = folder / turn.file
         try:
@@ -134,11 +134,6 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         for stack, count in counts.items():
             seconds[stack] += count * tick_s / steps
             counted += count if stack[0] == TRAINER else 0
-        native = native or any(
-            not frame.python and frame.file.endswith(".so")
-            for sample in samples
-            for frame in sample.frames
-        )
     sampled_step_s = sum(own for stack, own in seconds.items() if stack[0] == TRAINER)
     return Folded(
         stacks=dict(sorted(seconds.items())),
@@ -147,7 +142,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         samples=counted,
         sample_s=sampled_step_s / max(1, counted),
         label=label,
-        native=native,
+        native=any(frame.endswith((".so)", ".so]")) for stack in seconds for frame in stack),
     )
 
 

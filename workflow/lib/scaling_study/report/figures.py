@@ -39,24 +39,12 @@ ACCOUNTS = {
     "residual": ("not accounted for", "rest"),
 }
 """Title and colour of each time account; they add up to the time of a step."""
-PHASES = {
-    "load_s_per_step": ("load", "part-1"),
-    "forward_s_per_step": ("forward and Python", "part-2"),
-    "backward_s_per_step": ("backward", "part-3"),
-    "optimizer_s_per_step": ("optimizer", "part-4"),
-}
-CPU_TIMES = {
-    "user_s_per_step": ("user mode", "part-1"),
-    "system_s_per_step": ("kernel", "part-2"),
-    "runqueue_s_per_step": ("waiting for a CPU", "part-3"),
-}
 USES = {
     "trainers": ("training threads", "series-1"),
     "threads": ("other threads of theirs", "series-2"),
     "workers": ("processes of theirs", "series-3"),
     "others": ("other programs", "rest"),
 }
-TRAINER = {f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()}
 SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step": 0.02}
 """Shares of a step up to which these accounts are not drawn."""
 SMALL_SHARE = 0.005
@@ -153,17 +141,22 @@ KINDS = {
     "phases": Kind(
         "Phases of a step",
         "Mean time; forward has all other Python. Each launch has a scale of its own.",
-        parts=PHASES,
+        parts={
+            "load_s_per_step": ("load", "part-1"),
+            "forward_s_per_step": ("forward and Python", "part-2"),
+            "backward_s_per_step": ("backward", "part-3"),
+            "optimizer_s_per_step": ("optimizer", "part-4"),
+        },
     ),
     "accounts": Kind(
         "Where the training thread's time goes",
         "Per step, as the kernel counts it. Blocked: waiting for threads, locks or data.",
-        parts=TRAINER,
+        parts={f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()},
     ),
     "cpu_time": Kind(
         "CPU time of all threads",
         "Per step of one member, child processes included: several threads take more than a step.",
-        parts=CPU_TIMES,
+        parts={f"{name}_s_per_step": ACCOUNTS[name] for name in ("user", "system", "runqueue")},
     ),
     "noise": Kind(
         "A/A check: the baseline against itself",
