@@ -58,8 +58,6 @@ LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"
 """The kernel that needs nothing but a core and its clock."""
-PLACEMENT = "cores"
-"""Every machine is measured with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +403,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
 
 def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
-    rows = [row for row in found.rows if row.valid and row.placement == PLACEMENT]
+    rows = [row for row in found.rows if row.valid and row.placement == "cores"]
     curves = {}
     for kernel in found.kernels:
         rates = {
