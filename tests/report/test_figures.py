@@ -54,7 +54,7 @@ def test_boundaries_of_the_machine_are_named():
 
 
 def test_dots_beyond_the_axis_stand_at_its_edge():
-    rows = [Row("near", ((Interval(0.5, 0.4, 0.6),),)), Row("far", ((Interval(40.0),),))]
+    rows = [Row("near", (Interval(0.5, 0.4, 0.6),)), Row("far", (Interval(40.0),))]
     drawn = draw.dots(rows, ABOUT, ("of it",)).svg
     assert {"near", "far", "of it", "100%"} <= set(texts(drawn))
     assert "4000%" not in texts(drawn)

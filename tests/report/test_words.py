@@ -13,7 +13,7 @@ import synthetic_causes
 from scaling_study.records.analysis import Arm, Confirmation, Failures, Noise, Recommendation
 from scaling_study.records.verdict import Target
 from scaling_study.report import words
-from scaling_study.report.words import Answer
+from scaling_study.report.words import NO_GAIN, Answer
 from scaling_study.stats.interval import Interval
 
 
@@ -34,10 +34,14 @@ FOUND = Answer(
 HEADLINES = [
     ("nothing", {"ok": False}, "Nothing to recommend"),
     ("one launch", {"launches": 1}, "Only one launch could be measured: 870 models/hour with"),
-    ("best already", {"same": True, "ratio": None}, "The default launch is the best launch found:"),
+    (
+        "best already",
+        {"same": True, "ratio": NO_GAIN},
+        "The default launch is the best launch found",
+    ),
     ("best already", {"same": True, "confirmed": True, "probability": 0.1}, "The default launch"),
     ("unbeaten", {"same": True, "probability": 0.5}, "No launch is measurably faster than the"),
-    ("nothing to compare", {"ratio": None}, "One thread per process gives 870 models/hour with"),
+    ("nothing to compare", {"ratio": NO_GAIN}, "One thread per process gives 870 models/hour"),
     ("one start", {"once": True}, "looks best, but not every launch was started twice"),
     ("one start", {"ratio": ratio(1.5)}, "looks best, but not every launch was started twice"),
     ("faster", {}, "One thread per process trains 1.50\N{MULTIPLICATION SIGN} as many models"),

@@ -35,7 +35,7 @@ function startFlame(part) {
 
   // A chain of frames with one callee each shows its first, its last and those that were searched for.
   // The levels above the frames (group of threads, running or waiting, phase) are always shown.
-  const plain = (i) => depth[i] > 3 && only[parent[i]] && only[i] && !(matches && matches[name[i]]);
+  const hidden = (i) => !every.checked && depth[i] > 3 && only[parent[i]] && only[i] && !(matches && matches[name[i]]);
   function layOut() {
     const next = new Float64Array(count);
     for (let i = 0; i < count; i++) {
@@ -43,10 +43,9 @@ function startFlame(part) {
       const up = parent[i];
       left[i] = up < 0 ? 0 : left[up] + next[up];
       if (up >= 0) next[up] += weight[i];
-      row[i] = up <= 0 ? 0 : row[up] + (!every.checked && plain(i) ? 0 : 1);
+      row[i] = up <= 0 ? 0 : row[up] + (hidden(i) ? 0 : 1);
     }
   }
-  const hidden = (i) => !every.checked && plain(i);
 
   const seconds = (units) => {
     const s = units * unit, size = Math.abs(s);
@@ -65,7 +64,9 @@ function startFlame(part) {
   function describe(i) {
     let folded = 0;
     for (let below = i + 1; below < count && hidden(below) && parent[below] === below - 1; below++) folded++;
-    return [names[name[i]] + (folded ? `, and ${folded} more in a row` : ""), times(a[i], b[i], groupOf(i))];
+    const strong = document.createElement("b");
+    strong.textContent = names[name[i]] + (folded ? `, and ${folded} more in a row` : "");
+    return [strong, times(a[i], b[i], groupOf(i))];
   }
 
   // Colours come from the style, so they follow the theme.
@@ -138,8 +139,6 @@ function startFlame(part) {
       if (y > -ROW && y < height) drawFrame(i, x, y, size);
     });
     for (const line of rows) line?.sort((one, other) => one[0] - other[0]);
-    part.dataset.drawn = "yes";
-    part.dataset.drawnMs ??= performance.now(); // since the page began to load
   }
   function drawFrame(i, x, y, size) {
     const dim = (matches && !matches[name[i]]) || (i < zoom && i !== at);
@@ -160,7 +159,6 @@ function startFlame(part) {
       }
       const text = fit(names[name[i]], room);
       if (text) context.fillText(text, x + 5, y + ROW / 2);
-      context.globalAlpha = 1;
     }
     if (i === pointed || (i === at && document.activeElement === view)) {
       context.strokeStyle = palette.ink;
@@ -170,9 +168,7 @@ function startFlame(part) {
   }
 
   function say(i) {
-    const [what, numbers] = describe(i);
-    const strong = document.createElement("b");
-    strong.textContent = what;
+    const [strong, numbers] = describe(i);
     status.replaceChildren(strong, ` ${numbers}`);
   }
   function show(i) { // scroll a frame's row into the view
@@ -235,9 +231,7 @@ function startFlame(part) {
     if (i !== pointed) { pointed = i; draw(); }
     tip.hidden = i < 0 || event.pointerType === "touch";
     if (tip.hidden) return;
-    const [what, numbers] = describe(i);
-    const strong = document.createElement("b");
-    strong.textContent = what;
+    const [strong, numbers] = describe(i);
     tip.replaceChildren(strong, ...numbers.split("; ").flatMap((line) => [document.createElement("br"), line]));
     const x = Math.min(event.clientX + 14, document.documentElement.clientWidth - tip.offsetWidth - 8);
     const below = event.clientY + 18;
@@ -296,10 +290,9 @@ function startFlame(part) {
   every.addEventListener("change", () => { layOut(); draw(); });
   find("[data-reset]").addEventListener("click", () => {
     search.value = "";
-    matches = null;
     every.checked = false;
     width.value = "both";
-    layOut();
+    searchFor("");
     view.scrollTop = 0;
     zoomTo(groups[0]);
     status.textContent = status.dataset.help;

@@ -16,8 +16,6 @@ from scaling_study.records.profile import Operators, Profiled
 
 RECOMMENDED = "recommended"
 """The target whose launch the analysis chose; all others are named by their launch."""
-ROLES = ("default", "baseline")
-"""These come first, in this order; the recommended launch comes last."""
 
 WHERE = ("machine", "launch", "label", "role")
 NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]
@@ -42,19 +40,20 @@ def read_manifests(folders: Iterable[Path]) -> list[Profiled]:
         folders: one for each target.
 
     Returns:
-        The default launch first, the recommended one last.
+        The default launch first, then the baseline; the recommended launch last.
 
     Raises:
         ProfileError: a file is missing, broken, or of another version.
     """
-    manifests = [_read_manifest(folder) for folder in folders]
-
-    def place(manifest: Profiled) -> tuple[bool, int, str]:
-        known = manifest.role in ROLES
-        place = ROLES.index(manifest.role) if known else len(ROLES)
-        return manifest.target == RECOMMENDED, place, manifest.target
-
-    return sorted(manifests, key=place)
+    return sorted(
+        map(_read_manifest, folders),
+        key=lambda profiled: (
+            profiled.target == RECOMMENDED,
+            profiled.role != "default",
+            profiled.role != "baseline",
+            profiled.target,
+        ),
+    )
 
 
 def _unusable(path: Path, what: object) -> ProfileError:
@@ -130,12 +129,8 @@ def operator_rows(
         sums.assign(
             **where,
             group=[group_of(name) for name in sums["operator"]],
-            calls_per_step=sums["calls"] / steps,
-            self_s_per_step=sums["self_s"] / steps,
-            total_s_per_step=sums["total_s"] / steps,
-            self_s_per_call=sums["self_s"] / calls,
-            total_s_per_call=sums["total_s"] / calls,
-            flops_per_step=sums["flops"] / steps,
+            **{f"{name}_per_step": sums[name] / steps for name in SUMS},
+            **{f"{name}_per_call": sums[name] / calls for name in ("self_s", "total_s")},
             steps=steps,
             overhead=float("nan") if overhead is None else overhead,
         )
@@ -158,7 +153,7 @@ def choose_pairs(
     pairs: list[tuple[Kind, T, T]] = [
         ("counts", own[min(own)], own[max(own)]) for own in found.values() if len(own) > 1
     ]
-    default = next((one.launch for one in manifests if one.role == ROLES[0]), None)
+    default = next((one.launch for one in manifests if one.role == "default"), None)
     recommended = next((one.launch for one in manifests if one.target == RECOMMENDED), None)
     both = found.get(default or "", {}).keys() & found.get(recommended or "", {}).keys()
     if both and default != recommended:

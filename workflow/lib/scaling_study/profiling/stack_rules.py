@@ -59,8 +59,7 @@ WAITS = (
     ),
     Rule("for a lock or a thread", r"PyThread_acquire_lock_timed|take_gil"),
     # sleep(3), and time.sleep of Python
-    Rule("in sleep", r"_*(?:clock_)?(?:GI___)?(?:clock_)?nanosleep\w*|u?sleep"),
-    Rule("in sleep", r"time_sleep|pysleep"),
+    Rule("in sleep", r"_*(?:clock_)?(?:GI___)?(?:clock_)?nanosleep\w*|u?sleep|time_sleep|pysleep"),
     # A system call that waits for a pipe, a socket, a file or a child.
     Rule(
         "for input or output",
@@ -92,8 +91,7 @@ ASLEEP = (Rule("asleep", r"park|_read_back", _HARNESS),)
 """Frames of a member outside of its window, which does not train."""
 
 NOISE = (
-    Rule("harness", file=_HARNESS),
-    Rule("harness", file=r"(?:.*/)?<frozen runpy>|(?:.*/)?runpy\.py"),
+    Rule("harness", file=_HARNESS + r"|(?:.*/)?(?:<frozen runpy>|runpy\.py)"),
     # torch calls a module's forward or a decorated function, whose own frame follows.
     Rule(
         "call",

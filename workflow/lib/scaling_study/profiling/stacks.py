@@ -23,7 +23,7 @@ IDLE = "other threads, waiting"
 Stack = tuple[str, ...]
 """A stack's place in a flamegraph: owner, running or waiting, phase or thread, frames."""
 
-_LINE_END = re.compile(r" \d+$")
+_COUNT = re.compile(r" (\d+)$", re.MULTILINE)
 # A command line may hold ";" and '"': it ends where the next process or the thread begins.
 _PROCESS = re.compile(r'process (\d+):"(.*?)"(?:;(?=process \d+:"|thread \()|$)', re.DOTALL)
 _THREAD = re.compile(r"thread \((?P<tid>0x[0-9a-fA-F]+|\d+)\)(?:: (?P<name>[^;]*))?")
@@ -84,22 +84,16 @@ def parse(text: str) -> Iterator[Sample]:
     Raises:
         StackError: a line is not a stack.
     """
-    pending = ""
-    first = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        first = first if pending else number
-        pending = f"{pending}\n{line}" if pending else line
-        if not pending.strip():
-            pending = ""
-        elif _LINE_END.search(pending):  # a command line may hold a line's end
-            yield _parse_line(pending, first)
-            pending = ""
-    if pending:
-        raise StackError(f"line {first}: a stack without a number of samples: {pending[:80]!r}")
+    start = 0
+    for count in _COUNT.finditer(text):  # a command line may hold a line's end
+        yield _parse_stack(text[start : count.start()].lstrip(), int(count[1]))
+        start = count.end()
+    if rest := text[start:].strip():
+        line = text.count("\n", 0, text.index(rest, start)) + 1
+        raise StackError(f"line {line}: a stack without a number of samples: {rest[:80]!r}")
 
 
-def _parse_line(line: str, number: int) -> Sample:
-    body, _, count = line.rpartition(" ")
+def _parse_stack(body: str, count: int) -> Sample:
     processes = []
     while found := _PROCESS.match(body):
         processes.append(int(found[1]))
@@ -108,10 +102,8 @@ def _parse_line(line: str, number: int) -> Sample:
     if found := _THREAD.match(body):
         tid, thread = int(found["tid"], 0), (found["name"] or "").strip('"')
         body = body[found.end() :].removeprefix(";")
-    if not body and not processes and tid is None:
-        raise StackError(f"line {number}: no frames: {line[:80]!r}")
     frames = tuple(stack_frames.read_frame(one) for one in body.split(";") if one)
-    return Sample(tuple(processes), tid, thread, frames, int(count))
+    return Sample(tuple(processes), tid, thread, frames, count)
 
 
 def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str = "") -> Folded:
@@ -131,7 +123,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
     """
     steps = sum(turn.steps for turn in turns)
     seconds: defaultdict[Stack, float] = defaultdict(float)
-    counted, native = 0, False
+    counted = 0
     for turn in turns:
         path = folder / turn.file
         try:
@@ -142,11 +134,6 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         for stack, count in counts.items():
             seconds[stack] += count * tick_s / steps
             counted += count if stack[0] == TRAINER else 0
-        native = native or any(
-            not frame.python and frame.file.endswith(".so")
-            for sample in samples
-            for frame in sample.frames
-        )
     sampled_step_s = sum(own for stack, own in seconds.items() if stack[0] == TRAINER)
     return Folded(
         stacks=dict(sorted(seconds.items())),
@@ -155,7 +142,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         samples=counted,
         sample_s=sampled_step_s / max(1, counted),
         label=label,
-        native=native,
+        native=any(frame.endswith((".so)", ".so]")) for stack in seconds for frame in stack),
     )
 
 

@@ -20,6 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from scaling_study.common.quantities import (
+    LEAST_S,
     TIMES,
     format_number,
     format_percent,
@@ -52,8 +53,6 @@ CROWDED_BARS = 9
 """More bars than this have no room for a number on each."""
 FEWEST_BARS = 4
 """Room is left for this many bars: two over the whole width would look like a wall."""
-LEAST_S = 1e-9
-"""Differences below a nanosecond are due to rounding."""
 FARTHEST = 1.5
 """Shares beyond this are drawn at the edge: intervals may reach over thousands of percent."""
 STYLE: dict[str, object] = {
@@ -114,8 +113,8 @@ class Curve:
         points: place and value of each; the line has a gap where a value is not known.
         colour: of ``svg.THEME``.
         marker: matplotlib's; ``""`` without.
+        width: of the line, in points; 0 for markers alone.
         dashed: a doubtful or ideal line.
-        joined: whether there is a line at all.
     """
 
     label: str
@@ -124,15 +123,14 @@ class Curve:
     marker: str = "o"
     width: float = 2.2
     dashed: bool = False
-    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Values in a row of a figure of dots; a figure has one or two columns of them."""
+    """A row of a figure of dots, with a value for each of its one or two columns, or None."""
 
     title: str
-    columns: tuple[tuple[Interval, ...], ...]
+    columns: tuple[Interval | None, ...]
     colour: str = ""
 
 
@@ -256,8 +254,8 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
     """
     if not rows:
         return None
-    values = [value for row in rows for column in row.columns for value in column]
-    ends = [end for one in values for end in (one.value, one.low, one.high) if end is not None]
+    values = [dot for row in rows for dot in row.columns if dot is not None]
+    ends = [end for dot in values for end in (dot.value, dot.low, dot.high) if end is not None]
     span = 0.05 * (max(ends) - min(ends)) if len(set(ends)) > 1 else 0.01
     low = max(-FARTHEST, min([0.0, *(end - span for end in ends)]))
     high = min(FARTHEST, max([0.0, *(end + span for end in ends)]))
@@ -266,15 +264,17 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
         for at, (axes, head) in enumerate(zip(grid, heads, strict=True)):
             colour = f"series-{at + 1}"
             for place, row in enumerate(rows):
-                for value in row.columns[at]:
-                    _draw_dot(axes, value, place, svg.colour(row.colour or colour), (low, high))
+                if (dot := row.columns[at]) is not None:
+                    _draw_dot(axes, dot, place, svg.colour(row.colour or colour), (low, high))
             axes.set_title(head, color=svg.colour(colour), weight="bold")
             axes.set_xlim(low, high)
             percent = FuncFormatter(lambda x, _: format_percent(round(x, 4)))
             _rows_only(axes, len(rows), 4 // len(heads) + 1, percent)
+        said = []
         for place, row in enumerate(rows):
             _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS))
-        said = [f"{row.title} {', '.join(map(_range, row.columns))}" for row in rows]
+            shares = (format_percent(dot.value) if dot else "" for dot in row.columns)
+            said.append(f"{row.title} {', '.join(shares)}")
         return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
@@ -335,16 +335,8 @@ def waterfall(
 
 def added(seconds: float | None) -> str:
     """Write a difference of times with its sign: ``+8.20 ms``."""
-    if seconds is None or abs(seconds) < LEAST_S:
-        return format_seconds(0.0 if seconds is not None else None)
-    return f"{'+' if seconds > 0 else ''}{format_seconds(seconds)}"
-
-
-def _range(values: Iterable[Interval]) -> str:
-    """Write the smallest and the largest of some shares."""
-    found = [value.value for value in values]
-    ends = (format_percent(end(found)) for end in (min, max)) if found else ()
-    return " to ".join(dict.fromkeys(ends))
+    text = format_seconds(seconds)
+    return f"+{text}" if seconds is not None and seconds >= LEAST_S else text
 
 
 def _largest(panel: Stack, parts: Iterable[tuple[str, str]]) -> str:
@@ -371,7 +363,7 @@ def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
     (line,) = axes.plot(
         [x for x, _ in curve.points], [value.value for _, value in curve.points], color=hue,
         marker=marker, markersize={".": 4, "o": 8, "s": 8}.get(marker, 9), markeredgewidth=0,
-        linewidth=curve.width if curve.joined else 0,
+        linewidth=curve.width,
         linestyle=(0, (4, 3)) if curve.dashed else "-", zorder=3 + depth,
     )  # fmt: skip
     return line

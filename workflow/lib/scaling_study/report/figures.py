@@ -39,24 +39,12 @@ ACCOUNTS = {
     "residual": ("not accounted for", "rest"),
 }
 """Title and colour of each time account; they add up to the time of a step."""
-PHASES = {
-    "load_s_per_step": ("load", "part-1"),
-    "forward_s_per_step": ("forward and Python", "part-2"),
-    "backward_s_per_step": ("backward", "part-3"),
-    "optimizer_s_per_step": ("optimizer", "part-4"),
-}
-CPU_TIMES = {
-    "user_s_per_step": ("user mode", "part-1"),
-    "system_s_per_step": ("kernel", "part-2"),
-    "runqueue_s_per_step": ("waiting for a CPU", "part-3"),
-}
 USES = {
     "trainers": ("training threads", "series-1"),
     "threads": ("other threads of theirs", "series-2"),
     "workers": ("processes of theirs", "series-3"),
     "others": ("other programs", "rest"),
 }
-TRAINER = {f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()}
 SHOWN_FROM = {"trainer_throttled_s_per_step": 0.0, "trainer_residual_s_per_step": 0.02}
 """Shares of a step up to which these accounts are not drawn."""
 SMALL_SHARE = 0.005
@@ -70,7 +58,6 @@ LARGEST = 9
 """Operators with a bar of their own."""
 CONTROL = "register"
 """The kernel that needs nothing but a core and its clock."""
-PREFERRED_PLACEMENT = "cores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +139,22 @@ KINDS = {
     "phases": Kind(
         "Phases of a step",
         "Mean time; forward has all other Python. Each launch has a scale of its own.",
-        parts=PHASES,
+        parts={
+            "load_s_per_step": ("load", "part-1"),
+            "forward_s_per_step": ("forward and Python", "part-2"),
+            "backward_s_per_step": ("backward", "part-3"),
+            "optimizer_s_per_step": ("optimizer", "part-4"),
+        },
     ),
     "accounts": Kind(
         "Where the training thread's time goes",
         "Per step, as the kernel counts it. Blocked: waiting for threads, locks or data.",
-        parts=TRAINER,
+        parts={f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()},
     ),
     "cpu_time": Kind(
         "CPU time of all threads",
         "Per step of one member, child processes included: several threads take more than a step.",
-        parts=CPU_TIMES,
+        parts={f"{name}_s_per_step": ACCOUNTS[name] for name in ("user", "system", "runqueue")},
     ),
     "noise": Kind(
         "A/A check: the baseline against itself",
@@ -198,7 +190,7 @@ KINDS = {
 }
 OF_RUNS = {"throughput": "Throughput, runs/s", "efficiency": KINDS["efficiency"].title}
 """The figures of whole runs, in which no steps are seen, with their titles."""
-CURVES = tuple(name for name, kind in KINDS.items() if kind.column)
+CURVES = {name: kind.title for name, kind in KINDS.items() if kind.column}
 STACKS = tuple(name for name, kind in KINDS.items() if kind.parts)
 SCALING = (*CURVES, *STACKS, "noise")
 """Figures against the number of processes, in the page's order."""
@@ -241,18 +233,16 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
     hardware = machine.hardware
     counts = process_counts.resolve(plan.processes, hardware.usable, hardware.quota_cpus)
     runs = plan.workload.runs
-    about = {name: texts(name, machine.suffix) for name in (OF_RUNS if runs else CURVES)}
-    if runs:
-        about = {name: replace(one, title=OF_RUNS[name]) for name, one in about.items()}
+    titles = OF_RUNS if runs else CURVES
     return {
-        **{name: _against_n(machine, series, counts, name, one) for name, one in about.items()},
+        **{name: _against_n(machine, series, counts, name, titles[name]) for name in titles},
         **{name: _stacked(machine, series, name) for name in (() if runs else STACKS)},
         "noise": _noise(machine),
     }
 
 
 def _against_n(
-    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, about: About
+    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, title: str
 ) -> Figure | None:
     kind = KINDS[name]
     ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
@@ -292,7 +282,7 @@ def _against_n(
         curves.append(Curve("ideal: in proportion", ideal, "muted", "", 1.2, dashed=True))
     return draw.lines(
         {"": curves},
-        about,
+        replace(texts(name, machine.suffix), title=title),
         "processes",
         marks=process_counts.boundaries(machine.hardware.usable, machine.hardware.quota_cpus),
         from_zero=name == "efficiency",
@@ -323,7 +313,7 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
 
 def _noise(machine: Machine) -> Figure | None:
     rows = [
-        Row(words.processes(one.n), ((difference,),), "series-3")
+        Row(words.processes(one.n), (difference,), "series-3")
         for one in machine.noise.points
         for difference in [Interval(one.ratio, one.low, one.high).plus(-1.0)]
     ]
@@ -346,8 +336,8 @@ def front(machine: Machine) -> Figure | None:
     changing = [point for point in found.points if point.changes_training]
     curves = [
         curve("no other point beats it at both", found.front),
-        curve("another launch at a process count", usual, colour="rest", joined=False),
-        curve("changes training", changing, colour="series-2", marker="s", joined=False),
+        curve("another launch at a process count", usual, colour="rest", width=0.0),
+        curve("changes training", changing, colour="series-2", marker="s", width=0.0),
     ]
     about = About(
         f"front{machine.suffix}",
@@ -387,12 +377,12 @@ def interventions(target: Target, about: About) -> Figure | None:
         for one in target.interventions
         if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
     ]
-    rows.sort(key=lambda row: -max((one.value for one in row.columns[0]), default=-1.0))
+    rows.sort(key=lambda row: -(row.columns[0].value if row.columns[0] else -1.0))
     return draw.dots(rows[:12], about, ("of the growth with n", "of a step alone"))
 
 
-def _known(found: Interval | None) -> tuple[Interval, ...]:
-    return (found,) if found is not None and known(found.value) else ()
+def _known(interval: Interval | None) -> Interval | None:
+    return interval if interval is not None and known(interval.value) else None
 
 
 def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
@@ -402,7 +392,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
         values = tuple(
             (dose.dose, ratio)
             for dose in sorted(one.doses, key=lambda dose: dose.dose)
-            for ratio in _known(dose.ratio)
+            if (ratio := _known(dose.ratio))
         )
         if values:
             label = "" if one.verified else "dashed: others did not reach the work asked of them"
@@ -413,9 +403,7 @@ def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
 
 def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
-    placements = {row.placement for row in found.rows}
-    best = PREFERRED_PLACEMENT if PREFERRED_PLACEMENT in placements else min(placements, default="")
-    rows = [row for row in found.rows if row.valid and row.placement == best]
+    rows = [row for row in found.rows if row.valid and row.placement == "cores"]
     curves = {}
     for kernel in found.kernels:
         rates = {

@@ -85,6 +85,27 @@ def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> 
     return Interval(row[column], *(ends if sure else ())).times(scale)
 
 
+def read_study(
+    folder: Path, plan: Plan, compared: analysis.Compared | None = None
+) -> list[Machine]:
+    """Read all machines of a study: those that its config names, or those of this machine's study.
+
+    Args:
+        folder: results/<study>.
+        plan: plan.json.
+        compared: analysis/machines.json of a study that names machines.
+    """
+    if compared is None:
+        return read_machines(folder, plan)
+    return [
+        machine
+        for entry in compared.measured
+        for machine in read_machines(
+            folder / "machines" / entry.name, plan, name=entry.name, first=entry.machine
+        )
+    ]
+
+
 def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
     """Read all machines of a folder.
 

@@ -53,7 +53,12 @@ def render_study(
     kinds = {one.name: one.kind for one in content.machines} if content else {}
     texts: dict[Path, str] = {}
     views: list[page.View] = []
-    for machine in _machines(study_folder, planned, content):
+    for entry in content.machines if content else ():
+        if entry.status == "missing":  # an earlier run may have measured it
+            script = study_folder / "launch" / f"recommended-{entry.name}.sh"
+            for suffix in (script.suffix, *BESIDE):
+                script.with_suffix(suffix).unlink(missing_ok=True)
+    for machine in model.read_study(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
         texts[script] = render_launch_script(
             machine.recommendation, planned, script, builds, machine.confirmation
@@ -76,22 +81,6 @@ def render_study(
     texts[report] = page.render_report(planned, views, content)
     write(texts)
     return list(texts)
-
-
-def _machines(folder: Path, plan: Plan, compared: Compared | None) -> list[Machine]:
-    """Read the machines of a study; delete older launch scripts of machines that are missing."""
-    if compared is None:
-        return model.read_machines(folder, plan)
-    machines = []
-    for entry in compared.machines:
-        if entry.status == "measured":
-            own = folder / "machines" / entry.name
-            machines += model.read_machines(own, plan, name=entry.name, first=entry.machine)
-        else:
-            script = folder / "launch" / f"recommended-{entry.name}.sh"
-            for suffix in (script.suffix, *BESIDE):
-                script.with_suffix(suffix).unlink(missing_ok=True)
-    return machines
 
 
 def _beside(

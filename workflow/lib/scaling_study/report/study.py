@@ -99,20 +99,14 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
         compared: whether the study names machines, and so has an analysis/machines.json.
     """
     plan = read_plan(planned)
-    lines = []
-    if compared:
-        path = results / "analysis/machines.json"
-        content = read_file(path, Compared)
-        notes = sections.compared_notes(content)
-        lines += [f"{'Warning: ' if note.bad else ''}{note.text}" for note in notes]
-        for entry in content.measured:
-            folder = results / "machines" / entry.name
-            lines.append(f"{entry.name} ({entry.cpu_model}):")
-            for machine in model.read_machines(folder, plan, name=entry.name, first=entry.machine):
-                lines += [f"  {line}" for line in _conclude_machine(machine, results)]
-    else:
-        for machine in model.read_machines(results, plan):
-            lines += _conclude_machine(machine, results)
+    content = read_file(results / "analysis/machines.json", Compared) if compared else None
+    notes = sections.compared_notes(content) if content else []
+    lines = [f"{'Warning: ' if note.bad else ''}{note.text}" for note in notes]
+    for machine in model.read_study(results, plan, content):
+        if machine.name and not machine.name.endswith(model.OTHER_NODES):
+            lines.append(f"{machine.name} ({machine.hardware.cpu_model}):")
+        indent = "  " if machine.name else ""
+        lines += [f"{indent}{line}" for line in _conclude_machine(machine, results)]
     shown = _first(lines, BLOCK_LINES - 1)
     return printable_lines("\n".join([*shown, f"Report: {report}"]))
 

@@ -109,9 +109,9 @@ def listed_all(items: Iterable[object]) -> str:
     return listed(names, len(names))
 
 
-def spelled(ratio: Interval | None) -> str:
+def spelled(ratio: Interval) -> str:
     """Write the interval of a ratio; empty without one."""
-    if ratio is None or not ratio.sure:
+    if not ratio.sure:
         return ""
     return f"{format_ratio(max(0.0, ratio.low or 0.0))} to {format_ratio(ratio.high)}"
 
@@ -146,21 +146,20 @@ def amount(given: Interval, objective: str) -> str:
     return f"{format_number(value)} {UNITS[asked.rate]}"
 
 
-def differs(ratio: Interval | None, spread: float | None) -> bool:
+def differs(ratio: Interval, spread: float | None) -> bool:
     """Return whether a ratio is a difference that this study can tell from noise.
 
     Args:
         ratio: of two launches.
         spread: of the A/A check at the process counts in question; None without one.
     """
-    return (
-        ratio is not None
-        and (ratio.above_one or ratio.below_one)
-        and abs(ratio.value - 1) > (spread or 0.0)
-    )
+    return (ratio.above_one or ratio.below_one) and abs(ratio.value - 1) > (spread or 0.0)
 
 
 # The headline.
+
+NO_GAIN = Interval()
+"""Nothing to compare with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,7 @@ class Answer:
         n: processes of the recommended launch.
         probability: probability that the study has nothing better.
         once: whether a figure comes from one start.
-        ratio: the gain, each launch at its own count; None without one.
+        ratio: the gain, each launch at its own count.
         same_n: the gain at the same count.
         spread: of the A/A check.
     """
@@ -199,19 +198,17 @@ class Answer:
     n: int = 1
     probability: float | None = None
     once: bool = False
-    ratio: Interval | None = None
-    same_n: Interval | None = None
+    ratio: Interval = NO_GAIN
+    same_n: Interval = NO_GAIN
     spread: float | None = None
 
-    def surely_more(self, ratio: Interval | None) -> bool:
+    def surely_more(self, ratio: Interval) -> bool:
         """Return whether a ratio is a gain; the A/A check does not apply to a confirmation."""
         spread = None if self.confirmed else self.spread
-        return ratio is not None and ratio.above_one and differs(ratio, spread)
+        return ratio.above_one and differs(ratio, spread)
 
-    def times(self, ratio: Interval | None) -> str:
+    def times(self, ratio: Interval) -> str:
         """Word a gain; if its interval is wide, only its lower end."""
-        if ratio is None:
-            return ""
         wide = ratio.low and ratio.high and ratio.high >= WIDE * ratio.low
         text = f"at least {format_ratio(ratio.low)}" if wide else format_ratio(ratio.value)
         return self.verb.format(text)
@@ -228,12 +225,12 @@ HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
     ("unbeaten", lambda a: a.same, "No launch is measurably faster than {other}: {value}"),
     (
         "nothing to compare",
-        lambda a: a.ratio is None,
+        lambda a: not known(a.ratio.value),
         "{Best} gives {value}; there is no default launch to compare it with",
     ),
     (
         "one start",
-        lambda a: a.once or not (a.ratio and a.ratio.sure),
+        lambda a: a.once or not a.ratio.sure,
         "{Best} looks best, but not every launch was started twice",
     ),
     ("faster", lambda a: a.surely_more(a.ratio), "{Best} {times} {other}"),
@@ -244,13 +241,13 @@ HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
     ),
     (
         "not confirmed",
-        lambda a: a.confirmed and a.ratio.below_one,  # type: ignore[union-attr]
+        lambda a: a.confirmed and a.ratio.below_one,
         "{Other} is faster: the prediction for {best} does not hold",
     ),
-    ("slower", lambda a: a.ratio.below_one, "{Other} is the fastest, with more processes"),  # type: ignore[union-attr]
+    ("slower", lambda a: a.ratio.below_one, "{Other} is the fastest, with more processes"),
     (
         "small",
-        lambda a: (a.ratio.high or WIDE) <= SMALL_GAIN,  # type: ignore[union-attr]
+        lambda a: (a.ratio.high or WIDE) <= SMALL_GAIN,
         "{Best} gains little, if anything, over {other}: at most {high}",
     ),
     ("uncertain", lambda _: True, "{Best} may be faster than {other}, but that is not certain"),
@@ -266,7 +263,7 @@ class Bar:
     """A launch's rate, or time of one model, as a bar.
 
     Attributes:
-        role: ``recommended``, ``today``, ``default`` or ``same`` (at the recommended count).
+        role: one of `ROLES`.
         share: share of the largest value shown, 0 to 1.
         once: whether it comes from one start; it is grey then.
     """
@@ -317,7 +314,7 @@ def verdict(answer: Answer) -> str:
         n=processes(answer.n),
         times=answer.times(answer.ratio),
         same_times=answer.times(answer.same_n),
-        high=format_ratio(answer.ratio.high) if answer.ratio else "",
+        high=format_ratio(answer.ratio.high),
     )
 
 
@@ -335,8 +332,8 @@ def headline(machine: Machine) -> Headline:
         return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
     row = choose(answer)
     ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
-    detail = [format_ratio(ratio.value)] if ratio and row in UNQUOTED else []
-    if ratio and row in QUOTED + UNQUOTED:
+    detail = [format_ratio(ratio.value)] if row in UNQUOTED else []
+    if row in QUOTED + UNQUOTED:
         detail.append(f"95% interval {spelled(ratio)}")
     detail.append("confirmed" if answer.confirmed else "predicted")
     bars = _bars(_confirmed(machine.confirmation) or _predicted(found), answer.objective)
@@ -372,8 +369,8 @@ def answer_of(machine: Machine) -> Answer:
         n=best.n,
         probability=best.probability_best,
         once=arm is None and (best.once or (other is not None and other.once)),
-        ratio=source.ratio if other is not None or arm else None,
-        same_n=source.ratio_same_n if other is None or other.n != best.n else None,
+        ratio=source.ratio or NO_GAIN,
+        same_n=(source.ratio_same_n if other is None or other.n != best.n else None) or NO_GAIN,
         spread=machine.noise.at(best.n, *([other.n] if other else [])),
     )
 
@@ -387,13 +384,8 @@ def confirmed_amount(confirmation: Confirmation | None) -> str:
     return f"{given}, confirmed{STARTED[arm.start]}"
 
 
-ROLES = {
-    "today": "today",
-    "today_same_n": "same",
-    "default": "default",
-    "default_same_n": "same",
-    "recommended": "recommended",
-}
+ROLES = ("today", "today_same_n", "default", "default_same_n", "recommended")
+"""Launches of the headline, in their order; ``same_n``: at the recommended process count."""
 STARTED = {"fresh": "", "forked": " with forked starts"}
 """Words behind a launch's name, by how its models start."""
 
@@ -410,7 +402,7 @@ def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
             continue
         shown.append((role, entry))
         if entry is found.compared and entry.at_n is not None and entry.at_n.n != entry.n:
-            shown.append(("same", entry.at_n))
+            shown.append((f"{role}_same_n", entry.at_n))
     return [*shown, *([("recommended", best)] if best else [])]
 
 
@@ -421,7 +413,7 @@ def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate |
     arms = [confirmation.arm(role) for role in ROLES]
     if confirmation.start != "fresh":
         arms.insert(-1, confirmation.arm("recommended", "fresh"))
-    return [(ROLES[arm.role], arm) for arm in arms if arm is not None]
+    return [(arm.role, arm) for arm in arms if arm is not None]
 
 
 def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple[Bar, ...]:
