@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import gammaln
 
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import CONFIDENCE
@@ -48,10 +49,14 @@ of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Dat
 Anything Obviously Wrong)."""
 DRIFT_FREEDOM = 2.0
 """Degrees of freedom that the prior of the drift's spread is worth."""
-FREEDOM, REST_FREEDOM = 4.0, 12.0
-"""Degrees of freedom that the common spread between starts is worth in a launch's own; and that of
-the rest: launches differ less in it, and each has more observations."""
-PRIOR_SHAPE = 1.0
+FREEDOM = 6.0
+"""Degrees of freedom that the common spread is worth in a launch's own."""
+STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.25, 6.0, 1.0
+"""Prior share of strays, launches whose spread is many times the common one; how many times, and
+how many degrees of freedom that is worth. The share is high on purpose: a stray that is taken for
+an ordinary launch gets an interval far too narrow; an ordinary one that is taken for a stray, one a
+little too wide."""
+PRIOR_SHAPE = 0.3
 """Shape of the gamma distribution of a common variance around its prior."""
 SMALLEST = 5e-4
 """The smallest spread: throughput is not measured more precisely."""
@@ -270,8 +275,8 @@ class _Sampler:
     def run(self, sweeps: int) -> Throughputs:
         """Sample, and return the draws."""
         launches = len(self._counts)
-        drift, common, common_rest = DRIFT**2, LAYOUT_BIAS**2, REST**2
-        bias, rest = np.full(launches, common), np.full(launches, common_rest)
+        drift, bias_of, rest_of = DRIFT**2, _Spreads(LAYOUT_BIAS), _Spreads(REST)
+        bias, rest = np.full(launches, LAYOUT_BIAS**2), np.full(launches, REST**2)
         points, drifts = [], []
         for _ in range(BURN_IN + sweeps):
             by_batch, by_start = self._effects(drift, bias, rest)
@@ -280,17 +285,16 @@ class _Sampler:
             drifts.append(by_batch[:, 0])
             # The first draw is the mean; the spreads are drawn beside the second one.
             own = by_start[:, :, 1] * self._mask
-            bias = self._variances((own**2).sum(axis=1), self._counts, common, FREEDOM)
-            common = self._common(bias, LAYOUT_BIAS, FREEDOM)
+            bias = bias_of.draw(self._rng, (own**2).sum(axis=1), self._counts)
             left = self._logs - logs[1, self._cell] - own[self._launch, self._start]
             if self._batches:
                 left -= by_batch[self._batch, 1]
-                square = np.array([(by_batch[:, 1] ** 2).sum()])
-                count = np.array([len(self._batches)])
-                (drift,) = self._variances(square, count, DRIFT**2, DRIFT_FREEDOM)
-            squares = np.bincount(self._launch, left**2, launches)
-            rest = self._variances(squares, self._rows_of, common_rest, REST_FREEDOM)
-            common_rest = self._common(rest, REST, REST_FREEDOM)
+                square = float((by_batch[:, 1] ** 2).sum()) + DRIFT_FREEDOM * DRIFT**2
+                count = len(self._batches) + DRIFT_FREEDOM
+                drift = max(SMALLEST**2, square / (2 * self._rng.gamma(count / 2)))
+            rest = rest_of.draw(
+                self._rng, np.bincount(self._launch, left**2, launches), self._rows_of
+            )
         drawn = np.array(points[BURN_IN:])
         return Throughputs(
             self._column,
@@ -330,15 +334,31 @@ class _Sampler:
         noise[..., 0] = 0.0
         return noise
 
-    def _variances(
-        self, squares: Floats, count: Integers | Floats, common: float, freedom: float
-    ) -> Floats:
-        """Draw variances from sums of squares, towards a common one."""
-        drawn = (squares + freedom * common) / (2 * self._rng.gamma((count + freedom) / 2))
-        return np.asarray(np.maximum(SMALLEST**2, drawn))
 
-    def _common(self, variances: Floats, prior: float, freedom: float) -> float:
-        """Draw the common variance of launches' own ones."""
-        shape = PRIOR_SHAPE + len(variances) * freedom / 2
-        rate = PRIOR_SHAPE / prior**2 + freedom / 2 * float((1 / variances).sum())
-        return float(self._rng.gamma(shape) / rate)
+class _Spreads:
+    """The variances of launches in one term, and what they have in common.
+
+    Args:
+        prior: the common spread before anything is measured.
+    """
+
+    def __init__(self, prior: float) -> None:
+        self._prior, self._common = prior**2, prior**2
+
+    def draw(self, rng: np.random.Generator, squares: Floats, counts: Integers | Floats) -> Floats:
+        """Draw each launch's variance from its sum of squares, and then the common one."""
+        freedoms = np.array([[FREEDOM], [STRAY_FREEDOM]])
+        times = np.array([[1.0], [STRAY_TIMES**2]])
+        prior = freedoms * times * self._common
+        both = freedoms + counts
+        evidence = gammaln(both / 2) - gammaln(freedoms / 2)
+        evidence += freedoms / 2 * np.log(prior) - both / 2 * np.log(prior + squares)
+        odds = np.exp(evidence[1] - evidence[0]) * STRAYS / (1 - STRAYS)
+        stray = (rng.random(len(squares)) < odds / (1 + odds)).astype(np.int64)
+        launch = np.arange(len(squares))
+        freedom, scale = freedoms[stray, 0], times[stray, 0]
+        drawn = (squares + prior[stray, 0]) / (2 * rng.gamma(both[stray, launch] / 2))
+        variances = np.maximum(SMALLEST**2, drawn)
+        rate = PRIOR_SHAPE / self._prior + float((freedom * scale / variances).sum()) / 2
+        self._common = float(rng.gamma(PRIOR_SHAPE + freedom.sum() / 2) / rate)
+        return np.asarray(variances)
