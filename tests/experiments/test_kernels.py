@@ -10,7 +10,7 @@ import pytest
 from made_records import hardware
 from scaling_study.experiments import kernel_cohort, kernels, microbenchmarks
 from scaling_study.host import probe
-from scaling_study.runner import resolve, windows
+from scaling_study.runner import windows
 
 
 def test_the_smallest_dose_is_not_none_and_what_nobody_has_set_is_harmless():
@@ -59,7 +59,7 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
     machine = probe.read_machine()
     settings = microbenchmarks.WINDOW
     (tmp_path / "memory").mkdir()
-    with kernel_cohort.make(tmp_path, [(None, "default")], machine, resolve.host(machine)) as one:
+    with kernel_cohort.make(tmp_path, [(None, "default")], machine) as one:
         assert kernel_cohort.start(one)
 
         def rate(kernel, duty):

@@ -24,10 +24,9 @@ from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Wh
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
-from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats, Integers
 from scaling_study.stats.ratios import Pairs, Units
-from scaling_study.stats.variances import NO_PRIOR, Prior, start_deviation
+from scaling_study.stats.variances import start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE
@@ -68,33 +67,23 @@ def units_of(replicates: Iterable[object]) -> Units:
     return "replicates" if len({*replicates}) >= ratios.ENOUGH_REPLICATES else "blocks"
 
 
-def arrange(
-    rows: pd.DataFrame, by: str, units: Units, blocks: pd.MultiIndex | None = None
-) -> Measurements:
-    """Arrange windows by block.
+def arrange(rows: pd.DataFrame, by: str, units: Units) -> Measurements:
+    """Arrange windows by block, in the order of replicates and blocks.
 
     Args:
         rows: One per window, with `name`, `replicate` and `block`.
         by: The column that tells conditions of one name apart.
         units: The units over which intervals are computed.
-        blocks: Replicate and block number of each block; None takes those of the rows.
     """
-    if blocks is None:
-        blocks = blocks_of(rows)
     numbers = rows.set_index(["replicate", "block"]).select_dtypes("number")
+    blocks = numbers.index.unique().sort_values()
     conditions = numbers.groupby([rows["name"].to_numpy(), rows[by].to_numpy()], sort=False)
-    found: dict[tuple[str, float], dict[str, Floats]] = {}
-    for key, own in conditions:
-        values = own.reindex(blocks).to_numpy(dtype=np.float64)
-        found[cast("tuple[str, float]", key)] = dict(zip(numbers.columns, values.T, strict=True))
+    columns: dict[tuple[str, float], dict[str, Floats]] = {}
+    for key, windows in conditions:
+        values = windows.reindex(blocks).to_numpy(dtype=np.float64)
+        columns[cast("tuple[str, float]", key)] = dict(zip(numbers.columns, values.T, strict=True))
     replicates = blocks.get_level_values("replicate").to_numpy(dtype=np.int64)
-    return Measurements(found, replicates, units)
-
-
-def blocks_of(rows: pd.DataFrame) -> pd.MultiIndex:
-    """Return the distinct pairs of replicate and block in these windows, in order."""
-    blocks = rows[["replicate", "block"]].drop_duplicates()
-    return pd.MultiIndex.from_frame(blocks.sort_values(["replicate", "block"]))
+    return Measurements(columns, replicates, units)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +93,7 @@ class Case:
     Attributes:
         head: First record of the target's first run.
         measurements: Windows without stressors, by (name, n). Columns are those of
-            tables/experiments, the parts of the run-queue wait (`runqueue.COLUMNS`), time lost to
+            tables/experiments, the parts of the run-queue wait (`runqueue.split`), time lost to
             the hypervisor and to memory stalls, `blocked_<kind>_s_per_step` by what the training
             thread was found waiting for, and `idle_s_per_step`; NaN where that was not counted or
             sampled.
@@ -146,11 +135,6 @@ class Case:
         """The process count whose slowdown is explained."""
         return self.head.n
 
-    @property
-    def names(self) -> list[str]:
-        """Cohorts that have windows."""
-        return list(dict.fromkeys(name for name, _ in self.measurements.columns))
-
     def reported(self, key: str, name: str = REFERENCE) -> object:
         """Return a field of the report of a cohort's first member; None if it has none."""
         return getattr(self.read_back.get(name), key, None)
@@ -158,14 +142,12 @@ class Case:
     @property
     def threads(self) -> int:
         """Threads of an operator in the reference."""
-        report = self.read_back.get(REFERENCE)
-        return report.intra_op if report else 1
+        return self.read_back[REFERENCE].intra_op
 
     @property
     def loaders(self) -> Sequence[Loader]:
         """The loaders that the reference reports."""
-        report = self.read_back.get(REFERENCE)
-        return report.loaders or () if report else ()
+        return self.read_back[REFERENCE].loaders or ()
 
     @property
     def demand(self) -> int:
@@ -195,6 +177,11 @@ class Case:
         counts = (1, self.n) if scope == "scaling_loss" else (1,)
         return all((name, n) in self.measurements.columns for n in counts)
 
+    def tried(self, scope: Scope) -> list[str]:
+        """Return the interventions that can be compared in this scope."""
+        names = dict.fromkeys(name for name, _ in self.measurements.columns)
+        return [name for name in names if name != REFERENCE and self.measured(name, scope)]
+
     def under(self, scope: Scope) -> Floats:
         """Return the time to explain, as part of T(1): the added time, or one process's step."""
         one = self.step(1)
@@ -211,7 +198,7 @@ class Case:
         """Return the mean of a column over blocks; NaN where it was never counted."""
         return ratios.mean(self.column(column, n, name))
 
-    def shares(self, over: Floats, under: Floats) -> Pairs:
+    def shares(self, over: Floats, scope: Scope) -> Pairs:
         """Return numerators and denominators of a share, both as part of the block's own T(n).
 
         A launch with two modes may take twenty times as long in one block as in another. Weighted
@@ -219,36 +206,11 @@ class Case:
 
         Args:
             over: The explained time by block, as part of T(1).
-            under: The time to explain by block, as part of T(1).
+            scope: The loss that it is a share of.
         """
+        under = self.under(scope)
         whole = 1 + np.maximum(under, 0.0)
         return self.measurements.pair(over / whole, under / whole)
-
-    def estimate(
-        self,
-        over: Floats,
-        under: Floats,
-        *,
-        allowance: float = 0.0,
-        prior: Prior = NO_PRIOR,
-        tests: int = 1,
-    ) -> Interval | None:
-        """Return a share with its interval over this case's units.
-
-        Args:
-            over: As for `shares`.
-            under: As for `shares`.
-            allowance: Standard deviation, as part of T(1), that the blocks of one start cannot
-                show.
-            prior: Prior of the variance, from the `shares` of other comparisons.
-            tests: Number of tests among which `corrected_low` must hold.
-        """
-        pairs = self.shares(over, under)
-        if self.measurements.units == "replicates":
-            allowance = 0.0  # replicates are fresh starts, so their spread contains it
-        else:
-            allowance /= 1 + max(0.0, ratios.mean(under))
-        return ratios.ratio_of_means(pairs, prior=prior, allowance=allowance, tests=tests)
 
 
 def or_none(value: float) -> float | None:
@@ -276,14 +238,13 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
     rows = rows.join(parts).join(_stolen(rows))
     read_back = _readbacks(runs)
     rows = rows.join(_blocked(rows, waits, read_back))
-    blocks = blocks_of(rows)
     stressed = rows["experiment"] == "stressor"
     reference = rows[rows["name"] == REFERENCE]
     step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
     case = Case(
         head=head,
-        measurements=arrange(rows[~stressed], "n", units_of(reference["replicate"]), blocks),
-        stressed=arrange(rows[stressed], "dose", "blocks", blocks),
+        measurements=arrange(rows[~stressed], "n", units_of(reference["replicate"])),
+        stressed=arrange(rows[stressed], "dose", "blocks"),
         start_sd=start_deviation([run.members for run in runs], step_s),
         alone=_alone(runs),
         read_back=read_back,

@@ -7,7 +7,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.diagnosis.case import Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
 from scaling_study.diagnosis.evidence import Check, Share
-from scaling_study.diagnosis.shares import Counted, floored_by_count, recovered
+from scaling_study.diagnosis.shares import Counted, recovered
 from scaling_study.diagnosis.stressors import stressor_share
 
 LAST = 1000
@@ -82,19 +82,19 @@ class Cause:
 
     def ways(self, scope: Scope) -> list[Way]:
         """Return the ways to show the cause in a scope; empty if it cannot explain that loss."""
-        common = self.needs, self.notes, self.scopes
         reacts = (sensitive(self.stressor),) if self.stressor else ()
         ways = []
-        if own := self._share():
-            ways.append(Way(own, (*reacts, *self.requires), *common))
-        if self.stressor:
+        if share := self._share():
+            checks = (*reacts, *self.requires)
+            ways.append(Way(share, checks, self.needs, self.notes, self.scopes))
+        if self.stressor:  # which can only be added to one process
+            share = stressor_share(self.stressor, self.minus)
             checks = (*reacts, inflated(self.stressor), *self.requires)
-            ways.append(Way(stressor_share(self.stressor, self.minus), checks, *common))
+            ways.append(Way(share, checks, self.needs, self.notes, SCALING_LOSS))
         return [way for way in (*ways, *self.others) if scope in way.scopes]
 
     def _share(self) -> Share | None:
         if self.share or not self.interventions:
             return self.share or self.counted
         own = self.counted.columns[0] if self.counted else ""
-        saved = recovered(self.interventions, self.minus, own)
-        return floored_by_count(self.counted, saved) if self.counted else saved
+        return recovered(self.interventions, self.minus, own, self.counted)

@@ -188,16 +188,6 @@ def other_threads_cpus(query: Query) -> float:
     return ran / case.mean("step_s", n)
 
 
-def first_known(*checks: Check) -> Check:
-    """Return a check that uses the first of several that can tell, or the first if none can."""
-
-    def check(query: Query) -> Evidence:
-        found = [one(query) for one in checks]
-        return next((one for one in found if one.agrees is not None), found[0])
-
-    return check
-
-
 def any_of(*checks: Check) -> Check:
     """Return a check that one of several agrees; otherwise the first that disagrees counts."""
 

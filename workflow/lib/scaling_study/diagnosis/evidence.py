@@ -39,7 +39,6 @@ class Measured:
         evidence: The share as a piece of evidence.
         also: Further evidence that the share rests on.
         intervention: The intervention that it comes from, if any.
-        exact: Whether it is a count of the kernel rather than a comparison.
         uncounted: A further cost that is not counted, if any: a small share then does not rule the
             cause out.
         unknown: Why a small share proves nothing, if so: the cause then counts as not tested.
@@ -50,9 +49,13 @@ class Measured:
     evidence: Evidence
     also: tuple[Evidence, ...] = ()
     intervention: str | None = None
-    exact: bool = False
     uncounted: str | None = None
     unknown: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a count of the kernel rather than a comparison."""
+        return self.evidence.kind == "account"
 
     def of(self, estimate: Interval, over: Floats, text: str) -> "Measured":
         """Return a part of this share, with an estimate, numerators and a text of its own."""

@@ -124,13 +124,14 @@ class _Case:
         step = self.column("as_is")
         for name in loader_model.TITLES:
             if name in self._measured:
-                own = self.column(name)
+                steps = self.column(name)
+                cpu = self.column(name, "user_s_per_step") + self.column(name, "system_s_per_step")
                 yield verdict.LoaderVariant(
                     variant=name,
-                    step_s=self.ratio(own, np.ones_like(step)) or Interval(),
-                    against=self.ratio(own, step),
-                    cpu_s=self.cpu_s(name),
-                    per_s=self._n / ratios.mean(own),
+                    step_s=self.ratio(steps, np.ones_like(step)) or Interval(),
+                    against=self.ratio(steps, step),
+                    cpu_s=or_none(ratios.mean(cpu)),
+                    per_s=self._n / ratios.mean(steps),
                 )
 
     def parts(self) -> list[verdict.LoaderPart]:
@@ -213,8 +214,3 @@ class _Case:
     def step_s(self, variant: str) -> float | None:
         """Return the mean step of a variant; None where it was not measured."""
         return or_none(ratios.mean(self.column(variant)))
-
-    def cpu_s(self, variant: str) -> float | None:
-        """Return the mean CPU time of a variant's step."""
-        parts = (self.column(variant, f"{kind}_s_per_step") for kind in ("user", "system"))
-        return or_none(ratios.mean(np.sum(list(parts), axis=0)))

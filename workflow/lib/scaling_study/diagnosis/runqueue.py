@@ -19,9 +19,6 @@ import pandas as pd
 
 SCHEDSTAT = "run_delay in Documentation/scheduler/sched-stats.rst of the Linux kernel"
 """The source, as reports name it."""
-PARTS = ("pileup", "cpuset", "processes", "threads", "foreign", "other")
-"""Parts of the run-queue wait; `other` is the part that has no known reason."""
-COLUMNS = {part: f"wait_{part}_s_per_step" for part in PARTS}
 HELD_BACK = 0.01
 """Throttled time above this share of a member's time shows a quota at work."""
 TRAINER = ("user", "system", "runqueue", "throttled", "blocked")
@@ -37,7 +34,8 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
         online_cpus: CPUs of the machine.
 
     Returns:
-        `COLUMNS`, in s per step; they add up to `trainer_runqueue_s_per_step`.
+        `wait_<part>_s_per_step`, in s; they add up to `trainer_runqueue_s_per_step`. The part
+        `other` has no known reason.
     """
     demand = _demand(windows)
     wait, foreign, trainers = demand["wait"], demand["foreign"], demand["trainers"]
@@ -59,14 +57,14 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
     # enough CPUs for all.
     many = windows["n"] > allowed_cpus
     parts = {
-        "pileup": pileup,
-        "cpuset": processes - everywhere,
-        "processes": everywhere + rest.where(many, 0.0),
-        "threads": own - processes,
-        "foreign": by_foreign,
-        "other": rest.where(~many, 0.0),
+        "wait_pileup_s_per_step": pileup,
+        "wait_cpuset_s_per_step": processes - everywhere,
+        "wait_processes_s_per_step": everywhere + rest.where(many, 0.0),
+        "wait_threads_s_per_step": own - processes,
+        "wait_foreign_s_per_step": by_foreign,
+        "wait_other_s_per_step": rest.where(~many, 0.0),
     }
-    return pd.DataFrame({COLUMNS[part]: parts[part] / demand["cpus"] for part in PARTS})
+    return pd.DataFrame(parts).div(demand["cpus"], axis="index")
 
 
 def _demand(windows: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,14 @@
-"""Shares of causes: time that the kernel counts, and time that an intervention recovers."""
+"""Shares of causes: time that the kernel counts, and time that an intervention recovers.
+
+recovered share
+    What an intervention removes of a loss, external times included, as the report lists it.
+saved share
+    What it saves of T(n) - T(1), likewise.
+credited time
+    What it recovers without the external times, by block, as part of T(1).
+recovered
+    The share of a cause: the credited time of its best intervention beyond more specific ones.
+"""
 
 import dataclasses
 import functools
@@ -19,10 +29,11 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
+from scaling_study.diagnosis.sampled import UNSEEN
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
-from scaling_study.stats.ratios import fit_prior, mean
+from scaling_study.stats.ratios import fit_prior, mean, ratio_of_means
 from scaling_study.stats.variances import START_SD, Prior
 
 EXTERNAL = (
@@ -34,20 +45,21 @@ EXTERNAL = (
 an intervention is credited only with the time that it recovers besides them."""
 LEAST_EXTERNAL = 0.03
 """External times below this part of the time to explain are not subtracted: it only adds noise."""
+SAMPLED = ("blocked_", "idle_")
+"""How columns begin whose times are divided by what threads were found waiting for."""
+UNCOUNTED = "the kernel of this machine does not count it"
 BROADER = {"passive": "one_thread"}
 """Interventions that cost time themselves (sleeping threads must be woken), each with one that
 removes the same thing, and more, without that cost."""
 
 
-def share_of(
-    query: Query, over: Floats, text: str, *, kind: Kind = "account", exact: bool = True
-) -> Measured | Untested:
+def share_of(query: Query, over: Floats, text: str, kind: Kind = "account") -> Measured | Untested:
     """Return the share with these numerators (parts of T(1), by block), and fill in ``{share}``."""
-    estimate = query.case.estimate(over, query.case.under(query.scope))
+    estimate = ratio_of_means(query.case.shares(over, query.scope))
     if estimate is None:
         return Untested("no block has all that is compared")
     evidence = Evidence(True, kind, text.replace("{share}", percent(estimate)))
-    return Measured(estimate, over, evidence, exact=exact)
+    return Measured(estimate, over, evidence)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +73,8 @@ class Counted:
         relieved: Whether scaling loss is taken from `quieter_cohort`: members hold each other up
             less when their threads do less.
         cohort: The cohort that the time is taken from, if measured; otherwise the reference.
-        missing: The reason to report if the time was not counted.
+        untested: Interventions on the same cause: the time is used only if none has a result.
+        missing: The reason to report if the time was not counted; empty for the usual one.
         uncounted: Returns a further cost that is not counted, in words; None if there is none. With
             one, the count can show the cause, but not rule it out.
     """
@@ -71,18 +84,22 @@ class Counted:
     less: tuple[str, ...] = ()
     relieved: bool = False
     cohort: str = REFERENCE
-    missing: str = "the kernel of this machine does not count it"
+    untested: tuple[str, ...] = ()
+    missing: str = ""
     uncounted: Callable[[Query], str | None] = lambda _: None
 
     def __call__(self, query: Query) -> Measured | Untested:
         """Return the share of the time in these columns."""
         case, scope = query.case, query.scope
+        if any(case.measured(name, scope) for name in self.untested):
+            return Untested("an experiment tests it")
         name = quieter_cohort(query) if self.relieved and scope == "scaling_loss" else REFERENCE
         if name == REFERENCE and case.measured(self.cohort, scope):
             name = self.cohort
         counts = (1, case.n) if scope == "scaling_loss" else (1,)
         if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
-            return Untested(self.missing)
+            unseen = UNSEEN if self.columns[0].startswith(SAMPLED) else UNCOUNTED
+            return Untested(self.missing or unseen)
         over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
         for one in self.less:
             over = over - np.nan_to_num(case.account(one, scope, name))
@@ -116,17 +133,6 @@ def unexplained(query: Query) -> float:
     return max(0.0, mean(query.case.under(query.scope)) - used)
 
 
-def fallback(counted: Share, interventions: Sequence[str]) -> Share:
-    """Return a counted share, used only if no intervention that tests it has a result."""
-
-    def measure(query: Query) -> Measured | Untested:
-        if any(query.case.measured(name, query.scope) for name in interventions):
-            return Untested("an experiment tests it")
-        return counted(query)
-
-    return measure
-
-
 def residual(share: Share, special: str) -> Share:
     """Return a share less that of a more specific cause, if that cause is named."""
 
@@ -145,32 +151,30 @@ def residual(share: Share, special: str) -> Share:
     return measure
 
 
-def floored_by_count(counted: Share, recovered: Share) -> Share:
+def _floored(count: Measured | Untested, share: Measured | Untested) -> Measured | Untested:
     """Return the share that an intervention recovers, and no less than the counted share.
 
     If less than `MOST` of the recovered time is counted, the intervention removes something else
     too, and the counted share is used alone.
     """
-
-    def measure(query: Query) -> Measured | Untested:
-        count, share = counted(query), recovered(query)
-        if isinstance(count, Untested):
-            return count if isinstance(share, Untested) else share
-        if isinstance(share, Untested):
-            return count
-        floor, back = count.estimate, share.estimate
-        if back.low is None or floor.low is None:
-            return count
-        if not MOST * back.value <= floor.value < back.value:
-            return count
-        low, sure = max(floor.low, back.low), max(floor.low, back.corrected_low or floor.low)
-        estimate = Interval(back.value, low, back.high, sure)
-        return dataclasses.replace(share, estimate=estimate, also=(count.evidence,))
-
-    return measure
+    if isinstance(count, Untested):
+        return count if isinstance(share, Untested) else share
+    if isinstance(share, Untested):
+        return count
+    floor, back = count.estimate, share.estimate
+    if back.low is None or floor.low is None or not MOST * back.value <= floor.value < back.value:
+        return count
+    low, sure = max(floor.low, back.low), max(floor.low, back.corrected_low or floor.low)
+    estimate = Interval(back.value, low, back.high, sure)
+    return dataclasses.replace(share, estimate=estimate, also=(count.evidence,))
 
 
-def recovered(interventions: Sequence[str], minus: Sequence[str] = (), own: str = "") -> Share:
+def recovered(
+    interventions: Sequence[str],
+    minus: Sequence[str] = (),
+    own: str = "",
+    counted: Counted | None = None,
+) -> Share:
     """Return the share of the time that is recovered when one thing is removed.
 
     For scaling loss it is the smaller of two numbers: the decrease of T(n) / T(1), and the time
@@ -184,16 +188,18 @@ def recovered(interventions: Sequence[str], minus: Sequence[str] = (), own: str 
             counts.
         minus: Interventions on more specific causes; only time recovered beyond theirs counts.
         own: The external time that is this cause itself, and is not subtracted.
+        counted: The time that is counted as this cause's, and is the least that is recovered.
     """
 
     def measure(query: Query) -> Measured | Untested:
         case, scope = query.case, query.scope
         shares = [
-            one
+            share
             for name in interventions
-            if case.measured(name, scope) and (one := _recovered(case, scope, name, minus, own))
+            if case.measured(name, scope) and (share := _recovered(case, scope, name, minus, own))
         ]
-        return max(shares, key=_surest) if shares else Untested(_why_not(case, interventions))
+        best = max(shares, key=_surest) if shares else Untested(_why_not(case, interventions))
+        return _floored(counted(query), best) if counted else best
 
     return measure
 
@@ -202,14 +208,12 @@ def _recovered(
     case: Case, scope: Scope, name: str, minus: Sequence[str], own: str
 ) -> Measured | None:
     more = {
-        one: saved(case, scope, one, own if one in case.shares_members_with else "")
-        for one in minus
-        if case.measured(one, scope)
+        other: credited(case, scope, other, own if other in case.shares_members_with else "")
+        for other in (REFERENCE, *minus)
+        if case.measured(other, scope)
     }
-    special = max(more, key=lambda one: mean(more[one]), default=REFERENCE)
-    if special != REFERENCE and not mean(more[special]) > 0:
-        special = REFERENCE
-    over = saved(case, scope, name, own) - more.get(special, 0.0)
+    special = max(more, key=lambda other: mean(more[other]))
+    over = credited(case, scope, name, own) - more[special]
     estimate = _compared(case, scope, name, over, special)
     if estimate is None:
         return None
@@ -227,28 +231,22 @@ def _compared(
     case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
 ) -> Interval | None:
     """Return the share, with its interval, from a comparison with an intervention."""
-    tests = sum(one != REFERENCE and case.measured(one, scope) for one in case.names)
     count = case.n if scope == "scaling_loss" else 1
     # How much another start of either would differ, which the blocks of one start cannot show.
     start = max(
         START_SD * mean(case.step(count, name) / case.step(1)),
         case.start_sd * mean(case.step(count) / case.step(1)),
     )
-    if case.shares_members_with.get(name, name) == case.shares_members_with.get(
-        other, other
-    ):  # one start of both
-        start = 0.0
+    members, others = (case.shares_members_with.get(cohort, cohort) for cohort in (name, other))
+    if members == others or case.measurements.units == "replicates":
+        start = 0.0  # there is one start of both, or the spread of the replicates' starts shows it
     # Variance as a multiple of one start's; members that took turns as one process average it.
     starts = (
         2.0 if scope == "scaling_loss" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
     )
-    return case.estimate(
-        over,
-        case.under(scope),
-        allowance=float(np.sqrt(starts)) * start,
-        prior=_prior(case, scope),
-        tests=tests,
-    )
+    allowance = float(np.sqrt(starts)) * start / (1 + max(0.0, mean(case.under(scope))))
+    prior, tests = _prior(case, scope), len(case.tried(scope))
+    return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance, tests=tests)
 
 
 def _surest(measured: Measured) -> tuple[float, float]:
@@ -279,7 +277,7 @@ def saved_share(case: Case, name: str) -> Interval | None:
 
 
 @functools.lru_cache(DERIVED)
-def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
+def credited(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
     """Return the time that an intervention recovers, as part of T(1), by block.
 
     Changes of external times except `own` are subtracted.
@@ -290,10 +288,10 @@ def saved(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
     loss = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
     if name == QUOTA_BURSTS:  # bursts cost extra time at both counts: only the ratio compares
         return loss
-    return min(loss - _external(case, scope, name, own), _really(case, name, own), key=mean)
+    return min(loss - _external(case, scope, name, own), _saved_at_n(case, name, own), key=mean)
 
 
-def _really(case: Case, name: str, own: str) -> Floats:
+def _saved_at_n(case: Case, name: str, own: str) -> Floats:
     """Return the time that an intervention saves at n, as part of T(1), without its own cost."""
     one = case.step(1)
 
@@ -326,9 +324,5 @@ def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
 def _prior(case: Case, scope: Scope) -> Prior:
     """Return the prior of a comparison's variance, from the comparisons of all interventions."""
     return fit_prior(
-        [
-            case.shares(saved(case, scope, name), case.under(scope))
-            for name in case.names
-            if name != REFERENCE and case.measured(name, scope)
-        ]
+        [case.shares(credited(case, scope, name), scope) for name in case.tried(scope)]
     )

@@ -7,7 +7,7 @@ kernel.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -114,38 +114,33 @@ def inflations(case: Case) -> dict[str, Inflation]:
     rows = [row for row in known if row.valid and row.rates]
     placement = case.head.axes.get("placement")
     wanted = placement if any(row.placement == placement for row in rows) else "cores"
-    table = pd.DataFrame(
-        [
-            (row.n, row.kernel, row.block, sum(row.rates) / len(row.rates))
-            for row in rows
-            if row.placement == wanted
-        ],
-        columns=["n", "kernel", "block", "rate"],
-    )
-    counts = [n for n in table["n"] if 1 < n <= case.n]
-    if not counts or 1 not in set(table["n"]):
+    rates = {
+        (row.n, row.block, row.kernel): sum(row.rates) / len(row.rates)
+        for row in rows
+        if row.placement == wanted and row.n <= case.n
+    }
+    counts = {n for n, _, _ in rates}
+    if len(counts) < 2 or 1 not in counts:  # noqa: PLR2004 (one process, and several)
         return {}
-    rates = table.groupby(["n", "block", "kernel"])["rate"].mean()
-    slower = (rates[1] / rates[max(counts)]).unstack()  # noqa: PD010 (no values to aggregate)
-    own = _means({str(kernel): slower[kernel] for kernel in slower})
-    beyond = {}
-    if CONTROL in own:
-        others = slower.drop(columns=CONTROL)
-        beyond = _means({str(one): others[one] - slower[CONTROL] for one in others})
-        beyond[CONTROL] = own[CONTROL].plus(-1.0)
+    by_n = pd.Series(rates).sort_index()
+    slower = (by_n.xs(1) / by_n.xs(max(counts))).unstack()  # noqa: PD010 (no values to aggregate)
+    means, beyond = _means(slower), {}
+    if CONTROL in means:
+        beyond = _means(slower.drop(columns=CONTROL).sub(slower[CONTROL], axis="index"))
+        beyond[CONTROL] = means[CONTROL].plus(-1.0)
     return {
         kernel: Inflation(max(counts), inflation, beyond.get(kernel))
-        for kernel, inflation in own.items()
+        for kernel, inflation in means.items()
     }
 
 
-def _means(values: Mapping[str, "pd.Series[float]"]) -> dict[str, Interval]:
+def _means(values: pd.DataFrame) -> dict[str, Interval]:
     """Return means over blocks, by kernel. Each has few blocks, so their variances are pooled."""
-    known = {kernel: np.asarray(one.dropna(), dtype=np.float64) for kernel, one in values.items()}
-    pairs = {kernel: Pairs(one, np.ones_like(one)) for kernel, one in known.items()}
+    known = {str(kernel): np.asarray(column.dropna()) for kernel, column in values.items()}
+    pairs = {kernel: Pairs(column, np.ones_like(column)) for kernel, column in known.items()}
     prior = fit_prior([*pairs.values()])
-    found = {kernel: ratio_of_means(one, prior=prior) for kernel, one in pairs.items()}
-    return {kernel: one for kernel, one in found.items() if one is not None}
+    means = {kernel: ratio_of_means(pair, prior=prior) for kernel, pair in pairs.items()}
+    return {kernel: interval for kernel, interval in means.items() if interval is not None}
 
 
 def clock_column(case: Case) -> str | None:
@@ -172,8 +167,6 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
 
     def measure(query: Query) -> Measured | Untested:
         case = query.case
-        if query.scope == "single_process_loss":
-            return Untested("a load can only be added to one process")
         found = reactions(case)
         if kernel not in found:
             return Untested("no load of this kind was tried")
@@ -192,7 +185,7 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
             f"nothing else explains; {found[kernel].shown.title} beside one member "
             f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
         )
-        counted = share_of(query, over, text, exact=False)
+        counted = share_of(query, over, text, "aggravation")
         if isinstance(counted, Untested):
             return counted
         share, estimate = effect.times(1 / under), counted.estimate

@@ -48,25 +48,23 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
         Causes by status, largest first, and the share that the named ones explain.
     """
     known: dict[str, Measured] = {}
-    found: dict[Status, list[records.Cause]] = {status: [] for status in STATUSES}
+    by_status: dict[Status, list[records.Cause]] = {status: [] for status in STATUSES}
     for cause in CAUSES:
         if not (ways := cause.ways(scope)):
             continue
         outcome = _best([_follow(Query(case, scope, known), way) for way in ways])
         if outcome.status == "named" and outcome.measured:
             known[cause.id] = outcome.measured
-        found[outcome.status].append(_record(case, cause, outcome))
-    for causes in found.values():
-        causes.sort(key=lambda one: -(one.value or 0.0))
+        by_status[outcome.status].append(_record(case, cause, outcome))
+    for causes in by_status.values():
+        causes.sort(key=lambda cause: -(cause.value or 0.0))
     nothing = Interval(0.0, 0.0, 0.0) if scope == "scaling_loss" else None
-    explained = ratios.together([one.share for one in found["named"] if one.share]) or nothing
+    shares = [cause.share for cause in by_status["named"] if cause.share]
+    explained = ratios.together(shares) or nothing
     return records.Judged(
-        named=tuple(found["named"]),
-        ruled_out=tuple(found["ruled_out"]),
-        inconclusive=tuple(found["inconclusive"]),
-        not_tested=tuple(found["not_tested"]),
         explained_share=explained,
         unexplained_share=explained.times(-1.0, 1.0) if explained else None,
+        **{status: tuple(causes) for status, causes in by_status.items()},
     )
 
 

@@ -25,21 +25,15 @@ def measure(folder: Path) -> DiskRate:
     Args:
         folder: a folder on the disk; it holds a file of 64 MiB meanwhile.
     """
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".disk-") as file:
-        path = Path(file.name)
+    block = random.Random(0).randbytes(BLOCK_BYTES)  # noqa: S311 (what does not compress)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".disk-", buffering=0) as file:
         try:
-            _fill(path)
-            return _read(path)
+            for _ in range(FILE_BYTES // BLOCK_BYTES):
+                file.write(block)
+            os.fsync(file.fileno())
+            return _read(Path(file.name))
         except OSError as error:  # the disk is full
             return DiskRate(per_s=None, note=str(error))
-
-
-def _fill(path: Path) -> None:
-    block = random.Random(0).randbytes(BLOCK_BYTES)  # noqa: S311 (what does not compress)
-    with path.open("wb") as file:
-        for _ in range(FILE_BYTES // BLOCK_BYTES):
-            file.write(block)
-        os.fsync(file.fileno())
 
 
 def _read(path: Path) -> DiskRate:

@@ -107,9 +107,9 @@ class Intervention:
             diagnosis then tries it with one process only.
         bursts: Whether it is the reference itself, in windows of bursts.
         timing: Timing of its windows, if it differs from the experiment's.
-        asked: The code of the request to its members (``Ask``); None if there is none.
+        asked: The code of the request to its members (``Ask``); None if there is none. Such
+            members load batches even while they rest, so they are stopped between windows.
         of: The intervention whose members it uses, with another request; empty for its own.
-        restless: Whether its members are busy even while they rest, so that they are stopped.
         derived: Returns the intervention as it is tried on a reference, or why it is not tried.
     """
 
@@ -124,7 +124,6 @@ class Intervention:
     timing: WindowSettings | None = None
     asked: int | None = None
     of: str = ""
-    restless: bool = False
     derived: Callable[["Intervention", Reference], "Intervention | str"] | None = None
 
     @property
@@ -278,9 +277,8 @@ _no_processes = _without("no loader with worker processes of torch's", lambda on
 
 def _workers(reference: Reference) -> int | None:
     """Return the number of loader workers; None if it cannot be set, or loaders differ in it."""
-    found = {one.workers for one in reference.loaders if one.settable}
-    settable = all(one.settable for one in reference.loaders)
-    return found.pop() if len(found) == 1 and settable else None
+    counts = {loader.workers if loader.settable else None for loader in reference.loaders}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def _more_workers(one: Intervention, reference: Reference) -> Intervention:
@@ -352,10 +350,10 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     # A loader with workers may slow training, however briefly the training thread waits for it.
     Intervention("cached_batches", "batches from memory instead of the loader",
            (lambda one: _loads(one) if _no_workers(one) else None,), change="loader_switched",
-           asked=Ask(loader_substitutes.FROM_MEMORY).code, restless=True),
+           asked=Ask(loader_substitutes.FROM_MEMORY).code),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
            (_no_workers,), change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
-           of="cached_batches", restless=True),
+           of="cached_batches"),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
            (_without("no StatefulDataLoader with workers",
                      lambda one: "StatefulDataLoader" in one.kinds and one.workers),),

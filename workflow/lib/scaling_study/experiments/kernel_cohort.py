@@ -20,7 +20,7 @@ from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Taken
-from scaling_study.runner import cohort, environment, member_processes, windows
+from scaling_study.runner import cohort, environment, resolve, windows
 
 # All kernels together may take this part of the memory that the study may use.
 MEMORY_SHARE = 0.5
@@ -31,20 +31,15 @@ NONE = "none"
 """The name of the dose 0."""
 
 
-def make(
-    folder: Path,
-    slots: Sequence[tuple[str | None, str]],
-    machine: Machine,
-    host: member_processes.Host,
-) -> cohort.Cohort:
+def make(folder: Path, slots: Sequence[tuple[str | None, str]], machine: Machine) -> cohort.Cohort:
     """Return a cohort of kernels, not started yet.
 
     Args:
         folder: its private folder.
         slots: CPUs and memory policy of each member.
         machine: machine.json.
-        host: facts about the machine.
     """
+    host = resolve.host(machine)
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
     # numpy brings a BLAS of its own, which must not start threads.
     effects = axis_table.prepare({"intra_op": 1}, Where(machine))

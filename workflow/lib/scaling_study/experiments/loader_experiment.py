@@ -56,15 +56,8 @@ CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 
 AS_IS = "as_is"
-VARIANTS = {
-    AS_IS: NEW,
-    "cached": FROM_MEMORY,
-    "swapped": SWAPPED,
-    "only": NOTHING,
-    "warm": NEW,
-    "cold": NEW,
-}
-"""The batches that the script gets in each variant that running members can switch to."""
+GIVES = {"cached": FROM_MEMORY, "swapped": SWAPPED, "only": NOTHING}
+"""The batches that the script gets in each variant without new ones."""
 OF_FILES = ("warm", "cold")
 """Variants whose windows begin with the loader's files in memory, and with none of them."""
 SWITCHED = "loader_switched"
@@ -120,11 +113,11 @@ class LoaderExperiment(Experiment):
         self._settle(one, SETTLE_S, Ask(NEW), Ask(FROM_MEMORY), Ask(SWAPPED))
         paths, cold = self._files(), self._cold(seen, step_s)
         conditions = []
-        for name, gives in VARIANTS.items():
+        for name, title in TITLES.items():
             if (reason := self._unfit(name, paths, cold)) is not None:
-                self._leave_variant(name, TITLES[name], reason)
+                self._leave_variant(name, title, reason)
                 continue
-            condition = _condition(name, Ask(gives), one)
+            condition = _condition(name, Ask(GIVES.get(name, NEW)), one)
             if name in OF_FILES:
                 timing = cold if name == "cold" else None
                 condition = replace(condition, timing=timing, around=_placing(name, paths))
@@ -144,7 +137,7 @@ class LoaderExperiment(Experiment):
             return "no file of the loader is known: name them as workload.inputs"
         if name == "cold" and cold is None:
             return "a pass over the data is too short: its files would be back in memory at once"
-        if VARIANTS[name] == NOTHING and self._in_ranks:
+        if name == "only" and self._in_ranks:
             return "ranks train together, and take their batches at different times alone"
         return None
 

@@ -99,9 +99,11 @@ class Seen:
     made_s: float
 
 
-def predicted_s(
-    way: Way, now: Way, cpus: float, seen: Callable[[str], Seen | None]
-) -> float | None:
+Measured = Callable[[str], Seen | None]
+"""Returns the measured step of a variant, by its name; None without one."""
+
+
+def predicted_s(way: Way, now: Way, cpus: float, seen: Measured) -> float | None:
     """Return the predicted time of a step (s); None if a part of it is not known.
 
     For the script as it is, and with more batches ahead, it follows from the parts alone: a lower
@@ -112,7 +114,7 @@ def predicted_s(
         way: the way to load batches.
         now: the way in which the script loads as it is.
         cpus: CPUs that a process has.
-        seen: returns the measured step of a variant, by its name.
+        seen: the measured steps.
     """
     parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
     as_is = seen("as_is")
@@ -121,9 +123,7 @@ def predicted_s(
     return parts_s if way.as_fast else as_is.step_s * parts_s / now_s
 
 
-def _of_parts_s(
-    way: Way, workers: int | None, cpus: float, seen: Callable[[str], Seen | None]
-) -> float | None:
+def _of_parts_s(way: Way, workers: int | None, cpus: float, seen: Measured) -> float | None:
     """Return the time of a step (s) from its parts; the script's own loader has ``workers``."""
     as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
     if as_is is None or cached is None or alone is None:
@@ -156,7 +156,7 @@ def _takes_s(alone: Seen, workers: int | None) -> float:
     return max(alone.trainer_s, alone.step_s - alone.made_s / workers)
 
 
-def _slower(workers: int | None, training_s: float, seen: Callable[[str], Seen | None]) -> float:
+def _slower(workers: int | None, training_s: float, seen: Measured) -> float:
     """Return the share by which computing slows down beside other computing; 0 if unknown."""
     if workers:
         alone, together = seen("only"), seen("as_is")

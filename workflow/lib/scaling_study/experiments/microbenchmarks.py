@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scaling_study.common import private
-from scaling_study.common.topology import Domain, format_cpu_list
+from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.experiments import disk, kernel_cohort, kernels
 from scaling_study.experiments.blocks import Blocks, Condition
@@ -19,9 +19,7 @@ from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks, Window
 from scaling_study.records.machine import Machine
-from scaling_study.runner import cohort, resolve
-
-SHARED: tuple[Domain, ...] = ("l3", "node", "socket")
+from scaling_study.runner import cohort
 
 # Short and frequent windows: machine drift affects all kernels and counts equally.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
@@ -45,17 +43,8 @@ def counts(machine: Machine) -> list[int]:
     topology = machine.usable
     resolved = process_counts.resolve("auto", topology, machine.quota_cpus)
     found = [n for n in resolved if n <= len(topology.cpus)]
-    if len(found) <= MOST_COUNTS:
-        return found
     step = (len(found) - 1) / (MOST_COUNTS - 1)
     return sorted({found[round(at * step)] for at in range(MOST_COUNTS)})
-
-
-def placements(machine: Machine) -> list[str]:
-    """Return the placements that differ on this machine: near each other, and far apart."""
-    topology = machine.usable
-    apart = any(len(topology.domains(domain)) > 1 for domain in SHARED)
-    return ["cores", "spread"] if apart else ["cores"]
 
 
 def measure(machine: Machine, folder: Path) -> Microbenchmarks:
@@ -65,7 +54,9 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
         machine: machine.json.
         folder: a folder on the disk that is measured.
     """
-    rows = [row for name in placements(machine) for row in _process_counts(name, machine)]
+    several = any(len(machine.usable.domains(domain)) > 1 for domain, _ in process_counts.SHARED)
+    placements = ["cores", "spread"] if several else ["cores"]  # near each other, and far apart
+    rows = [row for name in placements for row in _process_counts(name, machine)]
     return Microbenchmarks(
         schema_version=1,
         machine=machine.hash,
@@ -98,7 +89,7 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
     with (
         private.folder() as own,
         private.part(own, f"kernels-{name}") as folder,
-        kernel_cohort.make(folder, where, machine, resolve.host(machine)) as one,
+        kernel_cohort.make(folder, where, machine) as one,
     ):
         if not kernel_cohort.start(one):
             raise RuntimeError(f"kernels did not start: {one.events[-1]}")
@@ -112,33 +103,23 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
     return list(last.values())
 
 
-def kept(machine: Machine, folder: Path, code: str) -> Path:
-    """Return the path at which a machine's microbenchmarks are kept between studies.
+def take(folder: Path, code: str, output: Path) -> None:
+    """Measure this machine's microbenchmarks, or copy those that are kept between studies.
 
     Args:
-        machine: machine.json.
-        folder: folder of all machines' microbenchmarks.
+        folder: keeps all machines' microbenchmarks.
         code: digest of the code that measures; results of other code are kept apart.
+        output: microbenchmarks.json of this study.
     """
-    return folder / f"{machine.hash}-{code}.json"
-
-
-def quiet(found: Microbenchmarks) -> bool:
-    """Return whether enough windows were undisturbed for the microbenchmarks to be kept."""
-    return sum(row.valid for row in found.rows) > QUIET_SHARE * len(found.rows)
-
-
-def take(folder: Path, code: str, output: Path) -> None:
-    """Measure this machine's microbenchmarks, or copy those that are kept."""
     machine = probe.read_machine()
-    known = kept(machine, folder, code)
+    known = folder / f"{machine.hash}-{code}.json"
     if known.exists():
         log.info("this machine's is known: %s", known)
         write_file(output, read_file(known, Microbenchmarks))
         return
-    found = measure(machine, output.parent)
-    write_file(output, found)
-    if quiet(found):
-        write_file(known, found)
+    measured = measure(machine, output.parent)
+    write_file(output, measured)
+    if sum(row.valid for row in measured.rows) > QUIET_SHARE * len(measured.rows):
+        write_file(known, measured)
     else:
         log.info("other programs took CPU: it is used here, and not kept for later")

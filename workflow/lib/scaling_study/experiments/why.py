@@ -217,7 +217,7 @@ class Why(Experiment):
         with ExitStack() as stack:
             cohorts = {REFERENCE: one}
             made = [intervention for intervention, _ in tried]
-            stopped = {each.name for each in made if each.restless or not rests}
+            stopped = {each.name for each in made if each.asked is not None or not rests}
             own = [planned for each, planned in tried if each.members_of == each.name]
             for planned, other in self._start(own, stack):
                 if isinstance(other, str):
@@ -291,7 +291,7 @@ class Why(Experiment):
         where = [(at.cpus, at.policy) for at in map(axis_table.recorded, placed[1 : count + 1])]
         with (
             private.part(self._folder, "kernels") as own,
-            kernel_cohort.make(own, where, self._machine, resolve.host(self._machine)) as beside,
+            kernel_cohort.make(own, where, self._machine) as beside,
         ):
             if kernel_cohort.start(beside):
                 conditions = kernel_cohort.stressors(one, beside, self._effort)

@@ -245,7 +245,7 @@ CHANGES: Mapping[str, Change] = {
     "one_element": _exchange_one_number,
     "no_snapshots": _take_no_snapshots,
     "no_copies": loader_substitutes.send_nothing,
-    loaders.WHOLE: loaders.fetch_whole,
+    loaders.WHOLE: loader_substitutes.fetch_whole,
     ELSEWHERE: _put_elsewhere,
     "quick_switches": _switch_soon,
     "no_gc": _stop_collecting,

@@ -20,7 +20,7 @@ from scaling_study.member import loaders
 from scaling_study.member.loaders import effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
     from torch.utils.data import DataLoader
@@ -94,12 +94,6 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
         cached_facts["cached_bytes"] = sum(batch.bytes for batch in batches)
         cached_facts.setdefault("copied", False)
     return batches
-
-
-def _epoch(loader: object) -> Iterable[object]:
-    """Return an iterable as long as the loader's epoch, or endless if no length is known."""
-    batches = loaders.length(loader)
-    return itertools.repeat(None) if batches is None else range(batches)
 
 
 class Batch:
@@ -182,11 +176,6 @@ class Ask(NamedTuple):
         gives, workers, ahead, at_once = (code >> _BITS * at & _MASK for at in range(4))
         return cls(gives, _known(workers), _known(ahead), bool(at_once))
 
-    @property
-    def way(self) -> Ask:
-        """The way to load, without what the script gets: the same request for new batches."""
-        return self._replace(gives=NEW)
-
 
 def _optional(count: int | None) -> int:
     return 0 if count is None else count + 1
@@ -202,7 +191,6 @@ AS_IT_IS = Ask()
 def switch(member: Member, further: Sequence[str]) -> None:
     """Have every loader give, in each step, the batches that the coordinator asks for."""
     effects["loader_switched"] += 1  # a script without a loader has nothing to switch
-    loaders.allow_whole()
     put(_switched, member, further)
 
 
@@ -226,9 +214,10 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
         ask = Ask.of(code)
         # A loader that runs without gradients is for validation: it gives batches in any case.
         gives = NEW if ask.gives == NOTHING and not trains else ask.gives
-        return gives, ask.way if facts.settable else AS_IT_IS
+        return gives, ask._replace(gives=NEW) if facts.settable else AS_IT_IS
 
-    for _ in _epoch(loader):
+    batches = loaders.length(loader)
+    for _ in itertools.repeat(None) if batches is None else range(batches):
         gives, way = asked(member.asked())
         while gives == NOTHING:
             if not sources.take(way):
@@ -270,10 +259,9 @@ class _Sources:
         Raises:
             StopIteration: the epoch is over.
         """
-        iterator = self._iterators.get(way)
-        if iterator is None:
-            iterator = self._iterators[way] = self._made(way)
-        return next(iterator)
+        if way not in self._iterators:
+            self._iterators[way] = self._made(way)
+        return next(self._iterators[way])
 
     def take(self, way: Ask) -> bool:
         """Throw a batch away; return whether there was one, in this epoch or the way's next one."""
@@ -294,15 +282,16 @@ class _Sources:
             return self._make(self._loader)
         other = _changed(self._loader, way)
         self._holds(loaders.facts(other).ready)
-        with loaders.reading(other, whole=way.whole):
-            return self._make(other)
+        return self._make(other)
 
 
 def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
-    """Return a copy of a torch loader with other workers.
+    """Return a copy of a torch loader that loads in another way.
 
     If its workers persist, every epoch gets the same copy.
     """
+    from torch.utils.data import default_convert  # noqa: PLC0415 (the script's to import first)
+
     workers = loader.num_workers if way.workers is None else way.workers
     kept: dict[Ask, DataLoader[object]] = loader.__dict__.setdefault("_study_others", {})
     other = kept.get(way) or object.__new__(type(loader))
@@ -315,7 +304,9 @@ def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     }
     if own["persistent_workers"]:
         kept[way] = other
-    if not workers:
+    if way.whole and loaders.whole_possible(loader):
+        own |= {"dataset": loaders.by_batch(loader.dataset), "collate_fn": default_convert}
+    elif not workers:
         # A file that the data set opens to read a row must not be open when workers are forked.
         own["dataset"] = _copied(loader.dataset)
     # torch refuses to set some of these attributes on a loader that exists.
@@ -328,6 +319,18 @@ def _copied(dataset: T) -> T:
         return copy.copy(dataset)
     except Exception:  # noqa: BLE001 (the script's own: whatever it raises, there is no copy)
         return dataset
+
+
+def fetch_whole(_: object, further: Sequence[str]) -> None:
+    """Have all rows of a batch read at once, from data sets where this gives the same rows."""
+
+    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
+        if loaders.whole_possible(loader):
+            effects[loaders.WHOLE] += 1
+            loader = _changed(loader, Ask(whole=True))
+        return inner(loader, *args, **kwargs)
+
+    loaders.wrap(around, further)
 
 
 # ---- workers that make their batches and do not send them

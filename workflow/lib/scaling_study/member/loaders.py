@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaling_study.member.after_torch import LOADERS, call_back, shares_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch.utils.data import DataLoader
     from torch.utils.data._utils.fetch import _BaseDatasetFetcher as Fetcher
@@ -75,12 +75,6 @@ SCRIPT = "__main__"
 UNKNOWN_READY = 8
 
 
-def named(text: str) -> Kind:
-    """Return the kind that a config names as ``module:Class``."""
-    module, _, name = text.partition(":")
-    return Kind(module, name)
-
-
 def wrap(around: Makes, further: Sequence[str]) -> None:
     """Wrap the method of every kind of loader that makes an iterator.
 
@@ -88,9 +82,9 @@ def wrap(around: Makes, further: Sequence[str]) -> None:
 
     Args:
         around: called in the method's place, with the method, the loader and further arguments.
-        further: kinds that a config names.
+        further: kinds that a config names as ``module:Class``.
     """
-    for kind in (*KINDS, *map(named, further)):
+    for kind in (*KINDS, *(Kind(*text.split(":")) for text in further)):
         if kind.module == SCRIPT:
             _replace_in_script(around, kind)
         else:
@@ -259,12 +253,10 @@ class Notes:
 
     Attributes:
         gives_whole: whether it takes a list of indices in place of one; None before a trial.
-        whole: whether its next batches are read with a list of indices.
         batches: its first batches, in memory.
     """
 
     gives_whole: bool | None = None
-    whole: bool = False
     batches: list[Batch] = field(default_factory=list)
 
 
@@ -284,29 +276,15 @@ WHOLE = "whole_batches"
 """The name of the change."""
 
 
-def fetch_whole(_: object, further: Sequence[str]) -> None:
-    """Have all rows of a batch read at once, from data sets where this gives the same rows."""
-
-    def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        can = whole_possible(loader)
-        effects[WHOLE] += can
-        notes(loader).whole = can
-        return inner(loader, *args, **kwargs)
-
-    allow_whole()
-    wrap(around, further)
+def by_batch(dataset: Mapping[object, object]) -> Mapping[object, object]:
+    """Return a copy of a data set that gives torch all rows of a batch at once."""
+    copied = copy.copy(dataset)
+    setattr(copied, "__getitems__", functools.partial(_rows, copied))  # noqa: B010 (torch's name)
+    return copied
 
 
-def allow_whole() -> None:
-    """Let the notes on a data set decide how its next batches are read."""
-    from torch.utils.data import default_convert  # noqa: PLC0415 (the script's to import first)
-
-    def at_once(fetcher: Fetcher, fetch: Fetch) -> Fetch:
-        if not notes(fetcher).whole:
-            return fetch
-        return lambda indices: default_convert(fetcher.dataset[list(indices)])  # type: ignore[call-overload]
-
-    around_fetch(at_once)
+def _rows(dataset: Mapping[object, object], indices: Iterable[object]) -> object:
+    return dataset[list(indices)]
 
 
 def whole_possible(loader: object) -> bool:
@@ -314,22 +292,9 @@ def whole_possible(loader: object) -> bool:
     own = notes(loader)
     if own.gives_whole is None:
         own.gives_whole = _gives_whole(loader)
-        if own.gives_whole:
-            refusals[WHOLE] = None
-        else:
-            refusals.setdefault(WHOLE, "the data set gives single rows only")
+        reason = refusals.get(WHOLE, "the data set gives single rows only")
+        refusals[WHOLE] = None if own.gives_whole else reason
     return own.gives_whole
-
-
-@contextlib.contextmanager
-def reading(loader: object, *, whole: bool) -> Iterator[None]:
-    """Have iterators that are made in this context read whole batches or single rows."""
-    own = notes(loader)
-    before, own.whole = own.whole, whole and whole_possible(loader)
-    try:
-        yield
-    finally:
-        own.whole = before
 
 
 def _gives_whole(loader: object) -> bool:
@@ -339,9 +304,9 @@ def _gives_whole(loader: object) -> bool:
         return False
     with contextlib.suppress(Exception):  # the script's code may raise anything: then it cannot
         # A file that the data set opens to read a row must not be open when workers are forked.
-        dataset = copy.copy(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
+        dataset = by_batch(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
         indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
-        whole = default_convert(dataset[indices])
+        whole = default_convert(_rows(dataset, indices))
         return _equal(whole, default_collate([dataset[index] for index in indices]))
     return False
 

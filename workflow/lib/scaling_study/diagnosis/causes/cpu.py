@@ -13,7 +13,6 @@ from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import (
     falls,
-    first_known,
     other_threads_cpus,
     present,
     saves_time,
@@ -22,7 +21,6 @@ from scaling_study.diagnosis.checks import (
 )
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
 from scaling_study.diagnosis.runqueue import SCHEDSTAT
-from scaling_study.diagnosis.sampled import UNSEEN
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes.threads import SPIN_LIMIT_S
@@ -49,7 +47,10 @@ def _quota(query: Query) -> Evidence:
 
 
 def _crowded(query: Query) -> Evidence:
-    """Check whether masks leave a thread without a CPU of its own, though there are enough."""
+    """Check whether masks leave a thread without a CPU of its own, though there are enough.
+
+    If the masks are not known, it counts whether a change of the placement saves time.
+    """
     case, cpus, members = query.case, len(query.case.machine.cpus), query.n
     demands = [
         (case.mean("trainers_cpus", members), members, "training thread"),
@@ -58,7 +59,9 @@ def _crowded(query: Query) -> Evidence:
     if query.scope == "single_process_loss":
         del demands[0]
     if not all(known(have) for have, *_ in demands):
-        return Evidence(None, "fact", "Which CPUs the members may use was not read.")
+        placed = saves_time(*UNPILED)(query)
+        unread = Evidence(None, "fact", "Which CPUs the members may use was not read.")
+        return unread if placed.agrees is None else placed
     crowded = [one for one in demands if one[0] < min(one[1], cpus)]
     have, wanted, who = (crowded or demands)[0]
     text = (
@@ -179,7 +182,7 @@ def fewer_processes(query: Query) -> Measured | Untested:
     over = (case.step(case.n) - case.step(fit)) / case.step(1)
     lost = whole("scaling_loss")
     text = f"With {fit} processes in place of {case.n}, {{share}} of {lost} is recovered."
-    return share_of(query, over, text, kind="intervention", exact=False)
+    return share_of(query, over, text, "intervention")
 
 
 CAUSES = {
@@ -200,9 +203,7 @@ CAUSES = {
         "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
         "suspends jobs, a debugger or a tracer.",
         command="grep -H TracerPid /proc/[0-9]*/status; pgrep --list-full cpulimit",
-        counted=Counted(
-            ("blocked_stopped_s_per_step",), "standing still, stopped by a signal", missing=UNSEEN
-        ),
+        counted=Counted(("blocked_stopped_s_per_step",), "standing still, stopped by a signal"),
         requires=(waiting("stopped"),),
     ),
     "affinity_pileup": Cause(
@@ -215,7 +216,7 @@ CAUSES = {
         counted=Counted(("wait_pileup_s_per_step",), "waiting for a CPU while others were idle"),
         interventions=UNPILED,
         minus=("passive", "one_thread"),
-        requires=(first_known(_crowded, saves_time(*UNPILED)),),
+        requires=(_crowded,),
     ),
     "foreign_load": Cause(
         "Other programs on the same CPUs",

@@ -23,8 +23,7 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
-from scaling_study.diagnosis.sampled import UNSEEN
-from scaling_study.diagnosis.shares import Counted, fallback, recovered, residual
+from scaling_study.diagnosis.shares import Counted, recovered, residual
 
 SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
 """Interventions on more specific causes than a loader that keeps training waiting."""
@@ -32,6 +31,7 @@ LOADS = takes("load_s_per_step", "the loader")
 STARTING = Counted(
     ("loader_starts_s_per_step",),
     "starting and ending loader workers",
+    untested=("kept_workers",),
     missing="it was not counted",
 )
 LOADING = Counted(("load_s_per_step",), "time in the loader", less=("loader_starts_s_per_step",))
@@ -138,7 +138,7 @@ CAUSES = {
         axes={"persistent_workers": "keep"},
         interventions=("kept_workers",),
         requires=(takes("loader_starts_s_per_step", "the start and the end of loader workers"),),
-        others=(Way(fallback(STARTING, ("kept_workers",)), scopes=SINGLE_PROCESS_LOSS),),
+        others=(Way(STARTING, scopes=SINGLE_PROCESS_LOSS),),
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
@@ -156,7 +156,6 @@ CAUSES = {
             ("blocked_futex_s_per_step", "wait_pileup_s_per_step"),
             "waiting for another thread (futex) outside of the loader, and being woken",
             less=("load_s_per_step",),
-            missing=UNSEEN,
         ),
         requires=FUTEX,
         needs=THREADS,

@@ -67,7 +67,6 @@ CAUSES = {
         axes={"placement": "cores"},
         stressor="register",
         needs=(_siblings, _clock_known),
-        scopes=SCALING_LOSS,
     ),
     "last_level_cache": Cause(
         "The last-level cache that members share",
@@ -88,6 +87,5 @@ CAUSES = {
         axes={"placement": "spread"},
         stressor="memory",
         minus=("llc",),
-        scopes=SCALING_LOSS,
     ),
 }

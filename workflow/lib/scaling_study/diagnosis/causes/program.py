@@ -7,8 +7,8 @@ from scaling_study.diagnosis.case import CACHED
 from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Query
-from scaling_study.diagnosis.sampled import UNSEEN, kind_of
-from scaling_study.diagnosis.shares import Counted, fallback, recovered, recovered_share
+from scaling_study.diagnosis.sampled import kind_of
+from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")
@@ -17,7 +17,9 @@ FASTER_MULTIPLY = any_of(
     read_back("isa", "Vector instructions"),
 )
 CLEARED = "cleared"
-COLLECTING = Counted(("collect_s_per_step",), "time in Python's garbage collector")
+COLLECTING = Counted(
+    ("collect_s_per_step",), "time in Python's garbage collector", untested=("no_gc",)
+)
 
 
 def _locked(query: Query) -> Evidence:
@@ -95,7 +97,7 @@ CAUSES = {
         "Give each process a file or lock of its own, or hold the lock for a shorter time.",
         command="cat /proc/locks",
         code="open a file per process: f'{path}.{os.getpid()}'",
-        counted=Counted(("blocked_lock_s_per_step",), "waiting for a lock", missing=UNSEEN),
+        counted=Counted(("blocked_lock_s_per_step",), "waiting for a lock"),
         requires=(waiting("lock"), _locked),
     ),
     "file_io": Cause(
@@ -103,9 +105,7 @@ CAUSES = {
         "Documentation/accounting/psi.rst; /proc/PID/syscall in proc(5)",
         "Keep the data in memory, or on a faster disk; write checkpoints and logs less often.",
         command="cat /proc/pressure/io",
-        counted=Counted(
-            ("blocked_device_s_per_step",), "waiting for files or devices", missing=UNSEEN
-        ),
+        counted=Counted(("blocked_device_s_per_step",), "waiting for files or devices"),
         requires=(waiting("device"),),
     ),
     "pauses": Cause(
@@ -115,10 +115,7 @@ CAUSES = {
         "that are asked in every step; ask them for more at once, or in the background.",
         command="py-spy dump --pid PID  # of a member: the line that waits",
         counted=Counted(
-            ("idle_s_per_step",),
-            "waiting for time to pass or for another process",
-            cohort=CACHED,
-            missing=UNSEEN,
+            ("idle_s_per_step",), "waiting for time to pass or for another process", cohort=CACHED
         ),
         requires=(waiting("sleep", "peer", share=0.2),),
     ),
@@ -160,13 +157,9 @@ CAUSES = {
         interventions=("no_gc",),
         requires=(takes("collect_s_per_step", "the garbage collector"),),
         others=(
-            Way(fallback(COLLECTING, ("no_gc",)), scopes=SINGLE_PROCESS_LOSS),
+            Way(COLLECTING, scopes=SINGLE_PROCESS_LOSS),
             Way(
-                Counted(
-                    ("blocked_futex_s_per_step",),
-                    "waiting for another thread (futex)",
-                    missing=UNSEEN,
-                ),
+                Counted(("blocked_futex_s_per_step",), "waiting for another thread (futex)"),
                 (_interpreter_alone, _other_threads, waiting("futex", share=0.2)),
                 (_not_the_loader,),
             ),
