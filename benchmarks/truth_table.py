@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from ledger import Entry, describe
+from scipy.stats import norm
 from truth_list import ROWS
 
 from scaling_study.common.doc_tables import write_table
-from scaling_study.stats import intervals
-from scaling_study.stats.intervals import LogMean
-from scaling_study.stats.variances import QUANTILE
+from scaling_study.stats.thresholds import CONFIDENCE
+from scaling_study.stats.throughputs import Start, Throughputs, fit, interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scaling_study.stats.interval import Interval
+    from scaling_study.stats.intervals import Floats
 
 LOW, HIGH = 0.97, 1.03
 """A study is true where this range and its ratio's interval meet."""
@@ -37,9 +38,9 @@ class Cell:
     Attributes:
         row: Name of the script's row.
         n: Processes.
-        loop: Mean of what the shell loops counted; NaN without one.
+        loop: Log mean of what the shell loops counted; NaN without one.
         loops: How many loops were counted.
-        study: Mean of what studies say; NaN where they say nothing.
+        study: Log mean of what studies say; NaN where they say nothing.
         ratio: Study by loop.
         verdict: OK, FAIL, COARSE, NO_LOOP or NO_STUDY.
         reasons: Where a side is missing: why its runs failed.
@@ -47,9 +48,9 @@ class Cell:
 
     row: str
     n: int
-    loop: LogMean
+    loop: float
     loops: int
-    study: LogMean
+    study: float
     ratio: Interval
     verdict: str
     reasons: tuple[str, ...]
@@ -65,8 +66,8 @@ def verdict(found: Interval) -> str:
     return OK if reach <= WIDEST else COARSE
 
 
-def pooled(entries: Iterable[Entry]) -> intervals.Means:
-    """Return the means of all loops and throughputs, by row and kind of run.
+def pooled(entries: Iterable[Entry]) -> Throughputs:
+    """Return draws of all loops and throughputs, by row and kind of run.
 
     Two loops of a script say little about how much loops differ; loops of all scripts say much.
     So it is learnt from all rows together, as a study learns how much starts of a launch differ.
@@ -79,23 +80,24 @@ def pooled(entries: Iterable[Entry]) -> intervals.Means:
                 own.append(entry["rate"])
             else:
                 own.extend(entry["points"][str(n)].get("values", ()))
-    rows = [
-        (launch, n, number, value)
-        for (launch, n), own in values.items()
-        for number, value in enumerate(own)
-    ]
-    table = pd.DataFrame(rows, columns=["launch", "n", "replicate", "steps_per_s"])
-    return intervals.Means(table)
+    return fit(
+        [
+            Start(launch, f"{launch} {n} {number}", {n: value})
+            for (launch, n), own in values.items()
+            for number, value in enumerate(own)
+        ]
+    )
 
 
-def confirmed(rounds: Sequence[Entry]) -> LogMean:
-    """Return the mean of confirmations, which have intervals of their own; NaN without one."""
+def confirmed(rounds: Sequence[Entry], draws: int) -> tuple[float, Floats]:
+    """Return the log mean of confirmations, which have intervals of their own, and draws of it."""
     if not rounds:
-        return LogMean(math.nan, math.nan)
+        return math.nan, np.full(draws, math.nan)
     ends = [[one[key] for key in ("low", "value", "high")] for one in rounds]
     low, value, high = np.log(np.array(ends, np.float64)).T
-    deviations = (high - low) / 2 / QUANTILE
-    return LogMean(float(value.mean()), float(np.hypot.reduce(deviations)) / len(rounds))
+    deviation = np.hypot.reduce((high - low) / 2 / norm.ppf((1 + CONFIDENCE) / 2)) / len(rounds)
+    mean = float(value.mean())
+    return mean, np.random.default_rng(1).normal(mean, deviation, draws)
 
 
 def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
@@ -110,12 +112,14 @@ def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
     own = [entry for entry in entries if entry["row"] == name and n in entry["counts"]]
     good = [entry for entry in own if entry["status"] == "ok"]
     loops = sum(entry["kind"] == "loop" for entry in good)
-    loop, study = known.of(f"{name} loop", n), known.of(f"{name} study", n)
+    ours, theirs = (f"{name} study", n), (f"{name} loop", n)
+    loop, study, logs = known.mean(theirs), known.mean(ours), known.of(ours)
     if ROWS[name].confirmed:
         points = [entry["points"][str(n)] for entry in good if entry["kind"] == "study"]
-        study = confirmed([one for point in points for one in point["rounds"]])
-    ratio = intervals.ratio(study, loop)
-    judged = NO_LOOP if not loops else NO_STUDY if math.isnan(study.mean) else verdict(ratio)
+        rounds = [one for point in points for one in point["rounds"]]
+        study, logs = confirmed(rounds, len(logs))
+    ratio = interval_of(logs - known.of(theirs), study - loop, sure=known.sure)
+    judged = NO_LOOP if not loops else NO_STUDY if math.isnan(study) else verdict(ratio)
     reasons = tuple(
         f"the {entry['kind']} failed: {entry['reason']}"
         for entry in own
@@ -162,8 +166,8 @@ def markdown(cells: Sequence[Cell], older: Sequence[str], machines: Sequence[str
             ROWS[one.row].what,
             str(one.n),
             ROWS[one.row].counts,
-            f"{math.exp(one.loop.mean):.4g} ({one.loops} times)" if one.loops else "",
-            "" if math.isnan(one.study.mean) else f"{math.exp(one.study.mean):.4g}",
+            f"{math.exp(one.loop):.4g} ({one.loops} times)" if one.loops else "",
+            "" if math.isnan(one.study) else f"{math.exp(one.study):.4g}",
             describe(one.ratio),
             one.verdict,
         )

@@ -13,6 +13,7 @@ import confirm_jobs
 from confirm_jobs import of_kind
 from jobs import WORKLOADS, environment, left_behind, processes
 from processes import wait_until
+from scaling_study.confirm import one_round
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import iterations
 from scaling_study.records.confirmation import End
@@ -178,10 +179,11 @@ def test_ordinary_iterations_are_told_from_long_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(iterations.time, "monotonic_ns", lambda: next(clock))
     counter = iterations.Counter(str(tmp_path), "mark")
     for _ in times_ns:
-        counter.count()
+        counter.step_end()
     (page,) = iterations.read_pages(tmp_path)
-    assert page.ordinary_ns(long=4.0) == 1
-    assert page.ordinary_ns(long=1e6) == pytest.approx(sum(times_ns[1:]) / len(times_ns[1:]))
+    mean_ns = sum(times_ns[1:]) / len(times_ns[1:])
+    assert one_round.ordinary_s(page.ends_ns(), long=4.0) == 1e-9
+    assert one_round.ordinary_s(page.ends_ns(), long=1e6) == pytest.approx(mean_ns / 1e9)
 
 
 CHILDREN = """

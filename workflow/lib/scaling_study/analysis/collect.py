@@ -86,10 +86,16 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     windows = WINDOWS.frame(found.table("windows", work))
     steps = with_learnt(plan, found.samples, length).steps_per_model
     rows = found.table("replicates", work)
-    drawn = {
-        machine: points.joint(own, found.of(machine), steps, plan.seed)
-        for machine, own in (() if rows is None else rows.groupby("machine", sort=False))
-    }
+    drawn = (
+        {}
+        if rows is None
+        else {
+            machine: points.joint(
+                rows[rows["machine"] == machine], found.of(machine), steps, plan.seed
+            )
+            for machine in rows["machine"].unique()
+        }
+    )
     replicates = points.replicates(rows, found.cohorts, drawn, steps)
     cohorts = Cohorts(
         schema_version=1,

@@ -92,18 +92,22 @@ def joint(
     """
     jobs = {key[1:]: job for key, job in _jobs(cohorts).items()}
     rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
-    starts = [
-        Start(
-            launch,
-            jobs.get((launch, replicate), f"{launch} {replicate}"),
-            dict(zip(own["n"].tolist(), own["raw"].tolist(), strict=True)),
-        )
-        for (launch, replicate), own in rates.groupby(["launch", "replicate"], sort=False)
-    ]
-    found = {"steps_per_s": fit(starts, seed)}
+    starts: dict[tuple[str, int], dict[int, float]] = {}
+    for launch, replicate, n, raw in zip(
+        *(rates[name].tolist() for name in ("launch", "replicate", "n", "raw")), strict=True
+    ):
+        starts.setdefault((launch, replicate), {})[n] = raw
+    known = fit(
+        [
+            Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own)
+            for (launch, replicate), own in starts.items()
+        ],
+        seed,
+    )
+    found = {"steps_per_s": known}
     if steps_per_model:
         beside_s = {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
-        found["models_per_hour"] = found["steps_per_s"].models_per_hour(steps_per_model, beside_s)
+        found["models_per_hour"] = known.models_per_hour(steps_per_model, beside_s)
     return found
 
 
@@ -143,10 +147,11 @@ def points(
 
 def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Mapping[str, Throughputs]]) -> pd.DataFrame:
     """Return throughput, step, models/hour, speedup and efficiency with intervals, by POINT."""
-    points = rates.groupby(POINT, sort=False)["non_step_share"].mean()
+    shares = rates.groupby(POINT, sort=False)["non_step_share"].mean()
+    places = rates.drop_duplicates(POINT)[["machine", "launch", "n"]]
     names = ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency")
     rows = []
-    for (machine, launch, *_, n), share in points.items():
+    for machine, launch, n, share in zip(*(places[name] for name in places), shares, strict=True):
         own, point = drawn[machine], (launch, n)
         level = own["steps_per_s"].level(point)
         models = own["models_per_hour"].level(point) if "models_per_hour" in own else Interval()
@@ -154,7 +159,7 @@ def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Mapping[str, Throughputs
         found = level, level.over(n * (1 - share)), models, speedup, speedup.times(1 / n)
         rows.append([end for one in found for end in (one.value, one.low, one.high)])
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, index=points.index, columns=columns, dtype=np.float64)
+    return pd.DataFrame(rows, index=shares.index, columns=columns, dtype=np.float64)
 
 
 def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":

@@ -34,7 +34,7 @@ from scaling_study.records.confirmation import (
     Round,
 )
 from scaling_study.runner import measure, resolve
-from scaling_study.runner.free_run import at_once, program_of
+from scaling_study.runner.free_run import FreeRun, at_once, program_of
 from scaling_study.runner.journal import Journal
 
 MODULES = ("confirm/confirm",)
@@ -132,7 +132,7 @@ class Confirmation:
         if not self._arms:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
-        planned = round_plan.schedule(self._arms, self._seconds, self._job.seed)
+        planned, round_s = round_plan.schedule(self._arms, self._seconds, self._job.seed)
         rounds = [one for one in records if isinstance(one, Round)]
         done = {(one.turn, one.arm) for one in rounds}
         given_up: set[str] = set()
@@ -142,35 +142,30 @@ class Confirmation:
         endless = {one.arm for one in rounds if not _ended(one)}
         with private.folder() as folder:
             known = folder / model_queue.IMPORTS
-            for number, one in enumerate(planned.rounds):
-                key = one.arm.key
-                if (one.turn, key) in done or key in given_up:
+            for number, (turn, arm) in enumerate(planned):
+                key = arm.key
+                if (turn, key) in done or key in given_up:
                     continue
                 log.info(
-                    "round %d of %d: %s, %d at once, %s", number + 1, len(planned.rounds),
-                    one.arm.label, one.arm.n, one.arm.start,
+                    "round %d of %d: %s, %d at once, %s", number + 1, len(planned), arm.label,
+                    arm.n, arm.start,
                 )  # fmt: skip
-                with private.part(folder, f"round-{number}") as own:
+                with private.part(folder, f"round-{number}") as part:
+                    record: Round | LeftOut
                     try:
-                        running = self._running(one.arm, own, known)
+                        running = self._running(arm, part, known)
+                        record = running.run(turn, key, round_s, extended=key not in endless)
                     except UnavailableError as error:
-                        record: Round | LeftOut = LeftOut(arm=key, reason=error.reason)
-                    else:
-                        record = running.run(
-                            one, planned.round_s, planned.most_s, extended=key not in endless
-                        )
+                        record = LeftOut(arm=key, reason=error.reason)
                 self._journal.write(record)
                 if isinstance(record, Round) and not _ended(record):
                     endless.add(key)
                 if _failed(record):
-                    log.warning("%s: %s", one.arm.label, record.reason)
+                    log.warning("%s: %s", arm.label, record.reason)
                     given_up.add(key)
-            self._write_imports(known)
-
-    def _write_imports(self, known: Path) -> None:
-        made = ahead.Imports.read(str(known)) if known.exists() else None
-        if made and made.seconds is not None:  # otherwise no server has been through them
-            self._journal.write(Imports(**made._asdict()))
+            made = ahead.Imports.read(str(known)) if known.exists() else None
+            if made and made.seconds is not None:  # otherwise no server has been through them
+                self._journal.write(Imports(**made._asdict()))
 
     def _running(self, arm: Arm, folder: Path, known: Path) -> RunningRound:
         """Prepare a round.
@@ -185,14 +180,11 @@ class Confirmation:
         """
         resolved = self._resolve(arm.launch, arm.n)
         workload = self._job.plan.workload
-        return RunningRound(
-            replace(resolved.launch, folder=folder),
-            at_once(workload, resolved.members, arm.n),
-            program_of(workload, self._launches[arm.launch].axes, folder),
-            arm.start,
-            known,
-            resolve.host(self._machine),
-        )
+        members = at_once(workload, resolved.members, arm.n)
+        program = program_of(workload, self._launches[arm.launch].axes, folder)
+        imports = None if arm.start == "fresh" else known
+        free = FreeRun(replace(resolved.launch, folder=folder), members, program, imports=imports)
+        return RunningRound(free, program, arm.start, resolve.host(self._machine))
 
     def _compare_losses(self, done: set[str]) -> None:
         """Compare the loss of each finalist that has other numerics with the baseline's."""
@@ -203,7 +195,7 @@ class Confirmation:
             log.info("comparing the loss of %s with the baseline's", self._launches[launch].label)
             with private.folder() as own, private.part(own, "losses") as folder:
                 try:
-                    found = losses.compare(
+                    record = losses.compare(
                         launch,
                         self._resolve(self._baseline, 1),
                         self._resolve(launch, 1),
@@ -211,9 +203,9 @@ class Confirmation:
                         folder,
                         at_once=best.n,
                     )
-                except UnavailableError as error:
-                    found = losses.failed(launch, error.reason)
-            self._journal.write(found)
+                except (UnavailableError, losses.RunError) as error:
+                    record = losses.failed(launch, str(error))
+            self._journal.write(record)
 
     def _resolve(self, launch: str, n: int) -> resolve.Resolved:
         """Resolve a launch as its cohorts were: slots depend on all its process counts."""

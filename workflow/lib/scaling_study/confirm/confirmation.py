@@ -35,15 +35,12 @@ if TYPE_CHECKING:
     from scaling_study.records.analysis import Candidate, Recommendation, Recommended
     from scaling_study.records.confirmation import Record
     from scaling_study.stats.interval import Interval
-    from scaling_study.stats.intervals import Floats
 
 RECOMMENDED, FORKED = "recommended/fresh", "recommended/forked"
 OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
 """The arms of today's or the default launch: at its own process count, at the recommended one."""
 
 PARTS = ("start", "between", "queue")
-
-SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +69,24 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """An arm, with the record and the result of each of its rounds by turn."""
+    """An arm, with the record and the result of each of its rounds by turn.
+
+    Attributes:
+        factor: by which the values of results are multiplied, for rates in equal work.
+        models: number of models that a run of the program trains.
+    """
 
     about: Arm
     records: Mapping[int, Round]
     seen: Mapping[int, timeline.Seen]
     how: timeline.Basis
-
-    def values(self, turns: Iterable[int]) -> Floats:
-        """Return the value of each turn, NaN if there is none."""
-        found = [self.seen[turn].value if turn in self.seen else None for turn in turns]
-        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    factor: float
+    models: float
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a part over the rounds that show it; None if none does."""
-        found = [getattr(seen, name) for seen in self.seen.values()]
-        known = [value for value in found if value is not None]
+        values = [getattr(seen, name) for seen in self.seen.values()]
+        known = [value for value in values if value is not None]
         return sum(known) / len(known) if known else None
 
 
@@ -158,22 +157,23 @@ def _confirmed(
     if RECOMMENDED not in arms:
         reason = next((one.reason for one in left_out if one.arm == RECOMMENDED), None)
         return structs.replace(nothing, reason=reason, objective=entry.objective)
-    turns = sorted({turn for arm in arms.values() for turn in arm.seen})
-    values = {key: arm.values(turns) for key, arm in arms.items()}
     # Arms take turns: what a round has in common is drift.
     measured = fit(
         [
-            Start(key, turn, {arms[key].about.n: value})
-            for key, own in values.items()
-            for turn, value in enumerate(own)
-            if np.isfinite(value)
+            Start(key, turn, {arm.about.n: arm.factor * look.value})
+            for key, arm in arms.items()
+            for turn, look in sorted(arm.seen.items())
+            if look.value is not None
         ]
     )
     points = {key: (key, arm.about.n) for key, arm in arms.items()}
     means = {key: measured.level(point) for key, point in points.items()}
     asked = OBJECTIVES[objective]
     compared = measured.of_one_process() if asked.single else measured
-    chosen = FORKED if _forks_pay(arms, means) else RECOMMENDED
+    # Forked models count only if each slot has trained one whose imports were made ahead.
+    forks = FORKED in arms and arms[FORKED].how.ahead
+    least = (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
+    chosen = FORKED if forks and means[FORKED].value > least else RECOMMENDED
     ratios = {
         key: compared.ratio(points[chosen], point) for key, point in points.items() if key != chosen
     }
@@ -203,13 +203,6 @@ def _confirmed(
     )
 
 
-def _forks_pay(arms: Mapping[str, _Arm], means: Mapping[str, Interval]) -> bool:
-    """Return whether forked models are faster; False unless each slot has trained a later one."""
-    if FORKED not in arms or not arms[FORKED].how.ahead:
-        return False
-    return means[FORKED].value > (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
-
-
 def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
     """Return the model length that the script's ends in the rounds show."""
     launches = {arm.key: arm.launch for arm in head.arms}
@@ -219,12 +212,9 @@ def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> 
             ended[launches[record.arm]] += [
                 ModelLength(1, steps, steps, steps) for steps in _ends([record])
             ]
-    plain = [
-        launches[key]
-        for key in (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
-        if key in launches
-    ]
-    return model_length(ended, {one: work.get(one, 1.0) for one in ended}, plain[0])
+    plain = (OWN_N.format("default"), SAME_N.format("default"), RECOMMENDED)
+    default = next(launches[key] for key in plain if key in launches)
+    return model_length(ended, {launch: work.get(launch, 1.0) for launch in ended}, default)
 
 
 def _arms(
@@ -240,21 +230,13 @@ def _arms(
         ran = {one.turn: one for one in rounds if one.status == "ok"}
         failed = next((one for one in own if one not in ran.values()), None)
         steps, models = length.of(about.launch), 1.0
-        factor = length.work.get(about.launch, 1.0)  # of a rate, in equal work
+        factor = length.work.get(about.launch, 1.0)
         if steps is not None:
             factor = models = _models_per_run(ran.values(), steps) if length.pool else 1.0
             steps *= models
         differs = length.pool or bool(length.learnt and length.learnt.differs)
         how = timeline.basis(list(ran.values()), steps, any_end=differs)
-        shown = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
-        seen = {
-            turn: replace(
-                one,
-                value=None if one.value is None else factor * one.value,
-                whole_models=round(models * one.whole_models),
-            )
-            for turn, one in shown.items()
-        }
+        seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         # An arm that failed in one round has no result: only its rounds that went well would count.
         if failed is not None:
             status = failed.status if isinstance(failed, Round) else "unavailable"
@@ -262,7 +244,7 @@ def _arms(
         elif all(one.value is None for one in seen.values()):
             left_out.append(_left_out(about, "slow", None))
         else:
-            arms[key] = _Arm(about, ran, seen, how)
+            arms[key] = _Arm(about, ran, seen, how, factor, models)
     return arms, left_out
 
 
@@ -294,7 +276,7 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
         start_s=arm.mean("start_s"),
         iteration_s=arm.mean("iteration_s"),
         end_s=arm.mean("end_s"),
-        whole_models=sum(one.whole_models for one in arm.seen.values()),
+        whole_models=sum(round(arm.models * one.whole_models) for one in arm.seen.values()),
         cut=not arm.how.whole,
         end_seen=arm.mean("end_s") is not None,
         foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),
@@ -346,7 +328,7 @@ def _difference(
         steps_per_model and own_steps and start_s is not None and iteration_s and ordinary_s
         and point.steps_per_s and point.models_per_hour
     ):  # fmt: skip
-        said_s = SECONDS_PER_HOUR * point.n / point.models_per_hour
+        said_s = timeline.SECONDS_PER_HOUR * point.n / point.models_per_hour
         said_start_s = max(0.0, said_s - steps_per_model * point.n / point.steps_per_s)
         beside_s = start_s + (arm.mean("end_s") or 0.0)
         said_steps_s = own_steps * ordinary_s / (1 - (point.non_step_share or 0.0))

@@ -32,6 +32,10 @@ LIMIT_S = 300.0
 """A run that takes longer, its start included, has failed."""
 
 
+class RunError(Exception):
+    """A run gives no loss, for this reason."""
+
+
 def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Launch]) -> list[str]:
     """Return the finalists with numerics other than the baseline's, on the same samples.
 
@@ -40,15 +44,13 @@ def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Lau
         baseline: the baseline's axes.
         launches: plan.json's launches by id.
     """
+    coarser = {name for name, axis in AXES.items() if axis.numbers == "coarser"}
     found = []
     for one in filter(None, (entry.recommended, entry.changed)):
-        axes = launches[one.launch].axes
-        different = [AXES[name] for name in differing(axes, baseline) if name in AXES]
-        switched = [axis for axis in different if axis.numbers != "same"]
-        coarser = [name for name, axis in AXES.items() if axis.numbers == "coarser"]
-        what = one.what if isinstance(one, Changed) else {}
-        samples = what.keys() - set(coarser)
-        if switched and not samples:
+        different = differing(launches[one.launch].axes, baseline)
+        switched = any(name in AXES and AXES[name].numbers != "same" for name in different)
+        changed = one.what if isinstance(one, Changed) else {}
+        if switched and changed.keys() <= coarser:
             found.append(one.launch)
     return found
 
@@ -62,7 +64,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
     """Train with one member's process; return its loss.
 
     Raises:
-        RuntimeError: the run failed or took too long, or calls backward on no single number.
+        RunError: the run failed or took too long, or calls backward on no single number.
     """
     launch, member = resolved.launch, resolved.members[0]
     file = folder / f"losses-{seed}.json"
@@ -82,13 +84,13 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
                 stderr=apart, timeout=LIMIT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
+            raise RunError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
     if done.returncode or not file.exists():
         words = last_words.words_of(errors, log)
-        raise RuntimeError(f"ended with status {done.returncode}: {words}")
+        raise RunError(f"ended with status {done.returncode}: {words}")
     losses = json.loads(file.read_text(encoding="utf-8"))["losses"]
     if not losses:
-        raise RuntimeError("the script calls backward on no single number")
+        raise RunError("the script calls backward on no single number")
     return float(np.mean(losses[len(losses) // 2 :]))
 
 
@@ -111,6 +113,9 @@ def compare(
         steps: number of steps of each run.
         folder: private.
         at_once: most runs side by side; this many members have fitted before.
+
+    Raises:
+        RunError: a run has failed.
     """
 
     def run(number: int) -> float:
@@ -118,11 +123,8 @@ def compare(
         own.mkdir()
         return train(baseline if number < SEEDS else other, steps, number % SEEDS, own)
 
-    try:
-        with ThreadPoolExecutor(max_workers=min(at_once, 2 * SEEDS)) as pool:
-            losses = list(pool.map(run, range(2 * SEEDS)))
-    except RuntimeError as error:
-        return failed(launch, str(error))
+    with ThreadPoolExecutor(max_workers=min(at_once, 2 * SEEDS)) as pool:
+        losses = list(pool.map(run, range(2 * SEEDS)))
     usual, found = losses[:SEEDS], losses[SEEDS:]
     alike = bool(np.mean(found) <= max(usual))  # False if a loss is NaN
     return Losses(

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 
-from scaling_study.confirm.round_plan import Planned
+import numpy as np
+
 from scaling_study.host.machine_counters import read_machine
-from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
+from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
 from scaling_study.runner import counter_snapshots, non_step
@@ -22,6 +22,10 @@ LOOK_EVERY_S = 1.0
 # A slot has trained enough when its iterations took this share of the planned time. Where starts
 # take longer than planned, a rate of the first two or three iterations would say little.
 ENOUGH = 0.25
+
+# If a slot has hardly trained at the planned end of a round, the round goes on up to this time: a
+# step of the default launch may take a minute, one of a good launch 3 s.
+MOST_S = 240.0
 
 # A round may last this many times its limit, so that each slot ends a first model. Without one, the
 # end of a model is not confirmed.
@@ -37,55 +41,46 @@ class RunningRound:
     """A round that runs.
 
     Attributes:
-        launch: the launch; its folder is private to this round.
-        members: one for each slot.
-        program: what runs in the slots.
+        free: its processes, of which none has been started yet.
+        program: what runs in its slots.
         start: how models are started.
-        imports: file that lists the modules to import before models are forked.
         host: facts about the machine.
     """
 
-    launch: Launch
-    members: Sequence[Member]
+    free: FreeRun
     program: Program
     start: Start
-    imports: Path
     host: Host
-    _free: FreeRun = field(init=False)
     _runs: list[Run] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
-    _longest_s: float = field(init=False, default=0.0)
 
-    def run(self, one: Planned, limit_s: float, most_s: float, *, extended: bool = True) -> Round:
+    def run(self, turn: int, arm: str, limit_s: float, *, extended: bool) -> Round:
         """Run the round and return its record.
 
         Args:
-            one: the round.
-            limit_s: time at which it is cut.
-            most_s: the latest time at which it is cut, if a slot has not trained enough.
+            turn: its turn.
+            arm: the key of its arm.
+            limit_s: time at which it is cut, or later if a slot has not trained enough.
             extended: whether it waits for a first model in each slot, up to ``EXTENDED``.
         """
-        self._longest_s = (EXTENDED if extended else 1.0) * limit_s
-        imports = None if self.start == "fresh" else self.imports
-        self._free = FreeRun(self.launch, self.members, self.program, imports=imports)
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
         status: Status = "ok"
         reason = None
         try:
-            self._keep_busy(limit_s, most_s)
+            self._keep_busy(limit_s, (EXTENDED if extended else 1.0) * limit_s)
         except RoundError as error:
             status, reason = "failed", str(error)
         finally:
             cut_s = time.monotonic() - self._origin_s
             runs = self._seen()
-            self._free.end(ORPHANS_S)
+            self.free.end(ORPHANS_S)
         after = read_machine(self.host.cpus)
         foreign_s = after.busy_cpu_s - before.busy_cpu_s - (_own_s() - used_s)
         return Round(
-            turn=one.turn,
-            arm=one.arm.key,
+            turn=turn,
+            arm=arm,
             status=status,
             reason=reason,
             limit_s=limit_s,
@@ -95,21 +90,21 @@ class RunningRound:
             runs=runs,
         )
 
-    def _keep_busy(self, limit_s: float, most_s: float) -> None:
-        slots = self._free.slots
+    def _keep_busy(self, limit_s: float, longest_s: float) -> None:
         while True:
-            for slot in slots.free:
-                self._free.start(slot)
+            for slot in self.free.slots.free:
+                self.free.start(slot)
             passed_s = time.monotonic() - self._origin_s
-            if passed_s >= most_s or (passed_s >= limit_s and self._over(passed_s, limit_s)):
-                _refuse_threads(chain.from_iterable(map(iterations.read_pages, self._free.pages)))
+            may_end = passed_s >= limit_s and self._over(limit_s, extended=passed_s < longest_s)
+            if may_end or passed_s >= max(MOST_S, limit_s):
+                _refuse_threads(chain.from_iterable(map(iterations.read_pages, self.free.pages)))
                 return
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
             clocks_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency).values()
             if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
                 self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
-            for ended in slots.wait(until_s):
+            for ended in self.free.slots.wait(until_s):
                 self._end(ended)
 
     def _end(self, ended: model_queue.Ended) -> None:
@@ -118,33 +113,34 @@ class RunningRound:
         Raises:
             RoundError: it failed, or made no iteration.
         """
-        words = self._free.last_words(ended.slot)
+        words = self.free.last_words(ended.slot)
         how = f"slot {ended.slot} {describe_exit(ended.status)}{f': {words}' if words else ''}"
-        if ended.slot in self._free.slots.begun:
+        if ended.slot in self.free.slots.begun:
             self._runs.append(self._record(ended.slot, ended.ended_s))
         if ended.status:
             raise RoundError(how)
-        pages = iterations.read_pages(self._free.pages[ended.slot])
+        pages = iterations.read_pages(self.free.pages[ended.slot])
         _refuse_threads(pages)
         if not self._runs[-1].iterations:
             raise RoundError(f"the script ended without an iteration: {how}")
         for page in pages:
             page.path.unlink()
 
-    def _over(self, passed_s: float, limit_s: float) -> bool:
+    def _over(self, limit_s: float, *, extended: bool) -> bool:
         """Return whether a round that has reached its limit may be cut.
 
-        It may if each slot has trained long enough, or to the end of a script. Until
-        ``_longest_s``, each slot must also have ended a model.
+        It may if each slot has trained long enough, or to the end of a script. As long as it is
+        extended, each slot must also have ended a model.
         """
+        slots = range(len(self.free.pages))
         runs = self._seen()
         # Only an ended process shows the time after its last iteration.
         counted = [run for run in runs if run.ahead == (self.start == "forked")]
         ended = {run.slot for run in counted if run.ended_s is not None}
-        if len(ended) < len(self.members) and passed_s < self._longest_s:
+        if extended and len(ended) < len(slots):
             return False
         least_s = ENOUGH * limit_s
-        trained = dict.fromkeys(range(len(self.members)), 0.0)
+        trained = dict.fromkeys(slots, 0.0)
         for run in runs:
             if run.iterations > 1 or run.ended_s is not None:
                 trained[run.slot] += run.span_s if run.ended_s is None else least_s
@@ -152,45 +148,54 @@ class RunningRound:
 
     def _seen(self) -> list[Run]:
         """Return the records of all models that have begun so far."""
-        begun = self._free.slots.begun.keys() - set(self._free.slots.free)
+        begun = self.free.slots.begun.keys() - set(self.free.slots.free)
         return [*self._runs, *(self._record(slot, None) for slot in sorted(begun))]
 
     def _record(self, slot: int, ended_s: float | None) -> Run:
         """Return the record of a slot's latest model; ``ended_s`` is None if it runs."""
-        begun = self._free.slots.begun[slot]
-        first_ns, latest_ns, iterations, ordinary_ns = self._counts(slot, begun.pid)
+        begun = self.free.slots.begun[slot]
+        pages = self._pages(slot, begun.pid)
+        firsts_ns, latest_ns = ([page.span_ns[at] for page in pages] for at in (0, 1))
+        iterations = sum(page.iterations for page in pages)
         if self.program.runs and ended_s is not None:  # a run is its only iteration
-            first_ns = latest_ns = round(ended_s * 1e9)
+            firsts_ns = latest_ns = [round(ended_s * 1e9)]
             iterations = 1
         return Run(
             slot=slot,
             model=sum(run.slot == slot for run in self._runs),
             ahead=begun.ahead,
             began_s=max(0.0, begun.at_s - self._origin_s),
-            first_s=first_ns / 1e9 - self._origin_s if first_ns else None,
-            latest_s=latest_ns / 1e9 - self._origin_s if latest_ns else None,
+            first_s=min(firsts_ns) / 1e9 - self._origin_s if firsts_ns else None,
+            latest_s=max(latest_ns) / 1e9 - self._origin_s if latest_ns else None,
             iterations=iterations,
-            ordinary_s=ordinary_ns / 1e9 if ordinary_ns else None,
+            # Processes that train side by side have no mean iteration.
+            ordinary_s=None if self.program.pool or not pages else ordinary_s(pages[0].ends_ns()),
             ended_s=None if ended_s is None else ended_s - self._origin_s,
         )
 
-    def _counts(self, slot: int, pid: int) -> tuple[int, int, int, float | None]:
-        """Return the end (ns) of a model's first and latest iteration, their number and mean (ns).
+    def _pages(self, slot: int, pid: int) -> list[iterations.Page]:
+        """Return the pages of the processes that make a model's iterations.
 
-        The mean is that of ordinary iterations. A group of ranks has the iterations of its first
-        rank; a program that trains in processes of its own has those of all of them, and no mean.
+        A group of ranks has the iterations of its first rank; a program that trains in processes of
+        its own has those of all of them.
         """
-        pages = iterations.read_pages(self._free.pages[slot])
+        pages = iterations.read_pages(self.free.pages[slot])
         if not self.program.pool:
             own = [page for page in pages if page.pid == pid]
             pages = (own or [page for page in pages if page.parent == pid])[:1]
-        done = sum(page.iterations for page in pages)
-        if not done:
-            return 0, 0, 0, None
-        spans_ns = [page.span_ns for page in pages if page.iterations]
-        firsts_ns, latest_ns = zip(*spans_ns, strict=True)
-        mean_ns = None if self.program.pool else pages[0].ordinary_ns(non_step.LONG)
-        return min(firsts_ns), max(latest_ns), done, mean_ns
+        return [page for page in pages if page.iterations]
+
+
+def ordinary_s(ends_ns: Sequence[int], long: float = non_step.LONG) -> float | None:
+    """Return the mean time (s) of ordinary iterations; None if there are none.
+
+    Args:
+        ends_ns: when iterations ended.
+        long: an iteration of this many times the median or more is not ordinary.
+    """
+    times_ns = np.diff(ends_ns)
+    ordinary_ns = times_ns[times_ns < long * np.median(times_ns)] if times_ns.size else times_ns
+    return float(ordinary_ns.mean()) / 1e9 if ordinary_ns.size else None
 
 
 def _refuse_threads(pages: Iterable[iterations.Page]) -> None:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from scaling_study.config.launches import Launch
@@ -20,27 +19,6 @@ SAME_N_S = 120.0
 # More turns hardly narrow an interval; longer rounds, with more whole models, do.
 MOST_TURNS = 10
 LONG_ROUND_S = 30.0
-
-# If a slot has hardly trained at the planned end of a round, the round goes on up to this time: a
-# step of the default launch may take a minute, one of a good launch 3 s.
-MOST_S = 240.0
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One round of an arm. Those of a turn follow each other, so drift affects all arms equally."""
-
-    turn: int
-    arm: Arm
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """All rounds in order, each of them ``round_s`` seconds from the start of its processes."""
-
-    rounds: tuple[Planned, ...]
-    round_s: float
-    most_s: float
 
 
 def choose_arms(
@@ -86,19 +64,21 @@ def choose_arms(
     return tuple(arms)
 
 
-def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> Schedule:
+def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> tuple[list[tuple[int, Arm]], float]:
     """Divide the time among the arms, in turns.
+
+    The rounds of a turn follow each other, so drift affects all arms equally.
 
     Args:
         arms: at least one.
         seconds: the time of all rounds together.
         seed: decides the order of the arms, the same in every turn.
+
+    Returns:
+        The turn and the arm of each round, in order, and the time (s) from the start of a round's
+        processes to its cut.
     """
     turns = min(max(int(seconds / (len(arms) * LONG_ROUND_S)), FEWEST_TURNS), MOST_TURNS)
     round_s = seconds / (turns * len(arms))
     order = random.Random(seed).sample(list(arms), len(arms))  # noqa: S311 (an order, no secret)
-    return Schedule(
-        tuple(Planned(turn, arm) for turn in range(turns) for arm in order),
-        round_s,
-        max(MOST_S, round_s),
-    )
+    return [(turn, arm) for turn in range(turns) for arm in order], round_s

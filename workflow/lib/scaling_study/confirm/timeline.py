@@ -133,18 +133,22 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     times = {slot: iteration_time(runs) for slot, runs in by_slot.items()}
     known = [time_s for time_s in times.values() if time_s is not None]
     all_runs = [run for runs in by_slot.values() for run in runs]
-    # Only models that import, or only the others.
     starts = [
-        start
-        for slot, runs in by_slot.items()
-        for start in _starts([run for run in runs if how.ahead or not run.ahead], times[slot])
+        max(0.0, run.first_s - run.began_s - (times[run.slot] or 0.0))
+        for run in all_runs
+        # Only models that import, or only the others.
+        if run.first_s is not None and (how.ahead or not run.ahead)
     ]
     ends = [
         run.ended_s - run.latest_s
         for run in all_runs
         if run.ended_s is not None and run.latest_s is not None
     ]
-    gaps = [gap for runs in by_slot.values() for gap in _gaps(runs)]
+    gaps = [
+        max(0.0, after.began_s - before.ended_s)
+        for before, after in pairwise(all_runs)
+        if before.slot == after.slot and before.ended_s is not None
+    ]
     start_s, end_s, gap_s = _mean(starts), _mean(ends), _mean(gaps) or 0.0
     if not times or (len(known) < len(times) and not how.whole):
         value = None
@@ -215,22 +219,6 @@ def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
         return float(done_s + min(open_s, iteration_s))
     end_s = sum((one.ended_s or 0.0) - (one.latest_s or 0.0) for one in ended) / len(ended)
     return float(done_s + min(open_s, end_s))
-
-
-def _starts(runs: Iterable[Run], iteration_s: float | None) -> list[float]:
-    return [
-        max(0.0, run.first_s - run.began_s - (iteration_s or 0.0))
-        for run in runs
-        if run.first_s is not None
-    ]
-
-
-def _gaps(runs: Sequence[Run]) -> list[float]:
-    return [
-        max(0.0, after.began_s - before.ended_s)
-        for before, after in pairwise(runs)
-        if before.ended_s is not None
-    ]
 
 
 def _ordinary(runs: Sequence[Run]) -> float | None:

@@ -24,6 +24,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable, Iterable
 
 PR_SET_PDEATHSIG = 1
@@ -70,11 +71,26 @@ def unwatchable() -> str:
     return ""
 
 
-def end_by(signum: int) -> None:
-    """End as a process that this signal has killed."""
-    with contextlib.suppress(OSError):  # SIGKILL has no handler
-        signal.signal(signum, signal.SIG_DFL)
-    os.kill(os.getpid(), signum)
+def signal_group(leader: int, signum: int) -> None:
+    """Send a signal to a group of processes, if there still is one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signum)
+
+
+def reap(leader: int) -> tuple[int, resource.struct_rusage]:
+    """Wait for a child that leads a group; end what it leaves there if it has failed.
+
+    Such processes would take CPU time from the next one.
+
+    Returns:
+        Its status, as subprocess gives it, and what it and its own children have used.
+    """
+    info = os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)
+    # The child is not reaped yet, so the group's number is still its own.
+    if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
+        signal_group(leader, signal.SIGKILL)
+    _, status, usage = os.wait4(leader, 0)
+    return os.waitstatus_to_exitcode(status), usage
 
 
 def parse_ids(text: str) -> list[int]:
@@ -289,7 +305,9 @@ def main(argv: list[str]) -> None:
         status = run_ranks(options.ranks, command, environment, groups)
         groups += 1
     if status < 0:  # end as the rank did
-        end_by(-status)
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
     sys.exit(status)
 
 

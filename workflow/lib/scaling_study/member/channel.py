@@ -92,20 +92,32 @@ class Page:
 
 @contextlib.contextmanager
 def opened(path: Path, mode: int) -> Iterator[int]:
-    """Open a member's end of a named pipe for a moment.
+    """Open a member's end of a named pipe for a moment; end this process without a coordinator.
 
     It is not kept open: a script may close all descriptors, and get the number for another file.
+    The script's clean-up must not run: it could write checkpoints of a training that nobody asked
+    for.
+    """
+    try:
+        # Opening must not block if the pipe has no other end. Reading from it afterwards may block.
+        descriptor = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.set_blocking(descriptor, True)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError:
+        os._exit(1)
+
+
+def pass_gate(gate: int) -> None:
+    """Sleep at an open gate until a byte lets this process pass.
 
     Raises:
-        OSError: it is opened for writing, and the coordinator is gone.
+        BrokenPipeError: the coordinator is gone.
     """
-    # Opening must not block if the pipe has no other end. Reading from it afterwards may block.
-    descriptor = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(descriptor, True)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    if not os.read(gate, 1):
+        raise BrokenPipeError
 
 
 def open_words(folder: Path) -> memoryview:
@@ -161,9 +173,6 @@ def write_rest(folder: Path, slot: int, *, passed: bool = False) -> None:
         folder: the cohort's folder.
         slot: this member's slot.
         passed: whether it trains on instead, after the step in which its window closed.
-
-    Raises:
-        OSError: the coordinator is gone.
     """
     with opened(folder / REST, os.O_WRONLY) as rest:
         os.write(rest, _NUMBER.pack(~slot if passed else slot))
@@ -185,5 +194,5 @@ def read_rest(descriptor: int) -> tuple[set[int], set[int]]:
         data = os.read(descriptor, 4096 * _NUMBER.size)
     except BlockingIOError:
         return set(), set()
-    told = [number for (number,) in _NUMBER.iter_unpack(data)]
-    return {one for one in told if one >= 0}, {~one for one in told if one < 0}
+    numbers = [number for (number,) in _NUMBER.iter_unpack(data)]
+    return {slot for slot in numbers if slot >= 0}, {~number for number in numbers if number < 0}

@@ -44,22 +44,17 @@ def finish() -> bool:
     return _flush() and written
 
 
-def leave(status: int) -> NoReturn:
-    """End this process after ``finish``.
+def end(status: int) -> NoReturn:
+    """End the program and this process, as Python would.
 
     Args:
         status: the exit status; below 0, the signal to end by.
     """
+    written = finish()
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
-    os._exit(status)
-
-
-def end(status: int) -> NoReturn:
-    """End the program and this process, as Python would with this status (see ``leave``)."""
-    written = finish()
-    leave(status if written or status else UNWRITTEN)
+    os._exit(status if written or status else UNWRITTEN)
 
 
 def _flush() -> bool:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import mmap
-import operator
 import os
 import sys
 import threading
@@ -37,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
 
-    Arguments = tuple[tuple[object, ...], dict[str, object]]
+    Args = tuple[object, ...]
+    Kwargs = dict[str, object]
+    Arguments = tuple[Args, Kwargs]
     Closure = Callable[[], object]
 
 MARK = "mark"
@@ -81,7 +82,7 @@ WORDS = ENDS + KEPT
 
 
 @dataclass
-class Seen:
+class Optimizer:
     """An optimizer: its class's name, and its steps."""
 
     name: str
@@ -91,14 +92,14 @@ class Seen:
 class Iterations:
     """Counts the steps of a script's optimizers and finds those that end an iteration.
 
+    A subclass stores iterations: ``Counter`` their ends, and a member its steps.
+
     Args:
         how: ``mark``, ``backward``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
-        refuse: called at a step of another thread than the one before.
     """
 
-    def __init__(self, how: str = "optimizer", refuse: Callable[[], object] = lambda: None) -> None:
-        self.how, self._refuse = how, refuse
-        self.by_mark = how == MARK
+    def __init__(self, how: str = "optimizer") -> None:
+        self.how = how
         kind, _, value = how.partition(":")
         self._every = int(value) if kind == "every" else 0
         self._only = value if kind == "only" else ""
@@ -106,19 +107,51 @@ class Iterations:
 
     def begin(self) -> None:
         """Forget all optimizers: the script starts anew, and makes others."""
-        self._steps = self._thread = 0
+        self._optimizer_steps = self._thread = 0
         self._frame: FrameType | None = None
         # By identity.
-        self._seen: dict[int, Seen] = {}
+        self._optimizers: dict[int, Optimizer] = {}
         self._last = 0
         self._in_a_row = 0
+
+    def hook(self) -> None:
+        """Have torch report the steps of optimizers, or backward passes, from now on."""
+        if self.how == BACKWARD:
+            # A forked process of a member has another function for the end of a step.
+            after_backward(lambda: self.step_end(), self.note_thread)  # noqa: PLW0108
+            return
+        from torch.optim import optimizer  # noqa: PLC0415 (see after_torch)
+
+        optimizer.register_optimizer_step_pre_hook(self.before_optimizer)
+        optimizer.register_optimizer_step_post_hook(self.after_optimizer)
+
+    def before_optimizer(self, _: object, args: Args, kwargs: Kwargs) -> Arguments | None:  # noqa: ARG002
+        """Note that an optimizer's step begins; return its new arguments, if any."""
+        self.enter(sys._getframe(1))  # noqa: SLF001 (CPython's, as documented)
+        return None
+
+    def after_optimizer(self, optimizer: object, *_: object) -> None:
+        """Note that an optimizer's step ends, and an iteration if the step ends one."""
+        if self.leave(sys._getframe(1)) and self.ends(optimizer):  # noqa: SLF001
+            self.step_end()
+
+    def mark(self, samples: int = 0) -> None:  # noqa: ARG002 (as the script calls it)
+        """End an iteration, as the script says."""
+        self.note_thread()
+        self.step_end()
+
+    def step_end(self) -> None:
+        """Store an iteration that ends now."""
+
+    def refuse_threads(self) -> None:
+        """Refuse a step of another thread than the one before."""
 
     def note_thread(self) -> None:
         """Note the thread that makes a step; only one may, since they would share these numbers."""
         thread = threading.get_ident()
         if thread != self._thread:
             if self._thread:
-                self._refuse()
+                self.refuse_threads()
             self._thread = thread
 
     def enter(self, frame: FrameType) -> bool:
@@ -145,16 +178,16 @@ class Iterations:
 
     def ends(self, optimizer: object) -> bool:
         """Count a step of an optimizer; return whether an iteration ends with it."""
-        self._steps += 1
-        seen = self._seen.get(id(optimizer))
-        new = seen is None
-        if seen is None:
-            seen = self._seen[id(optimizer)] = Seen(type(optimizer).__name__)
-        seen.steps += 1
+        self._optimizer_steps += 1
+        known = self._optimizers.get(id(optimizer))
+        new = known is None
+        if known is None:
+            known = self._optimizers[id(optimizer)] = Optimizer(type(optimizer).__name__)
+        known.steps += 1
         if self._every:
-            return self._steps % self._every == 0
+            return self._optimizer_steps % self._every == 0
         if self._only:
-            return seen.name == self._only
+            return known.name == self._only
         if id(optimizer) == self._last:
             self._in_a_row += 1
         elif new or self._in_a_row > 1:
@@ -175,11 +208,11 @@ class Iterations:
             "how": self.how,
             "optimizers": [
                 {
-                    "name": one.name,
-                    "steps": one.steps,
-                    "ends": bool(self._every) or self._only == one.name or identity == self._last,
+                    "name": known.name,
+                    "steps": known.steps,
+                    "ends": bool(self._every) or self._only == known.name or identity == self._last,
                 }
-                for identity, one in self._seen.items()
+                for identity, known in self._optimizers.items()
             ],
         }
 
@@ -227,7 +260,7 @@ def after_backward(call: Callable[[], object], before: Callable[[], object] = la
 
 
 def replace_closure(
-    args: tuple[object, ...], kwargs: dict[str, object], wrap: Callable[[Closure], Closure]
+    args: Args, kwargs: Kwargs, wrap: Callable[[Closure], Closure]
 ) -> Arguments | None:
     """Wrap the closure among the arguments of an optimizer's step.
 
@@ -283,22 +316,6 @@ class Page:
         """Return when iterations ended; the first ``KEPT`` of them."""
         return self._words[ENDS : ENDS + min(self.iterations, KEPT)].tolist()
 
-    def ordinary_ns(self, long: float) -> float | None:
-        """Return the mean time (ns) of ordinary iterations; None if there are none.
-
-        Args:
-            long: an iteration of this many times the median or more is not ordinary.
-        """
-        ends = self.ends_ns()
-        times = [*map(operator.sub, ends[1:], ends)]
-        if not times:
-            return None
-        import statistics  # noqa: PLC0415 (the hook does without: it takes 10 ms)
-
-        median = statistics.median(times)
-        ordinary = [time_ns for time_ns in times if time_ns < long * median]
-        return statistics.fmean(ordinary) if ordinary else None
-
 
 def read_pages(folder: Path) -> list[Page]:
     """Return the counts of all processes that write to a folder, the earliest first."""
@@ -324,22 +341,21 @@ def environment(
     }
 
 
-class Counter:
+class Counter(Iterations):
     """Counts the iterations of this process, and of those that are forked from it.
 
     Args:
         folder: the folder of the pages.
         step: what ends an iteration, as ``Iterations`` takes it.
-        read_back: called in each process after a few iterations, with the folder and the report
-            of ``Iterations``.
+        read_back: called in each process after a few iterations, with the file to write and the
+            report of ``Iterations``.
     """
 
     def __init__(
         self, folder: str, step: str, read_back: Callable[[str, object], None] | None = None
     ) -> None:
         self._folder, self._read_back = folder, read_back
-        self._iterations = Iterations(step, self._note_several)
-        self._begin()
+        super().__init__(step)
 
     @property
     def leads(self) -> bool:
@@ -350,16 +366,13 @@ class Counter:
         """Count from now on, or as soon as the program has imported torch."""
         if not self.leads:
             return
-        os.register_at_fork(after_in_child=self._begin)
-        if self._iterations.by_mark:
+        os.register_at_fork(after_in_child=self.begin)
+        if self.how == MARK:
             after_torch.call_back(self._take_marks, "scaling_study")
-        elif self._iterations.how == BACKWARD:
-            hook = functools.partial(after_backward, self.count, self._iterations.note_thread)
-            after_torch.call_back(hook)
         else:
-            after_torch.call_back(self._hook)
-        if self._iterations.how == OBSERVE:
-            noted = self._note_backward, self._iterations.note_thread
+            after_torch.call_back(self.hook)
+        if self.how == OBSERVE:
+            noted = self._note_backward, self.note_thread
             after_torch.call_back(functools.partial(after_backward, *noted))
             began = os.path.join(self._folder, f"{BEGAN}{os.getpid()}")  # noqa: PTH118 (as below)
             with open(began, "ab") as file:  # noqa: PTH123 (as below)
@@ -369,20 +382,14 @@ class Counter:
         words = self._words or self._page()
         words[BACKWARDS] += 1
 
-    def _hook(self) -> None:
-        from torch.optim import optimizer  # noqa: PLC0415 (see after_torch)
-
-        optimizer.register_optimizer_step_pre_hook(self._before)
-        optimizer.register_optimizer_step_post_hook(self._after)
-
     def _take_marks(self) -> None:
-        sys.modules["scaling_study"].mark = self._mark  # type: ignore[attr-defined]
+        sys.modules["scaling_study"].mark = self.mark  # type: ignore[attr-defined]
 
-    def _begin(self) -> None:
-        """Forget the page: this process is new, or was forked, and has none."""
+    def begin(self) -> None:
+        """Forget optimizers and the page: this process is new, or was forked, and has none."""
         self._words: memoryview | None = None
         self._making = threading.Lock()
-        self._iterations.begin()
+        super().begin()
 
     def _page(self) -> memoryview:
         """Return the page; several threads may ask for it first."""
@@ -403,21 +410,11 @@ class Counter:
         self._words = words
         return words
 
-    def _before(self, *_: object) -> None:
-        self._iterations.enter(sys._getframe(1))  # noqa: SLF001 (CPython's, as documented)
-
-    def _after(self, optimizer: object, *_: object) -> None:
-        if self._iterations.leave(sys._getframe(1)) and self._iterations.ends(optimizer):  # noqa: SLF001
-            self.count()
-
-    def _mark(self, samples: int = 0) -> None:  # noqa: ARG002 (as the script calls it)
-        self._iterations.note_thread()
-        self.count()
-
-    def _note_several(self) -> None:
+    def refuse_threads(self) -> None:
+        """Note that several threads make steps."""
         self._page()[SEVERAL] = 1
 
-    def count(self) -> None:
+    def step_end(self) -> None:
         """Count an iteration that ends now."""
         words = self._words or self._page()
         now, done = time.monotonic_ns(), words[ITERATIONS]
@@ -427,4 +424,4 @@ class Counter:
         if done < KEPT:
             words[ENDS + done] = now
         if done + 1 == READ_BACK_AFTER and self._read_back is not None:
-            self._read_back(self._folder, self._iterations.report())
+            self._read_back(f"{self._folder}/{READBACK}{os.getpid()}", self.report())

@@ -9,7 +9,6 @@ may be a group of ranks. Standard library only; ``worker`` installs the hooks.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import select
 import sys
@@ -18,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member import changes, channel, loaders
-from scaling_study.member.iterations import THREADS, Iterations, replace_closure
+from scaling_study.member.iterations import MARK, THREADS, Iterations, replace_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from scaling_study.member import profiled
-    from scaling_study.member.iterations import Arguments
+    from scaling_study.member.iterations import Args, Arguments, Kwargs
     from scaling_study.member.loaders import Makes
 
     T = TypeVar("T")
@@ -70,19 +69,26 @@ SKIPPED = (
 )
 
 
-class Member:
-    """A member's side of the channel, and the state of its current step."""
+class Member(Iterations):
+    """A member's side of the channel, and the state of its current step.
+
+    Attributes:
+        options: how it runs its script.
+        forked: whether the script has forked this process from the member.
+    """
 
     def __init__(self, folder: Path, slot: int, options: Options, rank: int = 0) -> None:
+        super().__init__(options.step)
         self.slot = slot
         self.folder = folder
-        self._options = options
-        self._iterations = Iterations(options.step, self._refuse_threads)
-        self._ranks = options.ranks or 1
-        self._page = channel.open_words(folder)
-        self._words = self._words_of(rank)
+        self.options = options
+        page, ranks = channel.open_words(folder), options.ranks or 1
+        # The blocks of all ranks of its group.
+        self._group = [channel.Page(page, slot * ranks + each).words for each in range(ranks)]
+        self._words = self._group[rank]
+        self._words[channel.REST_AT] = 0  # the group before may have set it
         self._gate = channel.gate(folder, slot, rank)
-        self._pid = os.getpid()
+        self.forked = False
         # If this process was restarted in the middle of a window, the window goes on.
         self._steps = self._words[channel.STEPS]
         self._began_at = self._words[channel.EARLIER] + self._steps
@@ -94,9 +100,6 @@ class Member:
         self._passed = False
         self._trainer = threading.get_ident()
         self._loaders: dict[str, loaders.Facts] = {}
-
-    def _words_of(self, rank: int) -> memoryview:
-        return channel.Page(self._page, self.slot * self._ranks + rank).words
 
     def step_end(self) -> None:
         """Store the step that ends now; sleep here if this member may not run."""
@@ -116,11 +119,11 @@ class Member:
         return bool(self._step[channel.FRESH])
 
     @property
-    def note_thread(self) -> Callable[[], None]:
-        """What notes the thread of a step (see ``Iterations``)."""
-        return self._iterations.note_thread
+    def _total(self) -> int:
+        """The steps of this start of the script; in a group of ranks, of this process."""
+        return self._words[channel.EARLIER] + self._steps - self._began_at
 
-    def _refuse_threads(self) -> None:
+    def refuse_threads(self) -> None:
         """End this process: another thread may sleep at the gate, and shares the current step."""
         if not self.forked:
             os.write(2, f"{THREADS}\n".encode())
@@ -134,15 +137,18 @@ class Member:
     def mark(self, samples: int = 0) -> None:
         """Count the samples that the script reports; end a step if its calls end steps."""
         self._words[channel.SAMPLES] += samples
-        if self._iterations.by_mark:
-            self.note_thread()
-            self.step_end()
+        if self.how == MARK:
+            super().mark()
 
     def park(self) -> None:
         """Sleep until the coordinator lets this member run; answer its questions meanwhile."""
         words = self._words
         if words[channel.ORDER] == channel.CLOSING:
-            self._pass()
+            # This step may end in time, others not: they must not be measured with one member
+            # fewer. So this member trains on, and reports once that its window closed.
+            if not self._passed:
+                self._passed = True
+                channel.write_rest(self.folder, self.slot, passed=True)
             return
         # The order of a profiled member is not RUN, so it comes here after every step. Measured
         # steps do not pay for this check.
@@ -155,16 +161,9 @@ class Member:
         words[channel.TRAINER_TID] = threading.get_native_id()
         self._trainer = threading.get_ident()
         while True:
-            try:
-                channel.write_rest(self.folder, self.slot)
-                with channel.opened(self._gate, os.O_RDONLY) as gate:
-                    released = os.read(gate, 1)
-            except OSError:
-                released = b""
-            if not released:
-                # The coordinator is gone, so this process ends. The script's clean-up must not
-                # run: it could write checkpoints of a training that nobody asked for.
-                os._exit(1)
+            channel.write_rest(self.folder, self.slot)
+            with channel.opened(self._gate, os.O_RDONLY) as gate:
+                channel.pass_gate(gate)
             order = words[channel.ORDER]
             if order not in channel.QUESTIONS:
                 break
@@ -190,18 +189,6 @@ class Member:
         words[channel.STEPS] = words[channel.SAMPLES] = 0
         words[channel.RELEASED_NS] = _now()
 
-    def _pass(self) -> None:
-        """Report once that the step in which the window closed has ended; train on.
-
-        Other members may not have ended theirs, and must not be measured with one member fewer.
-        """
-        if not self._passed:
-            self._passed = True
-            try:
-                channel.write_rest(self.folder, self.slot, passed=True)
-            except OSError:
-                os._exit(1)  # the coordinator is gone, as in park
-
     def _answer(self, question: int) -> None:
         """Do what the coordinator asks of a resting member."""
         if question == channel.WRITE_PROFILE and self._profile is not None:
@@ -217,17 +204,16 @@ class Member:
     def _read_back(self) -> None:
         from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
 
-        report = {
-            "slot": self.slot,
-            "launcher": self._options.launcher,
-            "once": self._options.once,
-            "counted": self._iterations.report(),
-            "ended": self._ended(),
-            **readback.report(),
-            "switches": changes.observed(self._options.switches),
-            "loaders": [facts._asdict() for facts in self._loaders.values()],
-        }
-        (self.folder / f"readback-{self.slot}.json").write_text(json.dumps(report))
+        readback.write(
+            str(self.folder / f"readback-{self.slot}.json"),
+            slot=self.slot,
+            launcher=self.options.launcher,
+            once=self.options.once,
+            counted=self.report(),
+            ended=self._ended(),
+            switches=changes.observed(self.options.switches),
+            loaders=[facts._asdict() for facts in self._loaders.values()],
+        )
 
     def _ended(self) -> dict[str, float] | None:
         """Return how many starts of the script have ended, and their steps; None if none has."""
@@ -239,7 +225,7 @@ class Member:
         mean = words[channel.WHOLE] / starts
         return {"starts": starts, "steps": mean, "shortest": fewest, "longest": most}
 
-    def leave(self, count: Callable[[], None]) -> None:
+    def leave_cohort(self, count: Callable[[], None]) -> None:
         """Leave the cohort, in a process that the script has forked.
 
         The process stores no steps, rests at no gate, and ends when the script ends in it. Its
@@ -248,15 +234,11 @@ class Member:
         Args:
             count: called at the end of each iteration, in place of ``step_end``.
         """
+        self.forked = True
         self._words = memoryview(bytearray(channel.HEADER * channel.WORD_BYTES)).cast("q")
         self._words[channel.ORDER] = channel.RUN
-        self._iterations.begin()
+        self.begin()
         self.step_end = count  # type: ignore[method-assign]
-
-    @property
-    def forked(self) -> bool:
-        """Whether the script has forked this process from the member."""
-        return os.getpid() != self._pid
 
     def asked(self) -> int:
         """Return the number that comes with the coordinator's order."""
@@ -265,14 +247,14 @@ class Member:
     def script_ended(self) -> None:
         """Count a start of the script that ended; outside a window, sleep before the next one."""
         words = self._words
-        ended_at = words[channel.EARLIER] + self._steps
-        steps, self._began_at = ended_at - self._began_at, ended_at
+        steps = self._total
+        self._began_at += steps
         words[channel.RESTARTS] += 1
         words[channel.WHOLE] += steps
         words[channel.SHORTEST] = min(words[channel.SHORTEST] or steps, steps)
         words[channel.LONGEST] = max(words[channel.LONGEST], steps)
         self._step[channel.FRESH] = 1
-        self._iterations.begin()
+        self.begin()
         if words[channel.ORDER] in {channel.CLOSED, channel.CLOSING}:
             self.park()
 
@@ -335,11 +317,9 @@ class Member:
 
         return add
 
-    def before_optimizer(
-        self, _: object, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Arguments | None:
+    def before_optimizer(self, _: object, args: Args, kwargs: Kwargs) -> Arguments | None:
         """Start the optimizer's time, and keep a closure's time out of it."""
-        if not self._iterations.enter(sys._getframe(1)):  # noqa: SLF001 (CPython's, as documented)
+        if not self.enter(sys._getframe(1)):  # noqa: SLF001 (CPython's, as documented)
             return None
         self._closure_ns = 0
         self._optimizer_began_ns = _now()
@@ -357,11 +337,11 @@ class Member:
 
     def after_optimizer(self, optimizer: object, *_: object) -> None:
         """End the optimizer's time and, if this optimizer ends a round, the step."""
-        if not self._iterations.leave(sys._getframe(1)):  # noqa: SLF001
+        if not self.leave(sys._getframe(1)):  # noqa: SLF001
             return
         took_ns = _now() - self._optimizer_began_ns - self._closure_ns
         self._step[channel.OPTIMIZER_NS] += took_ns
-        if self._iterations.ends(optimizer):
+        if self.ends(optimizer):
             self.step_end()
 
 
@@ -393,25 +373,8 @@ def rests(words: memoryview) -> bool:
     return words[channel.PARKED_NS] > words[channel.RELEASED_NS]
 
 
-class Rank(Member):
-    """A rank: this process's part of a group. All its ranks count their steps alike."""
-
-    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
-        super().__init__(folder, slot, options, rank)
-        self._group = [self._words_of(each) for each in range(self._ranks)]
-
-    @property
-    def _total(self) -> int:
-        """The steps of this process, since its group began."""
-        return self._words[channel.EARLIER] + self._steps - self._began_at
-
-
-class Lead(Rank):
+class Lead(Member):
     """Rank 0, which follows the coordinator's orders; the other ranks follow rank 0."""
-
-    def __init__(self, folder: Path, slot: int, options: Options, rank: int) -> None:
-        super().__init__(folder, slot, options, rank)
-        self._words[channel.REST_AT] = 0  # the group before may have set it
 
     def _may_rest(self) -> bool:
         """Return whether rank 0 may rest now; if not, have all ranks rest after the next step."""
@@ -431,17 +394,14 @@ class Lead(Rank):
     def _go_on(self) -> None:
         super()._go_on()
         self._words[channel.REST_AT] = 0
-        for rank in range(1, self._ranks):
+        for rank in range(1, len(self._group)):
             # The coordinator holds all gates open, so a rank that is not there yet is no error.
             path = channel.gate(self.folder, self.slot, rank)
-            try:
-                with channel.opened(path, os.O_WRONLY) as gate:
-                    os.write(gate, b"!")
-            except OSError:
-                os._exit(1)  # the coordinator is gone, as in park
+            with channel.opened(path, os.O_WRONLY) as gate:
+                os.write(gate, b"!")
 
 
-class Follower(Rank):
+class Follower(Member):
     """Any other rank, which rests after the step that rank 0 publishes."""
 
     def park(self) -> None:
@@ -451,22 +411,16 @@ class Follower(Rank):
             return
         self._words[channel.PARKED_NS] = _now()
         with channel.opened(self._gate, os.O_RDONLY) as gate:
-            self._wait_for(lead, gate)
+            poll = select.poll()
+            poll.register(gate, select.POLLIN)
+            # A byte that an earlier release has left in the pipe must not release this rank.
+            while lead[channel.REST_AT] == self._total:
+                if poll.poll(None if rests(lead) else PATIENCE_S * 1000):
+                    channel.pass_gate(gate)
+                elif not rests(lead):
+                    lead[channel.REOPENED] += 1
+                    break
         self._go_on()
-
-    def _wait_for(self, lead: memoryview, gate: int) -> None:
-        """Sleep until rank 0 goes on, or has not come to rest in time."""
-        poll = select.poll()
-        poll.register(gate, select.POLLIN)
-        # A byte that an earlier release has left in the pipe must not release this rank.
-        while lead[channel.REST_AT] == self._total:
-            if not poll.poll(None if rests(lead) else PATIENCE_S * 1000):
-                if rests(lead):
-                    continue
-                lead[channel.REOPENED] += 1
-                return
-            if not os.read(gate, 1):
-                os._exit(1)  # the coordinator is gone
 
 
 def member_of(folder: Path, slot: int, options: Options) -> Member:

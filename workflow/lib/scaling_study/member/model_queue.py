@@ -36,11 +36,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     import resource
@@ -111,33 +111,46 @@ class _Running(NamedTuple):
     pidfd: int
 
 
-class Slots:
-    """Runs one process at a time in each of n slots, each process in a group of its own.
+@dataclass(eq=False)
+class FreshModels:
+    """Runs one process at a time in each of n slots, a process for each model.
 
-    Args:
-        commands: the command of each slot, to which ``FreshModels`` append a model's arguments.
-        env: the environment of processes; None for this process's.
-        folder: their working directory; None for this process's.
+    Each process has a group of its own.
 
     Attributes:
+        commands: the command of each slot, to which a model's arguments are appended.
+        env: the environment of processes; None for this process's.
+        folder: their working directory; None for this process's.
         begun: the latest model of each slot, once it has begun.
     """
 
-    def __init__(
-        self,
-        commands: Sequence[Sequence[str]],
-        *,
-        env: Mapping[str, str] | None = None,
-        folder: str | None = None,
-    ) -> None:
-        self._commands, self._env, self._folder = commands, env, folder
-        self.begun: dict[int, Begun] = {}
-        self._running: dict[int, _Running] = {}
+    commands: Sequence[Sequence[str]]
+    env: Mapping[str, str] | None = None
+    folder: str | None = None
+    begun: dict[int, Begun] = field(init=False, default_factory=dict)
+    _running: dict[int, _Running] = field(init=False, default_factory=dict)
+    _busy: set[int] = field(init=False, default_factory=set)
 
     @property
     def free(self) -> list[int]:
-        """Slots without a process."""
-        return [slot for slot in range(len(self._commands)) if slot not in self._running]
+        """Slots without a model."""
+        return [slot for slot in range(len(self.commands)) if slot not in self._busy]
+
+    def train(
+        self, slot: int, arguments: Sequence[str], log: Path, errors: Path | None = None
+    ) -> None:
+        """Have a free slot train a model.
+
+        Args:
+            slot: the slot.
+            arguments: the script's arguments.
+            log: gets the model's output, and is overwritten.
+            errors: gets its standard error; None to send it where the output goes.
+        """
+        began_s = time.monotonic()
+        self._start(slot, [*self.commands[slot], *arguments], log, errors)
+        self._busy.add(slot)
+        self.begun[slot] = Begun(self._running[slot].pid, began_s)
 
     def _start(
         self,
@@ -145,7 +158,7 @@ class Slots:
         command: Sequence[str],
         log: Path | None,
         errors: Path | None = None,
-        orders: int | None = None,
+        orders: int = subprocess.DEVNULL,
     ) -> None:
         """Start a process in a free slot.
 
@@ -154,19 +167,18 @@ class Slots:
             command: the program and its arguments.
             log: gets its output, and is overwritten; None for this process's output.
             errors: gets its standard error; None to send it where the output goes.
-            orders: the descriptor of its standard input, which is closed; None for none.
+            orders: the descriptor of its standard input.
 
         Raises:
             OSError: it cannot be started.
         """
         beside = subprocess.STDOUT if log else None
         with contextlib.ExitStack() as files:
-            given = open(os.devnull if orders is None else orders, "rb")  # noqa: PTH123, SIM115 (the stack's)
             process = subprocess.Popen(
                 command,
-                env=self._env,
-                cwd=self._folder,
-                stdin=files.enter_context(given),
+                env=self.env,
+                cwd=self.folder,
+                stdin=orders,
                 stdout=files.enter_context(log.open("wb")) if log else None,
                 stderr=files.enter_context(errors.open("wb")) if errors else beside,
                 start_new_session=True,
@@ -189,7 +201,7 @@ class Slots:
         return {running.pidfd: slot for slot, running in self._running.items()}
 
     def _ended(self, slot: int) -> Ended | None:
-        """Return how a slot's process or model ended; None while the slot stays busy."""
+        """Return how a slot's model has ended; None if it has just begun."""
         return self._reap(slot, time.monotonic())
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -216,67 +228,37 @@ class Slots:
 
     def signal(self, slot: int, signum: int) -> None:
         """Send a signal to a slot's process and its child processes."""
-        _signal_group(self._running[slot].pid, signum)
+        BIND["signal_group"](self._running[slot].pid, signum)
 
     def _reap(self, slot: int, ended_s: float) -> Ended:
-        pid, pidfd = self._running[slot]
-        # The process is not reaped yet, so the group's number is still its own.
-        info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
-            # Processes that a failed model leaves would take CPU time from the next one.
-            self.signal(slot, signal.SIGKILL)
-        del self._running[slot]
-        os.close(pidfd)
-        _, status, usage = os.wait4(pid, 0)
-        return Ended(slot, ended_s, os.waitstatus_to_exitcode(status), usage.ru_maxrss, usage)
+        self._busy.discard(slot)
+        running = self._running.pop(slot)
+        os.close(running.pidfd)
+        status, usage = BIND["reap"](running.pid)
+        return Ended(slot, ended_s, status, usage.ru_maxrss, usage)
 
 
-class FreshModels(Slots):
-    """Runs a process for each model."""
-
-    def train(
-        self, slot: int, arguments: Sequence[str], log: Path, errors: Path | None = None
-    ) -> None:
-        """Start a free slot's process for a model; as ``ServedModels.train``."""
-        began_s = time.monotonic()
-        self._start(slot, [*self._commands[slot], *arguments], log, errors)
-        self.begun[slot] = Begun(self._running[slot].pid, began_s)
-
-
-class ServedModels(Slots):
+@dataclass(eq=False)
+class ServedModels(FreshModels):
     """Runs a server in each of n slots, which forks one model after the other.
 
     A server that ends is started again. Each command is one of ``model_server.py``.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], **started: Any) -> None:  # type: ignore[explicit-any]
-        super().__init__(commands, **started)
-        # A server reads orders from its line, and answers there.
-        self._lines: dict[int, socket.socket] = {}
-        self._busy: set[int] = set()
-
-    @property
-    def free(self) -> list[int]:
-        """Slots without a model."""
-        return [slot for slot in range(len(self._commands)) if slot not in self._busy]
+    # A server reads orders from its line, and answers there.
+    _lines: dict[int, socket.socket] = field(init=False, default_factory=dict)
 
     def train(
         self, slot: int, arguments: Sequence[str], log: Path, errors: Path | None = None
     ) -> None:
-        """Have a free slot train a model, which begins after the server's imports.
-
-        Args:
-            slot: the slot.
-            arguments: the script's arguments.
-            log: gets the model's output, and is overwritten.
-            errors: gets its standard error; None to send it where the output goes.
-        """
+        """Have a free slot train a model, which begins after the server's imports."""
         self._busy.add(slot)
         self.begun.pop(slot, None)
         if slot not in self._lines:
             self._lines[slot], theirs = socket.socketpair()
             # A queue's server prints to the queue's terminal.
-            self._start(slot, self._commands[slot], errors and log, errors, theirs.detach())
+            with theirs:
+                self._start(slot, self.commands[slot], errors and log, errors, theirs.fileno())
         order = {"arguments": list(arguments), "log": str(log), "errors": errors and str(errors)}
         with contextlib.suppress(ConnectionError):  # a server that died is noticed by ``_ended``
             self._lines[slot].sendall(json.dumps(order).encode() + b"\n")
@@ -285,7 +267,7 @@ class ServedModels(Slots):
         """Send a signal to a slot's model and its child processes; SIGKILL to its server too."""
         trains = slot in self._busy and slot in self.begun
         if trains:
-            _signal_group(self.begun[slot].pid, signum)
+            BIND["signal_group"](self.begun[slot].pid, signum)
         if not trains or signum == signal.SIGKILL:
             super().signal(slot, signum)
 
@@ -302,7 +284,6 @@ class ServedModels(Slots):
         return {self._lines[slot].fileno(): slot for slot in self._busy}
 
     def _ended(self, slot: int) -> Ended | None:
-        """Return how a slot's model has ended; None if it has just begun."""
         now_s = time.monotonic()
         numbers: list[int] = []
         with contextlib.suppress(ConnectionError):  # the server ended before it read the order
@@ -320,11 +301,6 @@ class ServedModels(Slots):
             status, peak_kib = self._reap(slot, now_s).status or 1, 0
         self._busy.discard(slot)
         return Ended(slot, now_s, status, peak_kib)
-
-
-def _signal_group(leader: int, signum: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signum)
 
 
 def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
@@ -508,37 +484,39 @@ class _Training:
     signals: int = 0
 
 
+@dataclass(eq=False)
 class Queue:
     """Trains the models of one list.
 
-    Args:
+    Attributes:
         slots: the slots in which models are trained.
         logs: folder of logs and journal.
         journal: the open journal.
         claims: this queue's claims.
         limit_s: the time that a model may take, without its server's imports.
         retries: how often a model that has failed starts again, after the others.
+        ended_s: when the latest model has ended (s of the monotonic clock).
+        stopped_by: the signal that has stopped the queue; 0 if none has.
+        trained: number of models that were trained.
+        failed: the models that have failed, and do not start again.
     """
 
-    def __init__(
-        self,
-        slots: FreshModels | ServedModels,
-        logs: Path,
-        journal: BinaryIO,
-        claims: Claims,
-        *,
-        limit_s: float,
-        retries: int,
-    ) -> None:
-        self._slots, self._logs, self._journal, self._claims = slots, logs, journal, claims
-        self._limit_s, self._retries = limit_s, retries
-        self._training: dict[int, _Training] = {}
-        self._attempts: dict[int, int] = {}
-        # Models that have ended, in this order, with their lines of the journal.
-        self._ends: deque[tuple[Model, str, Ended, dict[str, object]]] = deque()
-        self.ended_s = time.monotonic()
-        self.stopped_by = self.trained = 0
-        self.failed: list[Model] = []
+    slots: FreshModels
+    logs: Path
+    journal: BinaryIO
+    claims: Claims
+    limit_s: float
+    retries: int
+    ended_s: float = field(init=False, default_factory=time.monotonic)
+    stopped_by: int = field(init=False, default=0)
+    trained: int = field(init=False, default=0)
+    failed: list[Model] = field(init=False, default_factory=list)
+    _training: dict[int, _Training] = field(init=False, default_factory=dict)
+    _attempts: Counter[int] = field(init=False, default_factory=Counter)
+    # Models that have ended, in this order, with their lines of the journal.
+    _ends: deque[tuple[Model, str, Ended, dict[str, object]]] = field(
+        init=False, default_factory=deque
+    )
 
     def run(self, models: Sequence[Model], stop: int) -> bool:
         """Train the models; return False if ``stop`` became readable before all had ended."""
@@ -550,11 +528,11 @@ class Queue:
                 or (self._take_over(models, waiting) and self._fill(waiting))
             ):
                 for slot, one in self._training.items():
-                    if not one.signals and slot in self._slots.begun:
-                        one.next_s = self._slots.begun[slot].at_s + self._limit_s
+                    if not one.signals and slot in self.slots.begun:
+                        one.next_s = self.slots.begun[slot].at_s + self.limit_s
                 due_s = [one.next_s for one in self._training.values()]
                 due_s += [ended.ended_s + SETTLE_S for *_, ended, _ in self._ends]
-                for ended in self._slots.wait(min(due_s) - time.monotonic(), stop):
+                for ended in self.slots.wait(min(due_s) - time.monotonic(), stop):
                     self._end(ended)
                 if _ready([stop], 0):
                     self.stopped_by = os.read(stop, 1)[0]
@@ -563,47 +541,47 @@ class Queue:
                     return False
                 for slot, one in self._training.items():
                     if one.next_s <= time.monotonic():
-                        self._slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
+                        self.slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
                         one.signals += 1
                         one.next_s = time.monotonic() + GRACE_S
         finally:
-            self._slots.stop()
+            self.slots.stop()
         return True
 
     def log(self, model: Model) -> Path:
         """Return the file of a model's output."""
-        return self._logs / f"model-{model.number:05}.log"
+        return self.logs / f"model-{model.number:05}.log"
 
     def _fill(self, waiting: deque[Model]) -> bool:
         """Start a model in each free slot; return whether any is being trained."""
-        for slot in self._slots.free:
+        for slot in self.slots.free:
             while waiting:
                 model = waiting.popleft()
-                if self._claims.take(model):
+                if self.claims.take(model):
                     self._start(slot, model)
                     break
         return bool(self._training)
 
     def _take_over(self, models: Sequence[Model], waiting: deque[Model]) -> bool:
         """Add the models that no living queue has claimed; return whether any model waits."""
-        ended, taken = self._claims.release(failed=False)
+        ended, taken = self.claims.release(failed=False)
         taken.update(line.model for line in ended if line.status == 0)
         waiting.extend(one for one in models if one.number not in taken)
         return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
-        imported_s = time.monotonic() + (IMPORTS_S if self._limit_s < math.inf else math.inf)
+        imported_s = time.monotonic() + (IMPORTS_S if self.limit_s < math.inf else math.inf)
         self._training[slot] = _Training(model, imported_s)
-        self._slots.train(slot, model.arguments, self.log(model))
+        self.slots.train(slot, model.arguments, self.log(model))
 
     def _end(self, ended: Ended) -> None:
         """Note how a model has ended."""
         self.ended_s = ended.ended_s
-        one, begun = self._training.pop(ended.slot), self._slots.begun.get(ended.slot)
+        one, begun = self._training.pop(ended.slot), self.slots.begun.get(ended.slot)
         how, now = _describe(ended.status), datetime.now(UTC)
         if one.signals:
             how = f"did not begin within {IMPORTS_S:g} s: what it imports hangs"
-            how = f"took more than {self._limit_s:g} s" if begun else how
+            how = f"took more than {self.limit_s:g} s" if begun else how
         seconds = ended.ended_s - begun.at_s if begun else 0.0
         line = {
             "model": one.model.number,
@@ -633,9 +611,9 @@ class Queue:
             self._ends.popleft()
             if recent and (ended.status or self.stopped_by != signal.SIGINT):
                 continue
-            self._journal.write((json.dumps(line) + "\n").encode())
-            self._journal.flush()
-            os.fsync(self._journal.fileno())
+            self.journal.write((json.dumps(line) + "\n").encode())
+            self.journal.flush()
+            os.fsync(self.journal.fileno())
             if ended.status == 0:
                 self.trained += 1
             elif self._retry(model, how):
@@ -644,8 +622,8 @@ class Queue:
 
     def _retry(self, model: Model, how: str) -> bool:
         """Print how a model has failed; return whether it starts again."""
-        attempts = self._attempts[model.number] = self._attempts.get(model.number, 0) + 1
-        again = attempts <= self._retries
+        self._attempts[model.number] += 1
+        again = self._attempts[model.number] <= self.retries
         what_next = "it starts again after the others; " if again else ""
         _say(f"model {model.number} {how}; {what_next}see {self.log(model)}")
         if not again:
@@ -703,7 +681,7 @@ def _named(text: str) -> str:
 
 def _slots(
     options: argparse.Namespace, binder: list[str], command: list[str], imports: Path
-) -> FreshModels | ServedModels:
+) -> FreshModels:
     """Return the slots in which models are trained.
 
     Args:
@@ -758,9 +736,7 @@ def main(argv: list[str]) -> int:
     journal.truncate(path.read_bytes().rfind(b"\n") + 1)  # a line that a crash cut off
     imports = options.logs.resolve() / f"imports{share}.json"
     slots = _slots(options, binder, command, imports)
-    queue = Queue(
-        slots, options.logs, journal, claims, limit_s=options.limit, retries=options.retries
-    )
+    queue = Queue(slots, options.logs, journal, claims, options.limit, options.retries)
     return _train(models, waiting, queue, len(options.slot))
 
 

@@ -20,7 +20,6 @@ The module needs the standard library only.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import io
 import json
@@ -86,17 +85,11 @@ class Server:
         child = os.fork()
         if child == 0:
             self._be_model(arguments, log, errors)
-        info = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        # The child is not reaped yet, so the group's number is still its own.
-        if info is None or info.si_code != os.CLD_EXITED or info.si_status != 0:
-            # Processes that a failed model leaves would slow the next one down.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
-        _, status, usage = os.wait4(child, 0)
+        status, usage = BIND["reap"](child)
         if folder is not None:
             os.chdir(source)
             shutil.rmtree(folder, ignore_errors=True)
-        return os.waitstatus_to_exitcode(status), usage.ru_maxrss
+        return status, usage.ru_maxrss
 
     def _be_model(self, arguments: Sequence[str], log: str, errors: str | None) -> None:
         signal.signal(signal.SIGTERM, self._sigterm)
@@ -147,13 +140,11 @@ def main(argv: list[str]) -> None:
         os.dup2(null.fileno(), 0)
     server = Server(program, options.imports, line, folders=options.fresh_folder)
     orders = open(line, "rb")  # noqa: SIM115 (to the end of the process)
-    while True:
-        server.prepare()
-        order = orders.readline()
-        if not order:
-            break
+    server.prepare()
+    for order in orders:
         status, peak_kib = server.train(**json.loads(order))
         os.write(line, f"{status} {peak_kib}\n".encode())
+        server.prepare()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections import Counter
 from pathlib import Path
 
 
@@ -11,16 +13,11 @@ def memory_policy(pid: object = "self") -> tuple[str, dict[str, int]]:
 
     The policy is that of the heap: ``default``, ``bind:0``, ``interleave:0-1``.
     """
-    try:
-        lines = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
-    except FileNotFoundError:  # a kernel without NUMA
-        return "default", {}
-    pages: dict[str, int] = {}
-    policy = lines[0].split()[1] if lines else "default"
-    for line in lines:
-        fields = line.split()
-        if "heap" in fields:
-            policy = fields[1]
-        for node, count in re.findall(r" N(\d+)=(\d+)", line):
-            pages[node] = pages.get(node, 0) + int(count)
-    return policy, pages
+    text = ""
+    with contextlib.suppress(FileNotFoundError):  # a kernel without NUMA
+        text = Path(f"/proc/{pid}/numa_maps").read_text()
+    heap = re.search(r"^\S+ (\S+).* heap\b", text, re.MULTILINE) or re.match(r"\S+ (\S+)", text)
+    pages: Counter[str] = Counter()
+    for node, count in re.findall(r" N(\d+)=(\d+)", text):
+        pages[node] += int(count)
+    return heap[1] if heap else "default", pages

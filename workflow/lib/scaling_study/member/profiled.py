@@ -57,39 +57,49 @@ def allow_tracing() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
 
 
-class Operators:
+class Profile:
+    """A profile of some steps.
+
+    Args:
+        steps: number of steps after the warm-up.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._covered = steps, -WARM_UP_STEPS
+
+    def _goes_on(self, *, closed: bool) -> bool:
+        """Count a step; return whether another one follows."""
+        self._covered += 1
+        return not closed and self._covered < self._steps
+
+
+class Operators(Profile):
     """torch's profiler: operators with FLOPs, without stacks and shapes."""
 
     def __init__(self, steps: int) -> None:
         from torch import profiler  # noqa: PLC0415 (calls need no torch)
 
-        self._last = WARM_UP_STEPS + steps
-        self._done = 0
-        self._covered = 0
+        super().__init__(steps)
         cpu = [profiler.ProfilerActivity.CPU]
         # The interface below torch.profiler.profile, whose own steps would be ranges in the result.
         self._profiler = profiler._KinetoProfile(activities=cpu, with_flops=True)  # noqa: SLF001
         self._mark = _mark_closures()
         self._profiler.prepare_trace()
-        self._tracing = False
 
     def step(self, *, closed: bool) -> bool:
         """Count a step; begin after the warm-up, and end after the last one or when closed."""
-        self._done += 1
-        self._covered += self._tracing
-        if closed or self._done >= self._last:
-            if self._tracing:
+        goes_on = self._goes_on(closed=closed)
+        if goes_on and self._covered == 0:
+            self._profiler.start_trace()
+        if not goes_on:
+            if self._covered > 0:
                 self._profiler.stop_trace()
             self._mark.remove()
-            return False
-        if self._done == WARM_UP_STEPS:
-            self._profiler.start_trace()
-            self._tracing = True
-        return True
+        return goes_on
 
     def write(self, folder: Path) -> None:
         """Write operators.json, the text table and a Chrome trace; nothing without a whole step."""
-        if not self._covered:
+        if self._covered < 1:
             return
         rows = operator_rows(self._profiler.events() or ())
         (folder / "operators.json").write_text(json.dumps({"steps": self._covered, "rows": rows}))
@@ -155,29 +165,25 @@ def _mark_closures() -> RemovableHandle:
     return optimizer.register_optimizer_step_pre_hook(mark)
 
 
-class Calls:
+class Calls(Profile):
     """cProfile of the training thread."""
 
     def __init__(self, steps: int) -> None:
-        self._last = WARM_UP_STEPS + steps
-        self._done = 0
-        self._covered = 0
+        super().__init__(steps)
         self._profiler = cProfile.Profile()
 
     def step(self, *, closed: bool) -> bool:
         """Count a step; begin after the warm-up, and end after the last one or when closed."""
-        if self._done >= WARM_UP_STEPS:
+        if self._covered >= 0:
             self._profiler.disable()
-            self._covered += 1
-        self._done += 1
-        goes_on = not closed and self._done < self._last
+        goes_on = self._goes_on(closed=closed)
         if goes_on:
             self._profiler.enable()
         return goes_on
 
     def write(self, folder: Path) -> None:
         """Write calls.prof, which pstats, snakeviz and others open, and the steps it covers."""
-        if not self._covered:
+        if self._covered < 1:
             return
         (folder / "calls.json").write_text(json.dumps({"steps": self._covered}))
         self._profiler.dump_stats(folder / "calls.prof")

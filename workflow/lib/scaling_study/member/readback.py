@@ -235,15 +235,13 @@ def report() -> dict[str, object]:
     }
 
 
-def write(folder: str, counted: object) -> None:
-    """Write the report of this process, which no coordinator asks, in the form of a member's.
+def write(file: str, **process: object) -> None:
+    """Write the report of this process to a file, whole at any moment.
 
     Args:
-        folder: gets the file, with the process's id in its name.
-        counted: the report of ``Iterations``.
+        file: the path.
+        process: what only the caller knows of this process.
     """
-    found = {"launcher": "exec", "once": False, "switches": {}, "loaders": [], "counted": counted}
-    path = Path(folder) / f"readback-{os.getpid()}"
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(found | report()), encoding="utf-8")
-    beside.replace(path)
+    part = Path(f"{file}.part")
+    part.write_text(json.dumps({**process, **report()}), encoding="utf-8")
+    part.replace(file)

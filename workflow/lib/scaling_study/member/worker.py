@@ -41,16 +41,14 @@ if TYPE_CHECKING:
     from scaling_study.member.member import Member
 
 
-def attach(member: Member, further: Sequence[str], step: str) -> None:
+def attach(member: Member, further: Sequence[str]) -> None:
     """Install the member's hooks and wrappers in this process's torch.
 
     Args:
         member: this process's.
         further: loaders that the config names (see ``loaders``).
-        step: what ends a step, as ``Iterations`` takes it.
     """
     import torch  # noqa: PLC0415 (see after_torch)
-    from torch.optim import optimizer  # noqa: PLC0415
     from torch.utils.data import dataloader  # noqa: PLC0415
 
     loaders.wrap(member.iterates, further)
@@ -62,23 +60,13 @@ def attach(member: Member, further: Sequence[str], step: str) -> None:
     for counter in COUNTERS:
         if counter.time is not None:
             counter.time(member.timer(counter.name))
-    if step == iterations.BACKWARD:
-        ends = lambda: member.step_end()  # noqa: E731, PLW0108 (Member.leave replaces it)
-        iterations.after_backward(ends, member.note_thread)
-    elif step != iterations.MARK:
+    if member.how not in {iterations.MARK, iterations.BACKWARD}:
         iterations.after_backward(member.had_step)
-        optimizer.register_optimizer_step_pre_hook(member.before_optimizer)
-        optimizer.register_optimizer_step_post_hook(member.after_optimizer)
+    if member.how != iterations.MARK:
+        member.hook()
 
 
-def run(
-    member: Member,
-    command: Sequence[str],
-    begin_anew: Callable[[], None] | None = None,
-    *,
-    once: bool = False,
-    fresh_folder: bool = False,
-) -> None:
+def run(member: Member, command: Sequence[str], begin_anew: Callable[[], None] | None) -> None:
     """Run the program as ``python PROGRAM`` would, repeatedly.
 
     Args:
@@ -86,8 +74,6 @@ def run(
         command: the program (see ``program``).
         begin_anew: replaces this process by a fresh one that runs the script again, for a script
             that can run only once in a process; None if that is not possible.
-        once: whether this script is known to be one of these.
-        fresh_folder: whether each start has a new folder (see ``bind.enter_fresh_folder``).
 
     Raises:
         SystemExit: the script failed, or ended without having finished a step.
@@ -98,7 +84,7 @@ def run(
     again = False
     while True:
         os.chdir(folder)  # the script may have left it
-        fresh = bind.enter_fresh_folder(str(member.folder)) if fresh_folder else None
+        fresh = bind.enter_fresh_folder(str(member.folder)) if member.options.fresh_folder else None
         status = 0
         try:
             program.run(command)
@@ -121,22 +107,21 @@ def run(
         if fresh is not None:
             shutil.rmtree(fresh, ignore_errors=True)
         member.script_ended()
-        if begin_anew is not None and (once or not again):
+        if begin_anew is not None and (member.options.once or not again):
             begin_anew()
 
 
-def serve(
-    folder: Path, slot: int, command: list[str], options: Options, *, replaceable: bool = True
-) -> None:
+def main(cohort: str, number: str, how: str, *command: str, replaceable: bool = True) -> None:
     """Be a member: attach, then run the script until the cohort is over.
 
     Args:
-        folder: the cohort's private folder.
-        slot: this member's slot.
+        cohort: the cohort's private folder; with the next three, as ``words`` returns them.
+        number: this member's slot.
+        how: how to run the script.
         command: the program (see ``program``).
-        options: how to run it.
         replaceable: whether a fresh process may take this one's place.
     """
+    folder, slot, options = Path(cohort), int(number), Options(**json.loads(how))
     begin_anew: Callable[[], None] | None = None
     if options.ranks is not None:
         # The parent of all ranks starts the next group, on a port of its own.
@@ -152,7 +137,7 @@ def serve(
 
     def leave() -> None:
         counter = iterations.Counter(str(elsewhere), options.step)
-        member.leave(counter.count if counter.leads else lambda: None)
+        member.leave_cohort(counter.step_end if counter.leads else lambda: None)
 
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
@@ -167,12 +152,12 @@ def serve(
         # A substitute is timed as the loader is.
         for name in options.change:
             changes.CHANGES[name](member, further)
-        attach(member, further, options.step)
+        attach(member, further)
 
     after_torch.call_back(prepare)
     if begin_anew is not None and options.ranks is None:
         _count_exits(member, begin_anew)
-    run(member, command, begin_anew, once=options.once, fresh_folder=options.fresh_folder)
+    run(member, command, begin_anew)
 
 
 def _count_exits(member: Member, begin_anew: Callable[[], None]) -> None:
@@ -201,19 +186,13 @@ def _become(command: list[str], environment: dict[str, str], folder: Path) -> No
 
 
 def words(folder: Path, slot: int, command: Sequence[str], options: Options) -> list[str]:
-    """Return the arguments of ``main``; they mean the same as those of ``serve``."""
+    """Return the arguments of ``main``."""
     return [str(folder), str(slot), json.dumps(options._asdict()), *command]
 
 
 def command_line(python: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line of a member, whose arguments are ``words``."""
     return [*program.harness(python, "scaling_study.member.worker"), *arguments]
-
-
-def main(folder: str, slot: str, options: str, *command: str, replaceable: bool = True) -> None:
-    """Serve, with the arguments that ``words`` returns."""
-    own = Options(**json.loads(options))
-    serve(Path(folder), int(slot), list(command), own, replaceable=replaceable)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Interval(Struct, frozen=True, omit_defaults=True):
 
     def over(self, amount: float) -> "Interval":
         """Return an amount divided by this quantity."""
-        if not self.sure:
+        if self.low is None or self.high is None:
             return Interval(amount / self.value)
         return Interval(amount / self.value, amount / self.high, amount / self.low)
 

@@ -34,7 +34,7 @@ from scaling_study.stats.thresholds import CONFIDENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaling_study.stats.intervals import Floats, Integers
+    from scaling_study.stats.intervals import Floats
 
 Point = tuple[str, int]
 """A launch and a process count."""
@@ -223,7 +223,7 @@ class _Sampler:
         for one in starts:
             place[id(one)] = names.index(one.launch), own[one.launch]
             own[one.launch] += 1
-        self._counts = np.array([own[name] for name in names])
+        self._counts = np.array([own[name] for name in names], dtype=np.float64)
         self._launch = np.array([place[id(one)][0] for one, _ in rows])
         self._start = np.array([place[id(one)][1] for one, _ in rows])
         self._cell = np.array([self._column[one.launch, n] for one, n in rows])
@@ -292,9 +292,8 @@ class _Sampler:
                 square = float((by_batch[:, 1] ** 2).sum()) + DRIFT_FREEDOM * DRIFT**2
                 count = len(self._batches) + DRIFT_FREEDOM
                 drift = max(SMALLEST**2, square / (2 * self._rng.gamma(count / 2)))
-            rest = rest_of.draw(
-                self._rng, np.bincount(self._launch, left**2, launches), self._rows_of
-            )
+            squares = np.bincount(self._launch, left**2, launches).astype(np.float64)
+            rest = rest_of.draw(self._rng, squares, self._rows_of)
         drawn = np.array(points[BURN_IN:])
         return Throughputs(
             self._column,
@@ -345,7 +344,7 @@ class _Spreads:
     def __init__(self, prior: float) -> None:
         self._prior, self._common = prior**2, prior**2
 
-    def draw(self, rng: np.random.Generator, squares: Floats, counts: Integers | Floats) -> Floats:
+    def draw(self, rng: np.random.Generator, squares: Floats, counts: Floats) -> Floats:
         """Draw each launch's variance from its sum of squares, and then the common one."""
         freedoms = np.array([[FREEDOM], [STRAY_FREEDOM]])
         times = np.array([[1.0], [STRAY_TIMES**2]])

@@ -1,7 +1,7 @@
 """A launcher turns the specification of a member into a running process.
 
 A launcher is a module of this package, or of a folder ``scaling_study_launchers`` on PYTHONPATH,
-with a ``LAUNCHER``; the module's name is the launcher's. A member always runs ``worker.serve``;
+with a ``LAUNCHER``; the module's name is the launcher's. A member always runs ``worker.main``;
 launchers differ in where the process comes from.
 """
 

@@ -47,12 +47,12 @@ def count(what: str) -> None:
     iterations.Counter(folder, step, read_back if asked else None).attach()
 
 
-def read_back(folder: str, counted: object) -> None:
-    """Write a report of the settings that hold in this process."""
+def read_back(file: str, counted: object) -> None:
+    """Write a report of the settings that hold in this process, in the form of a member's."""
     with library():
         from scaling_study.member.readback import write
 
-        write(folder, counted)
+        write(file, launcher="exec", once=False, counted=counted, switches={}, loaders=[])
 
 
 def run_other() -> None:
