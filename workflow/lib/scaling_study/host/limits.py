@@ -6,7 +6,7 @@ root of the file system.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -130,14 +130,19 @@ def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    mounts = list(_cgroup_mounts(mountinfo))
-    for mount in mounts:
-        if controller in mount.controllers:
-            return Hierarchy(1, _own_folders(mount, paths.get(controller, "/"), root))
-    for mount in mounts:
-        if not mount.controllers:
-            return Hierarchy(2, _own_folders(mount, paths.get("", "/"), root))
-    return None
+    mounts: dict[int, list[str]] = {}
+    for line in mountinfo.splitlines():  # its fields are in proc(5)
+        fields = line.split(" ")
+        kind, *_, options = fields[fields.index("-") + 1 :]
+        if kind == "cgroup2":
+            mounts.setdefault(2, fields)
+        elif kind == "cgroup" and controller in options.split(","):
+            mounts.setdefault(1, fields)
+    if not mounts:
+        return None
+    version, fields = min(mounts.items())
+    path = paths.get(controller if version == 1 else "", "/")
+    return Hierarchy(version, _own_folders(fields, path, root))
 
 
 def _folders(controller: str, root: Path) -> tuple[Path, ...]:
@@ -168,32 +173,12 @@ def _effective_cpuset(root: Path) -> str | None:
     return next(filter(None, map(read_text, files)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    """A mounted cgroup hierarchy. ``controllers`` is empty for v2, which has all of them."""
-
-    controllers: frozenset[str]
-    root: str
-    point: str
-
-
-def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
-    """Yield the cgroup mounts of /proc/self/mountinfo, whose fields proc(5) describes."""
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        kind, *_, options = fields[fields.index("-") + 1 :]
-        if kind in {"cgroup", "cgroup2"}:
-            yield _Mount(
-                controllers=frozenset(options.split(",") if kind == "cgroup" else ()),
-                root=_unescaped(fields[3]),
-                point=_unescaped(fields[4]),
-            )
-
-
-def _own_folders(mount: _Mount, path: str, root: Path) -> tuple[Path, ...]:
-    top = root / mount.point.lstrip("/")
-    below = f"{path}/".startswith(mount.root.rstrip("/") + "/")
-    inside = path.removeprefix(mount.root) if below else path
+def _own_folders(mount: Sequence[str], path: str, root: Path) -> tuple[Path, ...]:
+    """Return the folder of a cgroup and those above it, within a mount (its mountinfo fields)."""
+    group, point = map(_unescaped, mount[3:5])
+    top = root / point.lstrip("/")
+    below = f"{path}/".startswith(group.rstrip("/") + "/")
+    inside = path.removeprefix(group) if below else path
     own = top / inside.lstrip("/")
     if ".." in own.parts or not own.is_dir():
         return (top,)
