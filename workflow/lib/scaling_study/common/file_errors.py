@@ -1,20 +1,15 @@
 """Messages, in place of tracebacks, for files that cannot be read or written."""
 
-from __future__ import annotations
-
 import errno
+import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable_lines
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Iterator
 
 SHOWN_CHARACTERS = 200  # of an error's own text, which may quote a whole file
 AGAIN = "then run the same command again: it goes on where it stopped"

@@ -4,8 +4,6 @@ Three significant digits everywhere: more than the intervals of a study support,
 compare two rows of a table.
 """
 
-from __future__ import annotations
-
 import math
 
 SIGNIFICANT_DIGITS = 3

@@ -1,14 +1,14 @@
 """All axes by name, and a whole launch: its values, its effects, and their check."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scaling_study.common import entries
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import found, nearest_word, wrong
-from scaling_study.common.topology import format_cpu_list
+from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.launch.axes import (
     binding,
     build,
@@ -21,18 +21,9 @@ from scaling_study.launch.axes import (
     threads,
     training,
 )
-from scaling_study.launch.axes.axis import Axis, Effects, Slot
+from scaling_study.launch.axes.axis import Axis, Effects, Slot, Where
 from scaling_study.records import window
-from scaling_study.records.readback import Check
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records.readback import Readback
-
+from scaling_study.records.readback import Check, Readback
 
 OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own values
     "shell": shell.AXIS,

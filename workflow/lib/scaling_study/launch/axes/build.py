@@ -1,19 +1,13 @@
 """The Python environment that runs the script."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.named_files import require_file, require_path
 from scaling_study.common.problems import wrong
-from scaling_study.launch.axes.axis import Axis, Effects, Others
-
-if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
+from scaling_study.launch.axes.axis import Axis, Effects, Others, Where
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 REQUIREMENTS_FOLDER = "envs"
 

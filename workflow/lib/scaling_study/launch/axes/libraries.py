@@ -1,30 +1,22 @@
 """Axes of the libraries that multiply matrices and allocate memory."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Never
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import Axis, Effects, Library
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Where
 from scaling_study.launch.axes.values import LIBRARY
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Never
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
-
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 # ---- blas
 

@@ -1,20 +1,16 @@
 """The ``exec`` launcher: a fresh interpreter for each member."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
 
 from scaling_study.launch.launchers.launcher import (
+    Launch,
     Launcher,
+    Member,
     bind_command,
     describe_exit,
     split_preload,
 )
 from scaling_study.member import worker
-
-if TYPE_CHECKING:
-    from scaling_study.launch.launchers.launcher import Launch, Member
 
 
 class Exec:
