@@ -50,7 +50,7 @@ class Counter:
 
 
 def _all() -> tuple[Counter, ...]:
-    known = entries.found("counters", "COUNTER", Counter)
+    known = entries.found("launch.counters", "COUNTER", Counter)
     return tuple(dataclasses.replace(one, name=name) for name, one in sorted(known.items()))
 
 

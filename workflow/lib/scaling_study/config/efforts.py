@@ -34,11 +34,6 @@ class Effort:
     dose_blocks: int
     interventions: tuple[int, int]
 
-    @property
-    def dose_windows(self) -> int:
-        """Number of windows in all dose blocks; each block has one without a stressor."""
-        return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
-
     def over_periods(self, shortest_s: float) -> Self:
         """Return the same effort with windows of at least this length, and fewer of them.
 
@@ -74,10 +69,11 @@ class Effort:
         """
         cohorts, taken_s = 1 + interventions, window_s + EDGE_S
         block_s = 2 * cohorts * taken_s
+        dose_windows = 1 + len(self.kernels) * len(self.doses)  # of a block: one has no stressor
         return (
             cohorts * start_s
             + self.of_blocks(block_s).blocks * block_s
-            + self.dose_windows * taken_s
+            + self.dose_blocks * dose_windows * taken_s
             + KERNELS_S
             + LOOKING_S
         )

@@ -40,7 +40,7 @@ OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own 
 """The order is that of labels and names of launches: a change would rename all launches. Effects of
 a later axis replace those of an earlier one, above all of the shell and the launcher."""
 
-AXES = entries.found("axes", "AXIS", Axis, OWN)
+AXES = entries.found("launch.axes", "AXIS", Axis, OWN)
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
 LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
 
@@ -124,13 +124,11 @@ def recorded(slot: Slot) -> window.Slot:
 
 def switches(axes: Axes) -> tuple[str, ...]:
     """Return the switches of a launch: values that each member applies or observes in itself."""
-    found = []
-    for name, value in axes.items():
-        axis = AXES.get(name)  # None for a parameter of the workload
-        inside = axis and (axis.apply or axis.observe)
-        if axis and inside and value != axis.default:
-            found.append(f"{inside.__module__}:{name}={json.dumps(value)}")
-    return tuple(found)
+    return tuple(
+        f"{inside.__module__}:{name}={json.dumps(axes[name])}"
+        for name, axis in AXES.items()
+        if (inside := axis.apply or axis.observe) and axes.get(name, axis.default) != axis.default
+    )
 
 
 def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readback]) -> list[Check]:

@@ -9,7 +9,7 @@ DEFAULT = "exec"
 
 
 def _all() -> dict[str, Launcher]:
-    found = entries.found("launchers", "LAUNCHER", Launcher)
+    found = entries.found("launch.launchers", "LAUNCHER", Launcher)
     return {DEFAULT: found[DEFAULT], **found}
 
 
