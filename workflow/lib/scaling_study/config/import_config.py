@@ -5,19 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeGuard
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from scaling_study.common.named_files import require_file
 from scaling_study.common.problems import ConfigError, Problem, shorten, wrong
 from scaling_study.config.config import Named
-from scaling_study.config.mistakes import Keys, problems_of
+from scaling_study.config.mistakes import validate
 from scaling_study.config.operator_text import OperatorTable, parse_table
 from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, allowed, must_exist
 
@@ -164,7 +157,4 @@ def read_import(mapping: Mapping[str, object]) -> ImportConfig:
     Raises:
         ConfigError: with every mistake found.
     """
-    try:
-        return ImportConfig.model_validate(mapping, context=frozenset())
-    except ValidationError as error:
-        raise ConfigError(problems_of(error, Keys(ImportConfig), mapping)) from None
+    return validate(ImportConfig, mapping)
