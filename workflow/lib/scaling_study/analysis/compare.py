@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from msgspec.structs import replace
 
 from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES
@@ -147,10 +146,7 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
     machines = tuple(
         ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
         if isinstance(one, str)
-        else replace(
-            _measured(name, one, kinds[name], rate),
-            to_reference=ratio(there, name, reference, rate),
-        )
+        else _measured(name, one, kinds[name], rate, ratio(there, name, reference, rate))
         for name, one in found.items()
     )
     return Compared(
@@ -164,7 +160,9 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
     )
 
 
-def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMachine:
+def _measured(
+    name: str, one: Results, kind: NodeKind, rate: str, to_reference: Interval | None
+) -> ComparedMachine:
     """Return a machine's entry: its launches' rates, and nodes that are other machines."""
     description = one.study.machines[one.hash]
     return ComparedMachine(
@@ -177,6 +175,7 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
         hosts=one.hosts(one.hash),
         default=_given(one.recommendation.default, rate),
         recommended=_given(one.recommendation.recommended, rate),
+        to_reference=to_reference,
         others=tuple(
             OtherNodes(
                 machine=other,

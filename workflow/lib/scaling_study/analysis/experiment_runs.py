@@ -211,10 +211,8 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
             },
         }
     )
-    for name in VMSTAT:
-        counts = pd.Series([float(one.vmstat.get(name, np.nan)) for one in windows])
-        found[f"{name}_per_step"] = counts / steps
-    return found
+    counts = pd.DataFrame([one.vmstat for one in windows], columns=[*VMSTAT], dtype=np.float64)
+    return found.join(counts.div(steps, axis=0).add_suffix("_per_step"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,14 +50,13 @@ def refuse_links(folder: Path) -> None:
         UnusableError: a symbolic link leads out.
     """
     inside = folder.resolve()
-    for name, folders, files in os.walk(folder):
-        for path in (Path(name, entry) for entry in (*folders, *files)):
-            # Not Path.resolve, which fails on links in a circle.
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                raise UnusableError(
-                    f"{path} is a link to {path.readlink()}, outside of the study's folder: "
-                    f"delete the link, {AGAIN}"
-                )
+    for path in folder.rglob("*"):
+        # Not Path.resolve, which fails on links in a circle.
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+            raise UnusableError(
+                f"{path} is a link to {path.readlink()}, outside of the study's folder: "
+                f"delete the link, {AGAIN}"
+            )
 
 
 def describe(error: OSError) -> str | None:

@@ -236,10 +236,7 @@ def build(
     if sum(map(len, cpus_of.values())) > len(node_of):
         node_of = dict.fromkeys(cpus, SHARED_NODE)
     socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
-    first_of_socket = {
-        socket: min(cpu for cpu, its in socket_of.items() if its == socket)
-        for socket in set(socket_of.values())
-    }
+    first_of_socket = {socket_of[cpu]: cpu for cpu in sorted(cpus, reverse=True)}
     return Topology(
         cpus=tuple(
             Cpu(

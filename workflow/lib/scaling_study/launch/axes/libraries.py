@@ -161,13 +161,11 @@ ALLOCATORS = {
     "mimalloc": Library(patterns=("libmimalloc.so.[0-9]*",), install="pip install cmeel-mimalloc"),
 }
 
-# glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
-LARGE_MMAP_BYTES = 32 * 1024**2
-# Any value above the memory that a step frees keeps malloc from returning it to the kernel.
-LARGE_TRIM_BYTES = 4 * 1024**3
 LARGE_THRESHOLDS = {
-    "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
-    "MALLOC_TRIM_THRESHOLD_": str(LARGE_TRIM_BYTES),
+    # glibc refuses more than half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 1024**2),
+    # Any value above the memory that a step frees keeps malloc from returning it to the kernel.
+    "MALLOC_TRIM_THRESHOLD_": str(4 * 1024**3),
 }
 
 # The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
