@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from scaling_study.analysis.inflation import compare
 from scaling_study.common.problems import ConfigError, read_each, wrong
 from scaling_study.common.quantities import format_count
-from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
+from scaling_study.config.import_config import KEY, ImportConfig, read_table
+from scaling_study.config.mistakes import validate
 from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
 from scaling_study.profiling.operator_groups import OTHER
 from scaling_study.profiling.profiles import operator_rows
@@ -60,7 +61,7 @@ def load_import(mapping: Mapping[str, object]) -> ImportConfig:
     Raises:
         ConfigError: with every mistake found, those in the tables with their lines.
     """
-    study = read_import(mapping)
+    study = validate(ImportConfig, mapping)
     read_tables(study)
     return study
 

@@ -161,16 +161,16 @@ def describe(
     ]
     if plan.workload.runs or plan.workload.pool:
         lines.insert(2, RUNS if plan.workload.runs else POOL)
-    profiles = []
-    if forecast.profiles:
-        profiles = [f"profiles of {format_count(forecast.profiles, 'point')}"]
+    parts = []
     if plan.search.budget_minutes is None:
         cohorts = format_count(forecast.cohorts, "cohort")
         replicates = format_count(plan.measure.replicates, "replicate")
         windows = format_count(forecast.windows, "window")
-        profiles.insert(0, f"{cohorts} ({replicates} of each launch), {windows}")
-    if profiles:
-        lines.append(f"  {'; '.join(profiles)}")
+        parts.append(f"{cohorts} ({replicates} of each launch), {windows}")
+    if forecast.profiles:
+        parts.append(f"profiles of {format_count(forecast.profiles, 'point')}")
+    if parts:
+        lines.append(f"  {'; '.join(parts)}")
     if plan.confirm.seconds:
         others = ", today's and the default one" if plan.today else " and the default one"
         lines.append(

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from scaling_study.common.named_files import require_file
 from scaling_study.common.problems import ConfigError, Problem, shorten, wrong
 from scaling_study.config.config import Named
-from scaling_study.config.mistakes import validate
 from scaling_study.config.operator_text import OperatorTable, parse_table
 from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, allowed, must_exist
 
@@ -146,15 +145,3 @@ class ImportConfig(Named):
 def is_import(mapping: object) -> TypeGuard[Mapping[str, object]]:
     """Return whether a config describes an imported study, valid or not."""
     return isinstance(mapping, dict) and KEY in mapping
-
-
-def read_import(mapping: Mapping[str, object]) -> ImportConfig:
-    """Check the config of an imported study, and that its tables can be read.
-
-    Args:
-        mapping: the whole file, as YAML reads it.
-
-    Raises:
-        ConfigError: with every mistake found.
-    """
-    return validate(ImportConfig, mapping)

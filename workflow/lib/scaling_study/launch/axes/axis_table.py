@@ -157,7 +157,9 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
         wrong = [one for one in members if not left and not _holds(name, value, *one)]
         got, slot = (wrong or members)[0]
         requested = shell.SAYS if left else axis.requested(value, slot)
-        rows.append(Check(name, requested, _effective(name, value, got), ok=not wrong))
+        observed = str(got.switches.get(name, "nothing was observed"))
+        effective = axis.effective(value, got) if axis.effective else observed
+        rows.append(Check(name, requested, effective, ok=not wrong))
     return rows
 
 
@@ -175,10 +177,3 @@ def _holds(name: str, value: Value, got: Readback, slot: window.Slot) -> bool:
     if axis.holds is not None:
         return axis.holds(value, got, slot)
     return value == axis.default or got.switches.get(name) == value
-
-
-def _effective(name: str, value: Value, got: Readback) -> str:
-    effective = AXES[name].effective
-    if effective is not None:
-        return effective(value, got)
-    return str(got.switches.get(name, "nothing was observed"))

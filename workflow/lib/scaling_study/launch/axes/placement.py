@@ -7,7 +7,8 @@ labelled oversubscribed.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice, repeat, zip_longest
+from itertools import cycle, groupby, islice, repeat, zip_longest
+from operator import attrgetter
 
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import read_each, wrong
@@ -137,10 +138,8 @@ def _fits(topology: Topology, width: int) -> None:
 
 def _tiers(topology: Topology) -> list[list[Cpu]]:
     """Return the first CPU of every core, then the second …, each tier in compact order."""
-    cores: dict[int, list[Cpu]] = {}
-    for cpu in topology.compact:
-        cores.setdefault(cpu.core, []).append(cpu)
-    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores.values())]
+    cores = [[*cpus] for _, cpus in groupby(topology.compact, key=attrgetter("core"))]
+    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores)]
 
 
 def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:
