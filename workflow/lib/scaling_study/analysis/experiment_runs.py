@@ -183,9 +183,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
         for column in PER_STEP
     }
     values = rows[[*bases]]
-    steps = pd.DataFrame({name: rows[base] for name, base in bases.items()}).where(
-        values.notna(), 0
-    )
+    steps = rows[[*bases.values()]].set_axis([*bases], axis=1).where(values.notna(), 0)
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
     found = per_step.join(by_window.agg(OVER_MEMBERS))
     found["step_s"] = by_window.size() / by_window["steps_per_s"].sum()

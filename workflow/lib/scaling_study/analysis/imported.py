@@ -33,8 +33,6 @@ INSIDE = 0.9
 """An optimizer whose step takes at least this share of all time runs forward and backward in it, as
 with Lightning's closures. Then its step is the whole step, otherwise a part of it."""
 STEPS_NEEDED = "the steps of each such table in import.steps, as {4: 550}"
-PROFILED = "the profiled process"
-"""The name of the launch in sentences."""
 NOT_IN_BOTH = "(not in both tables)"
 """The row for the time that is not of operators in both tables."""
 
@@ -199,7 +197,7 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     for other in reversed(others):
         both = operators[operators["operator"].isin(shown[first.n] & shown[other.n])]
         a, b = (
-            Side(launch=IMPORTED, label=PROFILED, n=one.n, step_s=one.step_s)
+            Side(launch=IMPORTED, label="the profiled process", n=one.n, step_s=one.step_s)
             for one in (first, other)
         )
         found = compare(a, b, both, kind="counts", rest=(NOT_IN_BOTH, OTHER))

@@ -403,11 +403,9 @@ def load_config(content: object) -> Config:
     Raises:
         ConfigError: With every mistake found.
     """
+    names: set[str] = set()
     match content:
-        case {"workload": {"parameters": {**own}}}:
+        case {"workload": {"parameters": {**parameters}}}:
             # Other names are refused later, and would break the messages on axes here.
-            printable = {name for name in own if isinstance(name, str) and name.isprintable()}
-            names = frozenset(printable - AXES.keys())
-        case _:
-            names = frozenset()
-    return validate(Config, content, names)
+            names = {one for one in parameters if isinstance(one, str) and one.isprintable()}
+    return validate(Config, content, names - AXES.keys())

@@ -52,14 +52,13 @@ def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
     cpuset; reading both also works in a sandbox that shows only one of them.
     """
     allowed = set(read_mask(root))
-    cpuset = parse_cpu_list(_effective_cpuset(root) or "")
-    return tuple(sorted(allowed.intersection(read_online_cpus(root), cpuset or allowed)))
+    return tuple(sorted(allowed.intersection(read_online_cpus(root), _cpuset(root) or allowed)))
 
 
 def tell_confined(root: Path = ROOT) -> str:
     """Return a message if an affinity mask leaves fewer CPUs than the cgroup; otherwise empty."""
     allowed = read_allowed_cpus(root)
-    most = set(parse_cpu_list(_effective_cpuset(root) or "")) or set(read_online_cpus(root))
+    most = set(_cpuset(root) or read_online_cpus(root))
     if most <= set(allowed):
         return ""
     return (
@@ -167,10 +166,11 @@ def read_limit(folder: Path, name: str) -> int | None:
     return None if limit == "max" or int(limit) >= UNLIMITED_BYTES else int(limit)
 
 
-def _effective_cpuset(root: Path) -> str | None:
+def _cpuset(root: Path) -> tuple[int, ...]:
+    """Return the CPUs of this process's cgroup; empty if it does not limit them."""
     names = ("cpuset.cpus.effective", "cpuset.effective_cpus")  # of version 2 and 1
     files = (folder / name for folder in _folders("cpuset", root) for name in names)
-    return next(filter(None, map(read_text, files)), None)
+    return parse_cpu_list(next(filter(None, map(read_text, files)), ""))
 
 
 def _own_folders(mount: Sequence[str], path: str, root: Path) -> tuple[Path, ...]:
