@@ -49,8 +49,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, flags=re.ASCII)
         if match is None:
             raise ValueError(f"{text.strip()!r} is not a list of ids such as '0-3,8'")
-        first = int(match[1])
-        last = first if match[2] is None else int(match[2])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < CPU_LIMIT:
             raise ValueError(f"{part.strip()!r} in {text.strip()!r} is not a range of ids")
         ids.update(range(first, last + 1))

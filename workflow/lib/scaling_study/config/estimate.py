@@ -150,8 +150,7 @@ def describe(
     counts = Counter(launch.role for launch in plan.launches)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())
     dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
-    found = next((one.axes["shell"] for one in plan.launches if one.id == plan.today), None)
-    today = "" if found is None else f" with {shell.tell(found)}"
+    today = f" with {shell.tell(plan.by_id[plan.today].axes['shell'])}" if plan.today else ""
     lines = [
         f"Study {plan.study}: {printable(work.name(plan.workload))}",
         f"  {format_count(len(plan.launches), 'launch', 'launches')}: {roles}{dropped}",
