@@ -38,6 +38,10 @@ def slots(
     Raises:
         UnavailableError: The machine has no such CPUs.
     """
+    if not topology.cpus:
+        raise UnavailableError(
+            "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
+        )
     places = _places(placement, topology, width)
     return tuple(_labelled(islice(places, count), topology, width))
 
