@@ -66,8 +66,7 @@ def remove(folder: Path) -> None:
 @contextmanager
 def folder() -> Iterator[Path]:
     """Make the private folder, which a supervisor may have named, and remove it afterwards."""
-    given = os.environ.get(VARIABLE)
-    own = Path(given) if given else choose()
+    own = Path(os.environ.get(VARIABLE) or choose())
     try:
         make(own)
         yield own
