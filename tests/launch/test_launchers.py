@@ -68,7 +68,7 @@ def told(launch, slot=0, cpus=None):
     """Start a member by exec; return what it tells, and its process id."""
     with contextlib.closing(Exec(launch)) as one:
         pid = one.start(Member(slot, cpus, "default", ("s.py",)))
-        with killed_at_the_end(*one._processes):
+        with killed_at_the_end(*one._processes.values()):
             return json.loads(written(Path(launch.python).with_name("told"))), pid
 
 

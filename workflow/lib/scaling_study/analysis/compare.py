@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from scaling_study.analysis.points import joint
 from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES
@@ -120,9 +118,8 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
 
     Its first record has the time of its start; a file's own time may be lost when it is copied.
     """
-    started: dict[str, str] = {}
-    for cohort in study.cohorts:
-        started.setdefault(cohort.file, cohort.started)
+    # The last value of a key stays: that of a file's first cohort.
+    started = {cohort.file: cohort.started for cohort in reversed(study.cohorts)}
     for file, time in started.items():
         _, head = next(codec.read(folder / file, DECODER))
         if not isinstance(head, Cohort) or head.started != time:
@@ -150,10 +147,7 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
     machines = tuple(
         ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
         if isinstance(one, str)
-        else replace(
-            _measured(name, one, kinds[name], rate),
-            to_reference=ratio(there, name, reference, rate),
-        )
+        else _measured(name, one, kinds[name], rate, ratio(there, name, reference, rate))
         for name, one in found.items()
     )
     return Compared(
@@ -167,7 +161,9 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
     )
 
 
-def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMachine:
+def _measured(
+    name: str, one: Results, kind: NodeKind, rate: str, to_reference: Interval | None
+) -> ComparedMachine:
     """Return a machine's entry: its launches' rates, and nodes that are other machines."""
     description = one.study.machines[one.hash]
     return ComparedMachine(
@@ -180,6 +176,7 @@ def _measured(name: str, one: Results, kind: NodeKind, rate: str) -> ComparedMac
         hosts=one.hosts(one.hash),
         default=_given(one.recommendation.default, rate),
         recommended=_given(one.recommendation.recommended, rate),
+        to_reference=to_reference,
         others=tuple(
             OtherNodes(
                 machine=other,

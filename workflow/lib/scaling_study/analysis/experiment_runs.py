@@ -38,6 +38,7 @@ OF_RUN = ("launch", "label", "role", "target", "replicate")
 """Fields of a run's first record that its rows copy."""
 
 CPU_WAITS = ("trainer_runqueue_s_per_step", "trainer_throttled_s_per_step")
+RESIDENT = ("resident_before", "resident_after")
 OF_MEMBER = ("name", "n", "block", "valid")
 MEMBERS = ["name", "n", "block", "slot", "unhindered_s"]
 OVER_MEMBERS = {
@@ -182,9 +183,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
         for column in PER_STEP
     }
     values = rows[[*bases]]
-    steps = pd.DataFrame({name: rows[base] for name, base in bases.items()}).where(
-        values.notna(), 0
-    )
+    steps = rows[[*bases.values()]].set_axis([*bases], axis=1).where(values.notna(), 0)
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
     found = per_step.join(by_window.agg(OVER_MEMBERS))
     found["step_s"] = by_window.size() / by_window["steps_per_s"].sum()
@@ -210,10 +209,8 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
             },
         }
     )
-    for name in VMSTAT:
-        counts = pd.Series([float(one.vmstat.get(name, np.nan)) for one in windows])
-        found[f"{name}_per_step"] = counts / steps
-    return found
+    counts = pd.DataFrame([one.vmstat for one in windows], columns=[*VMSTAT], dtype=np.float64)
+    return found.join(counts.div(steps, axis=0).add_suffix("_per_step"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,22 +264,10 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
-    names = pd.DataFrame(
-        {
-            "variant": [window.name for window in valid],
-            "n": [window.n for window in valid],
-            "replicate": replicate,
-            "block": [window.block for window in valid],
-            "disk_bytes_per_s": [_disk_bytes_per_s(window) for window in valid],
-            **{
-                name: np.array([getattr(window, name) for window in valid], dtype=np.float64)
-                for name in ("resident_before", "resident_after")
-            },
-        }
+    rows = window_rows(valid, ("name", "n", "block", *RESIDENT)).rename(columns={"name": "variant"})
+    read_bytes = [1024 * window.vmstat.get("pgpgin", np.nan) for window in valid]
+    rows = rows.astype(dict.fromkeys(RESIDENT, np.float64)).assign(
+        replicate=replicate,
+        disk_bytes_per_s=np.array(read_bytes) / [window.window_s for window in valid],
     )
-    return names.join(_per_window(member_rows(valid, OF_MEMBER)))
-
-
-def _disk_bytes_per_s(window: experiment.Window) -> float:
-    read = window.vmstat.get("pgpgin")
-    return np.nan if read is None else 1024 * read / window.window_s
+    return rows.join(_per_window(member_rows(valid, OF_MEMBER)))

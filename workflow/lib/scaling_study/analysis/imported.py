@@ -6,7 +6,7 @@ config.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 from msgspec.structs import replace
@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from scaling_study.analysis.inflation import compare
 from scaling_study.common.problems import ConfigError, read_each, wrong
 from scaling_study.common.quantities import format_count
-from scaling_study.config.import_config import KEY, ImportConfig, read_import, read_table
+from scaling_study.config.import_config import KEY, ImportConfig, read_table
+from scaling_study.config.mistakes import validate
 from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
 from scaling_study.profiling.operator_groups import OTHER
 from scaling_study.profiling.profiles import operator_rows
@@ -32,8 +33,6 @@ INSIDE = 0.9
 """An optimizer whose step takes at least this share of all time runs forward and backward in it, as
 with Lightning's closures. Then its step is the whole step, otherwise a part of it."""
 STEPS_NEEDED = "the steps of each such table in import.steps, as {4: 550}"
-PROFILED = "the profiled process"
-"""The name of the launch in sentences."""
 NOT_IN_BOTH = "(not in both tables)"
 """The row for the time that is not of operators in both tables."""
 
@@ -60,7 +59,7 @@ def load_import(mapping: Mapping[str, object]) -> ImportConfig:
     Raises:
         ConfigError: with every mistake found, those in the tables with their lines.
     """
-    study = read_import(mapping)
+    study = validate(ImportConfig, mapping)
     read_tables(study)
     return study
 
@@ -84,7 +83,7 @@ def read_tables(study: ImportConfig) -> list[Imported]:
 
 
 def _optimizers(table: OperatorTable) -> list[Row]:
-    return [row for row in table.rows if row.name.startswith(OPTIMIZER)]
+    return [row for row in table.rows if row.operator.startswith(OPTIMIZER)]
 
 
 def _runs_inside(table: OperatorTable) -> bool:
@@ -114,16 +113,14 @@ def interpret(
     rows_s = sum(row.self_s for row in table.rows)
     if inside:
         (row,) = optimizers
-        # The printed mean has more digits than the printed sum.
-        exact_s = row.mean_s if steps == row.calls else None
-        step_s, step_from = exact_s or (row.total_s or 0.0) / steps, f"time in {row.name}"
+        step_s, step_from = (row.total_s or 0.0) / steps, f"time in {row.operator}"
     elif table.self_s is not None:
         step_s, step_from = table.self_s / steps, "self time of all operators"
     else:
         step_s, step_from = rows_s / steps, "self time of the rows, so at least"
     if step_s <= 0:
         raise wrong(path, "holds no time", "a table whose operators took time")
-    names = dict.fromkeys(row.name for row in table.rows)
+    names = dict.fromkeys(row.operator for row in table.rows)
     saved = SavedTable(
         n=n,
         path=path,
@@ -150,7 +147,7 @@ def _find_steps(
     """
     calls: Counter[str] = Counter()
     for row in optimizers:
-        calls[row.name] += row.calls
+        calls[row.operator] += row.calls
     counted = " and ".join(f"{count:,} calls of {name}" for name, count in calls.items())
     if said is not None:
         differs = set(calls.values()) - {said}
@@ -159,7 +156,7 @@ def _find_steps(
         return next(iter(calls.values())), f"calls of {' and of '.join(calls)}"
     if calls:
         raise wrong(path, f"has {counted}: which of them are steps?", STEPS_NEEDED)
-    scheduled = sum(row.calls for row in table.rows if row.name == SCHEDULED)
+    scheduled = sum(row.calls for row in table.rows if row.operator == SCHEDULED)
     if scheduled:
         return scheduled, f"calls of {SCHEDULED}"
     what = f"has no row {OPTIMIZER}, whose calls are the steps that it covers"
@@ -170,7 +167,10 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     """Make tables/operators: rows of the same name are one operator, phases are unknown."""
     frames = [
         operator_rows(
-            Operators(steps=one.saved.steps, rows=tuple(map(_sums, one.table.rows))),
+            Operators(
+                steps=one.saved.steps,
+                rows=tuple(OperatorSums(phase="", **asdict(row)) for row in one.table.rows),
+            ),
             **dict.fromkeys(("machine", "launch", "label", "role"), IMPORTED),
             n=one.saved.n,
             overhead=None,
@@ -178,19 +178,6 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
         for one in tables
     ]
     return OPERATORS.frame(pd.concat(frames, ignore_index=True))
-
-
-def _sums(row: Row) -> OperatorSums:
-    # The printed mean has more digits than the printed sum.
-    total_s = row.total_s if row.mean_s is None else row.mean_s * row.calls
-    return OperatorSums(
-        operator=row.name,
-        phase="",
-        calls=row.calls,
-        self_s=row.self_s,
-        total_s=total_s,
-        flops=row.flops,
-    )
 
 
 def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Inflation:
@@ -210,7 +197,7 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     for other in reversed(others):
         both = operators[operators["operator"].isin(shown[first.n] & shown[other.n])]
         a, b = (
-            Side(launch=IMPORTED, label=PROFILED, n=one.n, step_s=one.step_s)
+            Side(launch=IMPORTED, label="the profiled process", n=one.n, step_s=one.step_s)
             for one in (first, other)
         )
         found = compare(a, b, both, kind="counts", rest=(NOT_IN_BOTH, OTHER))

@@ -25,7 +25,6 @@ NO_HIGHER = 1.02
 """Throughput that rises by less than this factor counts as no higher, as in a recommendation."""
 ALIKE = 1.25
 """Operators whose growth differs by less than this factor grow alike: a count has one profile."""
-TIMES_S = ["expected_s", "actual_s"]
 
 
 def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
@@ -107,7 +106,7 @@ def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> l
     texts = [first]
     if longer == count:
         texts.append(_common_part(least, most, step_ratio))
-    sums = grown.groupby("group", sort=False)[TIMES_S].sum()
+    sums = grown.groupby("group", sort=False)[["expected_s", "actual_s"]].sum()
     by_group = (sums["actual_s"] / sums["expected_s"]).sort_values(ascending=False)
     listed = ", ".join(f"{name} {format_ratio(ratio)}" for name, ratio in by_group.items())
     return [*texts, f"By what operators are bound by: {listed}."]

@@ -11,13 +11,12 @@ import functools
 import hashlib
 import io
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "scaling_study"
 FOLDER = Path(__file__).parents[1]
-BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Module(NamedTuple):
@@ -77,13 +76,16 @@ def read(text: str) -> Module:
     """
     lines = dict(enumerate(text.split("\n"), start=1))
     names: set[str] = set()
-    for block in _blocks(ast.parse(text)):
-        for one in block:
-            if isinstance(one, ast.ImportFrom) and str(one.module).startswith(PACKAGE):
-                names |= {str(one.module), *(f"{one.module}.{alias.name}" for alias in one.names)}
-            # Docstrings, also those of attributes. The formatter puts nothing else on these lines.
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
-                lines |= dict.fromkeys(range(one.lineno, (one.end_lineno or 0) + 1), "")
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(PACKAGE):
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        # Docstrings, also those of attributes. The formatter puts nothing else on these lines.
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row, column = token.start
         if token.type == tokenize.COMMENT:
@@ -93,19 +95,3 @@ def read(text: str) -> Module:
         "\n".join(line.rstrip() for line in lines.values() if line.strip()),
         tuple(path for path in sorted(paths) if (FOLDER / f"{path}.py").is_file()),
     )
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of statements in a node, except those that only a type checker reads."""
-    for name in BLOCKS:
-        block = getattr(node, name, None)
-        if not isinstance(block, list) or (name == "body" and _for_types(node)):
-            continue
-        if name not in {"handlers", "cases"}:
-            yield block
-        for one in block:
-            yield from _blocks(one)
-
-
-def _for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

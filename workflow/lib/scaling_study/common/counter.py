@@ -29,7 +29,7 @@ class Counter:
         read: Returns the count of a process, given its id, since the process began. The coordinator
             calls it at both ends of a window, and for child processes too. An OSError means that
             the process has ended.
-        name: Name of the file, set by ``_all``.
+        name: Name of the file, set in ``COUNTERS``.
     """
 
     meaning: str
@@ -49,11 +49,7 @@ class Counter:
         return f"{self.field}_per_step"
 
 
-def _all() -> tuple[Counter, ...]:
-    known = entries.found("counters", "COUNTER", Counter)
-    return tuple(dataclasses.replace(one, name=name) for name, one in sorted(known.items()))
-
-
-COUNTERS: tuple[Counter, ...] = _all()
+_counters = sorted(entries.found("launch.counters", "COUNTER", Counter).items())
+COUNTERS = tuple(dataclasses.replace(counter, name=name) for name, counter in _counters)
 TIMED = tuple(one for one in COUNTERS if one.time is not None)
 READ = tuple(one for one in COUNTERS if one.read is not None)

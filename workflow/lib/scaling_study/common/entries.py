@@ -20,22 +20,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PACKAGE = "scaling_study"
-INSIDE = {
-    "axes": "launch.axes",
-    "launchers": "launch.launchers",
-    "counters": "launch.counters",
-    "causes": "diagnosis.causes",
-}
-"""The package's own modules of each kind."""
 
 
 def found(
-    kind: str, attribute: str, of: type[T], own: Mapping[str, T] | None = None
+    folder: str, attribute: str, of: type[T], own: Mapping[str, T] | None = None
 ) -> dict[str, T]:
     """Return the entries of a kind, by the names of their modules.
 
     Args:
-        kind: a key of `INSIDE`, such as ``axes``.
+        folder: where the package has modules of this kind, such as ``launch.axes``.
         attribute: the entry's name in its module; modules of the package without one are skipped.
         of: type of an entry.
         own: entries of the package that have no module each.
@@ -44,13 +37,13 @@ def found(
         ImportError: a module outside the package has no such entry, or has another one's name.
     """
     entries = dict(own or {})
-    inside = _modules(f"{PACKAGE}.{INSIDE[kind]}")
-    for module in chain(inside, _modules(f"{PACKAGE}_{kind}")):
+    outside = f"{PACKAGE}_{folder.rpartition('.')[2]}"
+    for module in chain(_modules(f"{PACKAGE}.{folder}"), _modules(outside)):
         name = module.__name__.rpartition(".")[2]
         entry = getattr(module, attribute, None)
         if isinstance(entry, of) and name not in entries:
             entries[name] = entry
-        elif module.__name__.startswith(f"{PACKAGE}_"):
+        elif module.__name__.startswith(outside):
             reason = f"there is {name} already" if name in entries else f"it has no {attribute}"
             raise ImportError(f"{module.__file__}: {reason}")
     return entries

@@ -1,20 +1,15 @@
 """Messages, in place of tracebacks, for files that cannot be read or written."""
 
-from __future__ import annotations
-
 import errno
+import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable_lines
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Iterator
 
 SHOWN_CHARACTERS = 200  # of an error's own text, which may quote a whole file
 AGAIN = "then run the same command again: it goes on where it stopped"
@@ -55,14 +50,13 @@ def refuse_links(folder: Path) -> None:
         UnusableError: a symbolic link leads out.
     """
     inside = folder.resolve()
-    for name, folders, files in os.walk(folder):
-        for path in (Path(name, entry) for entry in (*folders, *files)):
-            # Not Path.resolve, which fails on links in a circle.
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                raise UnusableError(
-                    f"{path} is a link to {path.readlink()}, outside of the study's folder: "
-                    f"delete the link, {AGAIN}"
-                )
+    for path in folder.rglob("*"):
+        # Not Path.resolve, which fails on links in a circle.
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+            raise UnusableError(
+                f"{path} is a link to {path.readlink()}, outside of the study's folder: "
+                f"delete the link, {AGAIN}"
+            )
 
 
 def describe(error: OSError) -> str | None:

@@ -1,13 +1,8 @@
 """The line of a program's output that says why it ended."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path
 
 TAIL_BYTES = 4000
 MOST_CHARACTERS = 400

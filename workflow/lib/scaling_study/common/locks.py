@@ -1,7 +1,5 @@
 """The right to write a file, held by one process at a time."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import time

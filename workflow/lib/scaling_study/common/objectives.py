@@ -6,8 +6,6 @@ rates is the speedup. If the number of steps per model is not known, a step (of 
 the place of the model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 

@@ -1,17 +1,12 @@
 """A private folder for files that exist only during a measurement, some of them in memory."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (only a private folder of a random name is used)
 PREFIX = "scaling-study-"
@@ -71,8 +66,7 @@ def remove(folder: Path) -> None:
 @contextmanager
 def folder() -> Iterator[Path]:
     """Make the private folder, which a supervisor may have named, and remove it afterwards."""
-    given = os.environ.get(VARIABLE)
-    own = Path(given) if given else choose()
+    own = Path(os.environ.get(VARIABLE) or choose())
     try:
         make(own)
         yield own

@@ -22,15 +22,14 @@ SHOWN_BITS = 128
 NEAREST_CUTOFF = 0.6
 
 # In this order: a boolean is an int to Python.
-_KINDS: tuple[tuple[type, str], ...] = (
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (type(None), "is empty"),
     (bool, "is a boolean (YAML reads a bare yes, no, on or off as one)"),
     (str, "is text"),
     (int, "is a whole number"),
     (float, "is a number with a fraction"),
     (Mapping, "is a section of keys"),
-    (list, "is a list"),
-    (tuple, "is a list"),
+    ((list, tuple), "is a list"),
 )
 
 MASK = "••••"

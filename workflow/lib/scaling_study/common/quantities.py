@@ -4,8 +4,6 @@ Three significant digits everywhere: more than the intervals of a study support,
 compare two rows of a table.
 """
 
-from __future__ import annotations
-
 import math
 
 SIGNIFICANT_DIGITS = 3
@@ -32,7 +30,7 @@ def known(value: float | None) -> bool:
 
 def decimals_for(value: float) -> int:
     """Return how many decimals show a value with three significant digits."""
-    if value == 0 or not math.isfinite(value):
+    if abs(value) < RESIDUE or not math.isfinite(value):
         return 0
     # Rounding first: 99.96 is shown as 100, not as 100.0.
     rounded = float(f"{abs(value):.{SIGNIFICANT_DIGITS - 1}e}")
@@ -50,13 +48,7 @@ def format_number(value: float | None, *, like: float | None = None) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    value = _without_residue(value)
-    decimals = decimals_for(_without_residue(like) if like is not None and known(like) else value)
-    return _fixed(value, decimals)
-
-
-def _without_residue(value: float) -> float:
-    return 0.0 if abs(value) < RESIDUE else value
+    return _fixed(value, decimals_for(like if like is not None and known(like) else value))
 
 
 def _fixed(value: float, decimals: int) -> str:
@@ -140,11 +132,10 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return next(((unit_s, name) for at, unit_s, name in TIME_UNITS if seconds >= at), (1e-3, "ms"))
 
 
-def format_time(seconds: float, low: float | None = None, high: float | None = None) -> str:
-    """Write a time with its interval in one unit: ``2.40 minutes (2.20 to 2.60)``."""
+def format_time(seconds: float) -> str:
+    """Write a time in one unit: ``2.40 minutes``."""
     unit_s, unit = time_unit(seconds)
-    interval = format_interval(low, high, like=seconds, unit=unit_s)
-    return f"{format_number(seconds / unit_s)} {unit}{f' ({interval})' if interval else ''}"
+    return f"{format_number(seconds / unit_s)} {unit}"
 
 
 def format_bytes(size: float | None) -> str:

@@ -49,8 +49,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, flags=re.ASCII)
         if match is None:
             raise ValueError(f"{text.strip()!r} is not a list of ids such as '0-3,8'")
-        first = int(match[1])
-        last = first if match[2] is None else int(match[2])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < CPU_LIMIT:
             raise ValueError(f"{part.strip()!r} in {text.strip()!r} is not a range of ids")
         ids.update(range(first, last + 1))
@@ -236,10 +235,7 @@ def build(
     if sum(map(len, cpus_of.values())) > len(node_of):
         node_of = dict.fromkeys(cpus, SHARED_NODE)
     socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
-    first_of_socket = {
-        socket: min(cpu for cpu, its in socket_of.items() if its == socket)
-        for socket in set(socket_of.values())
-    }
+    first_of_socket = {socket_of[cpu]: cpu for cpu in sorted(cpus, reverse=True)}
     return Topology(
         cpus=tuple(
             Cpu(

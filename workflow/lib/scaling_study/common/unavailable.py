@@ -1,7 +1,5 @@
 """The error that makes a study skip a launch."""
 
-from __future__ import annotations
-
 
 class UnavailableError(Exception):
     """This machine cannot do what a launch asks for, so the launch is skipped.

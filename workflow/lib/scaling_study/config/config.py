@@ -3,18 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
 from scaling_study.config.launches import Launches
-from scaling_study.config.mistakes import Keys, problems_of
+from scaling_study.config.mistakes import validate
 from scaling_study.config.section import (
     Counts,
     Effort,
@@ -410,14 +403,9 @@ def load_config(content: object) -> Config:
     Raises:
         ConfigError: With every mistake found.
     """
+    names: set[str] = set()
     match content:
-        case {"workload": {"parameters": {**own}}}:
+        case {"workload": {"parameters": {**parameters}}}:
             # Other names are refused later, and would break the messages on axes here.
-            printable = {name for name in own if isinstance(name, str) and name.isprintable()}
-            names = frozenset(printable - AXES.keys())
-        case _:
-            names = frozenset()
-    try:
-        return Config.model_validate(content, context=names)
-    except ValidationError as error:
-        raise ConfigError(problems_of(error, Keys(Config), content)) from None
+            names = {one for one in parameters if isinstance(one, str) and one.isprintable()}
+    return validate(Config, content, names - AXES.keys())

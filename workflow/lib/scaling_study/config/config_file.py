@@ -124,17 +124,16 @@ def _read(path: Path) -> tuple[yaml.Node | None, object]:
     """
     try:
         content = path.read_bytes()
-        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise _unreadable(path, "is encoded as UTF-16", "UTF-8")
-        if len(content) > MOST_BYTES:
-            raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
-        return yaml.compose(content, yaml.SafeLoader), yaml.safe_load(content)
     except OSError as error:
         raise _unreadable(path, str(error.strerror), "a readable file") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _unreadable(path, "is encoded as UTF-16", "UTF-8")
+    if len(content) > MOST_BYTES:
+        raise _unreadable(path, f"has {len(content):,} bytes", f"at most {MOST_BYTES:,} bytes")
+    try:
+        return yaml.compose(content, yaml.SafeLoader), yaml.safe_load(content)
     except RecursionError as error:
         raise _unreadable(path, "is nested too deeply", "YAML") from error
-    except ConfigError:
-        raise
     except (yaml.YAMLError, ValueError) as error:
         raise _no_yaml(path, error) from error
 

@@ -5,39 +5,43 @@ from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """Number and length of the experiments that explain a launch.
+class Windows:
+    """Number and length of the windows of experiments.
 
     Attributes:
         replicates: Fresh starts of everything.
-        blocks: Blocks of windows of the reference and its interventions, at most.
-        blocks_s: Longest time of all blocks together; but there are at least FEWEST_BLOCKS.
+        blocks: Blocks of windows, at most; a block has all that is compared.
         steps: A window lasts until every member has done these steps, within the next two bounds.
         shortest_s: A window lasts at least this long.
         longest_s: A window lasts at most this long.
         settle_s: Steps that begin within this time from a window's start do not count.
+    """
+
+    replicates: int
+    blocks: int
+    steps: int
+    shortest_s: float
+    longest_s: float
+    settle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effort(Windows):
+    """The experiments that explain a launch.
+
+    Attributes:
+        blocks_s: Longest time of all blocks together; but there are at least FEWEST_BLOCKS.
         kernels: Kernels that stressors run.
         doses: Shares of the time for which stressors run them.
         dose_blocks: Blocks of windows with stressors.
         interventions: Least and most that usually apply; the machine and the launch decide.
     """
 
-    replicates: int
-    blocks: int
     blocks_s: float
-    steps: int
-    shortest_s: float
-    longest_s: float
-    settle_s: float
     kernels: tuple[str, ...]
     doses: tuple[float, ...]
     dose_blocks: int
     interventions: tuple[int, int]
-
-    @property
-    def dose_windows(self) -> int:
-        """Number of windows in all dose blocks; each block has one without a stressor."""
-        return self.dose_blocks * (1 + len(self.kernels) * len(self.doses))
 
     def over_periods(self, shortest_s: float) -> Self:
         """Return the same effort with windows of at least this length, and fewer of them.
@@ -74,10 +78,11 @@ class Effort:
         """
         cohorts, taken_s = 1 + interventions, window_s + EDGE_S
         block_s = 2 * cohorts * taken_s
+        dose_windows = 1 + len(self.kernels) * len(self.doses)  # of a block: one has no stressor
         return (
             cohorts * start_s
             + self.of_blocks(block_s).blocks * block_s
-            + self.dose_windows * taken_s
+            + self.dose_blocks * dose_windows * taken_s
             + KERNELS_S
             + LOOKING_S
         )
@@ -121,25 +126,13 @@ EFFORTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderEffort:
-    """Number and length of the experiments on a data loader.
+class LoaderEffort(Windows):
+    """The experiments on a data loader.
 
     Attributes:
-        replicates: Fresh starts of all variants.
-        blocks: Blocks of windows, with one of each variant.
-        steps: A window lasts until every member has done these steps, within the next two bounds.
-        shortest_s: A window lasts at least this long.
-        longest_s: A window lasts at most this long.
-        settle_s: Steps that begin within this time from a window's start do not count.
         ways: Largest number of other ways to load that run in turns with the script as it is.
     """
 
-    replicates: int
-    blocks: int
-    steps: int
-    shortest_s: float
-    longest_s: float
-    settle_s: float
     ways: int = 1
 
 

@@ -150,8 +150,7 @@ def describe(
     counts = Counter(launch.role for launch in plan.launches)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())
     dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""
-    found = next((one.axes["shell"] for one in plan.launches if one.id == plan.today), None)
-    today = "" if found is None else f" with {shell.tell(found)}"
+    today = f" with {shell.tell(plan.by_id[plan.today].axes['shell'])}" if plan.today else ""
     lines = [
         f"Study {plan.study}: {printable(work.name(plan.workload))}",
         f"  {format_count(len(plan.launches), 'launch', 'launches')}: {roles}{dropped}",
@@ -161,16 +160,16 @@ def describe(
     ]
     if plan.workload.runs or plan.workload.pool:
         lines.insert(2, RUNS if plan.workload.runs else POOL)
-    profiles = []
-    if forecast.profiles:
-        profiles = [f"profiles of {format_count(forecast.profiles, 'point')}"]
+    parts = []
     if plan.search.budget_minutes is None:
         cohorts = format_count(forecast.cohorts, "cohort")
         replicates = format_count(plan.measure.replicates, "replicate")
         windows = format_count(forecast.windows, "window")
-        profiles.insert(0, f"{cohorts} ({replicates} of each launch), {windows}")
-    if profiles:
-        lines.append(f"  {'; '.join(profiles)}")
+        parts.append(f"{cohorts} ({replicates} of each launch), {windows}")
+    if forecast.profiles:
+        parts.append(f"profiles of {format_count(forecast.profiles, 'point')}")
+    if parts:
+        lines.append(f"  {'; '.join(parts)}")
     if plan.confirm.seconds:
         others = ", today's and the default one" if plan.today else " and the default one"
         lines.append(

@@ -5,19 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeGuard
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from scaling_study.common.named_files import require_file
 from scaling_study.common.problems import ConfigError, Problem, shorten, wrong
 from scaling_study.config.config import Named
-from scaling_study.config.mistakes import Keys, problems_of
 from scaling_study.config.operator_text import OperatorTable, parse_table
 from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, allowed, must_exist
 
@@ -153,18 +145,3 @@ class ImportConfig(Named):
 def is_import(mapping: object) -> TypeGuard[Mapping[str, object]]:
     """Return whether a config describes an imported study, valid or not."""
     return isinstance(mapping, dict) and KEY in mapping
-
-
-def read_import(mapping: Mapping[str, object]) -> ImportConfig:
-    """Check the config of an imported study, and that its tables can be read.
-
-    Args:
-        mapping: the whole file, as YAML reads it.
-
-    Raises:
-        ConfigError: with every mistake found.
-    """
-    try:
-        return ImportConfig.model_validate(mapping, context=frozenset())
-    except ValidationError as error:
-        raise ConfigError(problems_of(error, Keys(ImportConfig), mapping)) from None

@@ -7,7 +7,7 @@ documentation use too, so that a bound or a word is declared once.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -22,6 +22,7 @@ from scaling_study.common.problems import (
     shorten,
 )
 
+M = TypeVar("M", bound=BaseModel)
 Loc = tuple[object, ...]
 MISSING = "missing"
 OF_ANOTHER_KIND = {"literal_error", "none_required", "finite_number"}
@@ -184,14 +185,25 @@ def shown_key(key: object) -> str:
     return key if isinstance(key, str) and key.isprintable() else repr(key)
 
 
-def problems_of(error: ValidationError, keys: Keys, content: object) -> list[Problem]:
-    """Return all that pydantic found, one problem for each mistake.
+def validate(model: type[M], content: object, axes: Collection[str] = frozenset()) -> M:
+    """Check the content of a study file, in which files that it names must exist.
 
     Args:
-        error: What pydantic found.
-        keys: Keys of the model.
-        content: What was checked.
+        model: What it must be.
+        content: The whole file, as YAML reads it.
+        axes: Names of the study's own axes.
+
+    Raises:
+        ConfigError: With every mistake found.
     """
+    try:
+        return model.model_validate(content, context=axes)
+    except ValidationError as error:
+        raise ConfigError(_problems_of(error, Keys(model), content)) from None
+
+
+def _problems_of(error: ValidationError, keys: Keys, content: object) -> list[Problem]:
+    """Return all that pydantic found, one problem for each mistake."""
     problems: dict[Loc, list[Problem]] = {}
     kinds: dict[Loc, dict[str, object]] = {}  # one error for each alternative of a value
     for details in error.errors(include_url=False):

@@ -36,19 +36,17 @@ class Row:
     """An operator, as a line of the table shows it. Its times are sums over all calls.
 
     Attributes:
-        name: as printed; ends in ``...`` if torch has cut it.
+        operator: its name as printed; ends in ``...`` if torch has cut it.
         calls: how often it was called.
         self_s: time in it, without the operators that it called.
-        total_s: time in it; None without that column.
-        mean_s: `total_s` for each call, as printed; None without that column.
+        total_s: time in it; None if the table has none.
         flops: floating-point operations; None if torch does not know them.
     """
 
-    name: str
+    operator: str
     calls: int
     self_s: float
     total_s: float | None
-    mean_s: float | None
     flops: float | None
 
 
@@ -129,14 +127,11 @@ def _read_row(line: str, columns: Sequence[str]) -> Row:
     if not _COUNT.fullmatch(cells[CALLS]):
         what = f"{shorten(cells[CALLS])} is no number of calls"
         raise _mistake(what, "a whole number, at least 1")
-    return Row(
-        name=name,
-        calls=int(cells[CALLS]),
-        self_s=_read_time(cells[SELF]),
-        total_s=_read_time(cells[TOTAL]) if TOTAL in cells else None,
-        mean_s=_read_time(cells[MEAN]) if MEAN in cells else None,
-        flops=_read_flops(cells),
-    )
+    calls, self_s = int(cells[CALLS]), _read_time(cells[SELF])
+    total_s = _read_time(cells[TOTAL]) if TOTAL in cells else None
+    if MEAN in cells:  # it has more digits than the sum
+        total_s = calls * _read_time(cells[MEAN])
+    return Row(name, calls, self_s, total_s, _read_flops(cells))
 
 
 def _read_time(text: str) -> float:

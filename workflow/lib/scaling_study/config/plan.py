@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.objectives import named as named_objective
-from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten
+from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
 from scaling_study.config.launches import Found, Launch, label, named, repeat_of
 from scaling_study.config.workload import Workload
@@ -289,23 +289,19 @@ def _targets(
     known["today"] = launches[0].id
     known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
 
-    allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
-    problems = [
-        Problem(
-            (section, "launches", index),
-            shorten(name),
-            "is no launch of the plan",
-            allowed,
-            nearest_word(name, known),
-        )
-        for index, name in enumerate(names)
-        if name not in known
-    ]
-    if problems:
-        raise ConfigError(problems)
+    def read(_index: int, name: str) -> str:
+        if name not in known:
+            allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
+            raise wrong(name, "is no launch of the plan", allowed, nearest_word(name, known))
+        return known[name]
+
+    try:
+        ids = read_each(enumerate(names), read)
+    except ConfigError as error:
+        raise ConfigError(error.under(section, "launches")) from None
     targets: dict[str, str] = {}
-    for name in names:
-        targets.setdefault(known[name], name)  # the baseline may be the default launch
+    for id_, name in zip(ids, names, strict=True):
+        targets.setdefault(id_, name)  # the baseline may be the default launch
     return targets
 
 

@@ -66,8 +66,7 @@ def resolve(
     """
     if processes != "auto":
         return tuple(sorted(set(processes)))
-    top = _top(topology, quota_cpus)
-    powers = {2**exponent for exponent in range(top.bit_length())}
+    powers = {2**exponent for exponent in range(_top(topology, quota_cpus).bit_length())}
     edges = {at + step for at in boundaries(topology, quota_cpus) for step in (-1, 0, 1)}
     return tuple(sorted(count for count in powers | edges if count >= 1))
 

@@ -1,6 +1,7 @@
 """The base of all sections of a config, and the kinds of value in them."""
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, TypeVar
 
@@ -119,11 +120,7 @@ def read_parameter(item: object) -> str | int | float:
         raise wrong(item, found(item), PARAMETER)
     if isinstance(item, int) and item.bit_length() > MOST_BITS:
         raise wrong(item, "is too large", f"a text, or a number of at most {MOST_BITS} bits")
-    try:
-        passable = b"\0" not in str(item).encode()
-    except UnicodeEncodeError:
-        passable = False
-    if not passable:
+    if re.search("[\0\ud800-\udfff]", str(item)):
         raise wrong(item, "cannot be passed to a process", "text without NUL and lone surrogates")
     return item
 

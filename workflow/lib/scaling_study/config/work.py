@@ -16,7 +16,7 @@ from itertools import chain, dropwhile, takewhile
 
 from scaling_study.common import placeholders
 from scaling_study.common.axis_values import Axes, Value
-from scaling_study.config.launches import Launch
+from scaling_study.config.launches import Launch, differing
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
@@ -186,19 +186,12 @@ def changed_training(plan: Plan) -> dict[str, dict[str, Value]]:
     of_samples = ["ranks", *(plan.workload.parameters if said == MARK else [str(said)])]
 
     def changed(launch: Launch) -> dict[str, Value]:
-        own, others = launch.axes, [other.axes for other in usual]
-        found = {
-            name: own[name]
-            for name in coarser
-            if name in own and all(own[name] != other.get(name) for other in others)
-        }
+        first, second = (differing(launch.axes, other.axes) for other in usual)
+        changes = {name: first[name] for name in coarser if name in first and name in second}
         works = [_work(plan, launch, other) for other in usual]
-        if not any(math.isclose(one, 1, rel_tol=SAME) for one in works):
-            found |= {
-                name: own[name]
-                for name in of_samples
-                if name in own and any(own[name] != other.get(name) for other in others)
-            }
-        return found
+        if not any(math.isclose(work, 1, rel_tol=SAME) for work in works):
+            either = first | second
+            changes |= {name: either[name] for name in of_samples if name in either}
+        return changes
 
     return {launch.id: changed(launch) for launch in plan.launches}

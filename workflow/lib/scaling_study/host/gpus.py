@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from glob import iglob
 
 from scaling_study.host import kernel_counters
 
@@ -13,11 +14,9 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/renderD")
 def opened(pids: Iterable[int]) -> str:
     """Return a GPU's device that a process or a descendant of it has open; empty without one."""
     for pid in (one for root in pids for one in kernel_counters.descendants(root)):
-        folder = f"/proc/{pid}/fd"
-        with suppress(OSError):  # it has just ended
-            for descriptor in os.listdir(folder):  # noqa: PTH208 (as in read_text)
-                with suppress(OSError):
-                    device = os.readlink(f"{folder}/{descriptor}")  # noqa: PTH115
-                    if device.startswith(DEVICES):
-                        return device
+        for descriptor in iglob(f"/proc/{pid}/fd/*"):  # noqa: PTH207 (fast, as read_text)
+            with suppress(OSError):  # it has just been closed
+                device = os.readlink(descriptor)  # noqa: PTH115 (likewise)
+                if device.startswith(DEVICES):
+                    return device
     return ""

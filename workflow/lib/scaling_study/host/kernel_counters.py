@@ -3,8 +3,6 @@
 The coordinator reads them; a member never does.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import time

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from scaling_study.launch.axes.axis_table import LIBRARIES
@@ -18,7 +18,7 @@ USUAL_FOLDERS = (
 """Searched after the loader's own folders, for machines whose loader cache cannot be read."""
 
 
-def find_library(name: str, folders: Iterable[Path]) -> str | None:
+def find_library(name: str, folders: Sequence[Path]) -> str | None:
     """Return a library that this interpreter's processes could load; None if there is none.
 
     Args:
@@ -29,9 +29,8 @@ def find_library(name: str, folders: Iterable[Path]) -> str | None:
         The path of the file itself, with symbolic links followed, so that its name shows the
         version. A better variant in a later folder wins over a worse one in an earlier folder.
     """
-    places = list(folders)
     for pattern in LIBRARIES[name].patterns:
-        for folder in places:
+        for folder in folders:
             for path in sorted(folder.glob(pattern), reverse=True):  # newest first
                 # Built for this interpreter's machine: skips 32-bit files and linker scripts.
                 if path.is_file() and _elf_kind(path) == _elf_kind(Path(sys.executable)):

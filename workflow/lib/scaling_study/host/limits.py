@@ -6,7 +6,7 @@ root of the file system.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -52,14 +52,13 @@ def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
     cpuset; reading both also works in a sandbox that shows only one of them.
     """
     allowed = set(read_mask(root))
-    cpuset = parse_cpu_list(_effective_cpuset(root) or "")
-    return tuple(sorted(allowed.intersection(read_online_cpus(root), cpuset or allowed)))
+    return tuple(sorted(allowed.intersection(read_online_cpus(root), _cpuset(root) or allowed)))
 
 
 def tell_confined(root: Path = ROOT) -> str:
     """Return a message if an affinity mask leaves fewer CPUs than the cgroup; otherwise empty."""
     allowed = read_allowed_cpus(root)
-    most = set(parse_cpu_list(_effective_cpuset(root) or "")) or set(read_online_cpus(root))
+    most = set(_cpuset(root) or read_online_cpus(root))
     if most <= set(allowed):
         return ""
     return (
@@ -130,14 +129,19 @@ def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    mounts = list(_cgroup_mounts(mountinfo))
-    for mount in mounts:
-        if controller in mount.controllers:
-            return Hierarchy(1, _own_folders(mount, paths.get(controller, "/"), root))
-    for mount in mounts:
-        if not mount.controllers:
-            return Hierarchy(2, _own_folders(mount, paths.get("", "/"), root))
-    return None
+    mounts: dict[int, list[str]] = {}
+    for line in mountinfo.splitlines():  # its fields are in proc(5)
+        fields = line.split(" ")
+        kind, *_, options = fields[fields.index("-") + 1 :]
+        if kind == "cgroup2":
+            mounts.setdefault(2, fields)
+        elif kind == "cgroup" and controller in options.split(","):
+            mounts.setdefault(1, fields)
+    if not mounts:
+        return None
+    version, fields = min(mounts.items())
+    path = paths.get(controller if version == 1 else "", "/")
+    return Hierarchy(version, _own_folders(fields, path, root))
 
 
 def _folders(controller: str, root: Path) -> tuple[Path, ...]:
@@ -162,38 +166,19 @@ def read_limit(folder: Path, name: str) -> int | None:
     return None if limit == "max" or int(limit) >= UNLIMITED_BYTES else int(limit)
 
 
-def _effective_cpuset(root: Path) -> str | None:
+def _cpuset(root: Path) -> tuple[int, ...]:
+    """Return the CPUs of this process's cgroup; empty if it does not limit them."""
     names = ("cpuset.cpus.effective", "cpuset.effective_cpus")  # of version 2 and 1
     files = (folder / name for folder in _folders("cpuset", root) for name in names)
-    return next(filter(None, map(read_text, files)), None)
+    return parse_cpu_list(next(filter(None, map(read_text, files)), ""))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    """A mounted cgroup hierarchy. ``controllers`` is empty for v2, which has all of them."""
-
-    controllers: frozenset[str]
-    root: str
-    point: str
-
-
-def _cgroup_mounts(mountinfo: str) -> Iterator[_Mount]:
-    """Yield the cgroup mounts of /proc/self/mountinfo, whose fields proc(5) describes."""
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        kind, *_, options = fields[fields.index("-") + 1 :]
-        if kind in {"cgroup", "cgroup2"}:
-            yield _Mount(
-                controllers=frozenset(options.split(",") if kind == "cgroup" else ()),
-                root=_unescaped(fields[3]),
-                point=_unescaped(fields[4]),
-            )
-
-
-def _own_folders(mount: _Mount, path: str, root: Path) -> tuple[Path, ...]:
-    top = root / mount.point.lstrip("/")
-    below = f"{path}/".startswith(mount.root.rstrip("/") + "/")
-    inside = path.removeprefix(mount.root) if below else path
+def _own_folders(mount: Sequence[str], path: str, root: Path) -> tuple[Path, ...]:
+    """Return the folder of a cgroup and those above it, within a mount (its mountinfo fields)."""
+    group, point = map(_unescaped, mount[3:5])
+    top = root / point.lstrip("/")
+    below = f"{path}/".startswith(group.rstrip("/") + "/")
+    inside = path.removeprefix(group) if below else path
     own = top / inside.lstrip("/")
     if ".." in own.parts or not own.is_dir():
         return (top,)

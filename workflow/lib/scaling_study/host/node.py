@@ -92,8 +92,7 @@ def read_node_cpus(env: Mapping[str, str]) -> int:
 
 def parse_effective_cpus(node: str) -> int | None:
     """Return the number of CPUs for jobs, from ``scontrol show node``; None before SLURM 22.05."""
-    match = re.search(r"\bCPUEfctv=(\d+)", node)
-    return int(match[1]) if match else None
+    return system.find_number(r"\bCPUEfctv=(\d+)", node)
 
 
 def require_cores(machine: Machine, cores: int | None) -> None:

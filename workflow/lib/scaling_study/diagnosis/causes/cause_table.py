@@ -29,7 +29,7 @@ def _all() -> tuple[Cause, ...]:
         name: dataclasses.replace(OWN[name], order=10 * place)
         for place, name in enumerate(ORDER, start=1)
     }
-    known = entries.found("causes", "CAUSE", Cause, ordered)
+    known = entries.found("diagnosis.causes", "CAUSE", Cause, ordered)
     named = [dataclasses.replace(cause, id=name) for name, cause in known.items()]
     return tuple(sorted(named, key=lambda cause: (cause.order, cause.id)))
 

@@ -1,14 +1,14 @@
 """All axes by name, and a whole launch: its values, its effects, and their check."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scaling_study.common import entries
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import found, nearest_word, wrong
-from scaling_study.common.topology import format_cpu_list
+from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.launch.axes import (
     binding,
     build,
@@ -21,18 +21,9 @@ from scaling_study.launch.axes import (
     threads,
     training,
 )
-from scaling_study.launch.axes.axis import Axis, Effects, Slot
+from scaling_study.launch.axes.axis import Axis, Effects, Slot, Where
 from scaling_study.records import window
-from scaling_study.records.readback import Check
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records.readback import Readback
-
+from scaling_study.records.readback import Check, Readback
 
 OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own values
     "shell": shell.AXIS,
@@ -49,7 +40,7 @@ OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own 
 """The order is that of labels and names of launches: a change would rename all launches. Effects of
 a later axis replace those of an earlier one, above all of the shell and the launcher."""
 
-AXES = entries.found("axes", "AXIS", Axis, OWN)
+AXES = entries.found("launch.axes", "AXIS", Axis, OWN)
 DEFAULTS: Mapping[str, Value] = {name: axis.default for name, axis in AXES.items()}
 LIBRARIES = {name: entry for axis in AXES.values() for name, entry in axis.libraries.items()}
 
@@ -133,13 +124,11 @@ def recorded(slot: Slot) -> window.Slot:
 
 def switches(axes: Axes) -> tuple[str, ...]:
     """Return the switches of a launch: values that each member applies or observes in itself."""
-    found = []
-    for name, value in axes.items():
-        axis = AXES.get(name)  # None for a parameter of the workload
-        inside = axis and (axis.apply or axis.observe)
-        if axis and inside and value != axis.default:
-            found.append(f"{inside.__module__}:{name}={json.dumps(value)}")
-    return tuple(found)
+    return tuple(
+        f"{inside.__module__}:{name}={json.dumps(axes[name])}"
+        for name, axis in AXES.items()
+        if (inside := axis.apply or axis.observe) and axes.get(name, axis.default) != axis.default
+    )
 
 
 def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readback]) -> list[Check]:
@@ -168,7 +157,9 @@ def checks(axes: Axes, slots: Sequence[window.Slot], readbacks: Sequence[Readbac
         wrong = [one for one in members if not left and not _holds(name, value, *one)]
         got, slot = (wrong or members)[0]
         requested = shell.SAYS if left else axis.requested(value, slot)
-        rows.append(Check(name, requested, _effective(name, value, got), ok=not wrong))
+        observed = str(got.switches.get(name, "nothing was observed"))
+        effective = axis.effective(value, got) if axis.effective else observed
+        rows.append(Check(name, requested, effective, ok=not wrong))
     return rows
 
 
@@ -186,10 +177,3 @@ def _holds(name: str, value: Value, got: Readback, slot: window.Slot) -> bool:
     if axis.holds is not None:
         return axis.holds(value, got, slot)
     return value == axis.default or got.switches.get(name) == value
-
-
-def _effective(name: str, value: Value, got: Readback) -> str:
-    effective = AXES[name].effective
-    if effective is not None:
-        return effective(value, got)
-    return str(got.switches.get(name, "nothing was observed"))

@@ -1,19 +1,13 @@
 """The Python environment that runs the script."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.named_files import require_file, require_path
 from scaling_study.common.problems import wrong
 from scaling_study.launch.axes.axis import Axis, Effects, Others
-
-if TYPE_CHECKING:
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 REQUIREMENTS_FOLDER = "envs"
 
@@ -81,10 +75,6 @@ def interpreter(build: str, folder: Path) -> str | None:
     return as_interpreter(build)
 
 
-def _prepare(value: str, where: Where) -> Effects:
-    return Effects(python=interpreter(value, where.builds or Path()))
-
-
 def _holds(value: str, readback: Readback, _slot: window.Slot) -> bool:
     python = readback.python
     if value == "default":  # the workload's interpreter is started by its path
@@ -98,7 +88,7 @@ AXIS = Axis(
     "the Python environment that runs the script",
     {"default": "workload.python"},
     BUILD,
-    prepare=_prepare,
+    prepare=lambda value, where: Effects(python=interpreter(value, where.builds or Path())),
     effective=lambda _, got: f"{got.python}, torch {got.torch}",
     holds=_holds,
 )

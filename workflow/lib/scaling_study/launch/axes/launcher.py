@@ -1,15 +1,9 @@
 """How members are started: each of the launchers is a value."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-
-if TYPE_CHECKING:
-    from scaling_study.common.axis_values import Axes
 
 
 def _refuse(axes: Axes) -> None:

@@ -1,30 +1,22 @@
 """Axes of the libraries that multiply matrices and allocate memory."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Never
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import Axis, Effects, Library
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Where
 from scaling_study.launch.axes.values import LIBRARY
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Never
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.launch.axes.axis import Where
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
-
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 # ---- blas
 
@@ -122,39 +114,22 @@ VARIABLES = (
 OpenBLAS and BLIS take the kernel of a CPU that has the set; MKL obeys on Intel's CPUs only."""
 
 
-class Isa(NamedTuple):
-    """An instruction set.
-
-    Attributes:
-        flags: the flags of a CPU that has it.
-        aten: its name, as ATen reports it.
-        values: the values of ``VARIABLES``, in their order.
-    """
-
-    flags: tuple[str, ...]
-    aten: str
-    values: tuple[str, ...]
-
-
 ISAS = {
-    "avx2": Isa(
-        flags=("avx2", "fma"), aten="AVX2", values=("avx2", "AVX2", "Haswell", "haswell", "AVX2")
-    ),
-    "avx512": Isa(
-        flags=("avx512f", "avx512dq", "avx512bw", "avx512vl"),
-        aten="AVX512",
-        values=("avx512", "AVX512_CORE", "SkylakeX", "skx", "AVX512"),
-    ),
+    "avx2": ("avx2", "AVX2", "Haswell", "haswell", "AVX2"),
+    "avx512": ("avx512", "AVX512_CORE", "SkylakeX", "skx", "AVX512"),
 }
+"""The values of these variables for each instruction set, in their order."""
+FLAGS = {"avx2": ("avx2", "fma"), "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl")}
+"""The flags of a CPU that has an instruction set."""
 
 
 def _prepare_isa(value: str, where: Where) -> Effects:
-    missing = [flag for flag in ISAS[value].flags if flag not in where.machine.isa]
+    missing = [flag for flag in FLAGS[value] if flag not in where.machine.isa]
     if missing:
         raise UnavailableError(
             f"this CPU has no {', '.join(missing)}", f"leave isa {value} to a machine that has it"
         )
-    return Effects(dict(zip(VARIABLES, ISAS[value].values, strict=True)))
+    return Effects(dict(zip(VARIABLES, ISAS[value], strict=True)))
 
 
 # ---- allocator
@@ -169,13 +144,11 @@ ALLOCATORS = {
     "mimalloc": Library(patterns=("libmimalloc.so.[0-9]*",), install="pip install cmeel-mimalloc"),
 }
 
-# glibc refuses an M_MMAP_THRESHOLD above half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
-LARGE_MMAP_BYTES = 32 * 1024**2
-# Any value above the memory that a step frees keeps malloc from returning it to the kernel.
-LARGE_TRIM_BYTES = 4 * 1024**3
 LARGE_THRESHOLDS = {
-    "MALLOC_MMAP_THRESHOLD_": str(LARGE_MMAP_BYTES),
-    "MALLOC_TRIM_THRESHOLD_": str(LARGE_TRIM_BYTES),
+    # glibc refuses more than half of its largest heap, 32 MiB on 64 bits (mallopt(3)).
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 1024**2),
+    # Any value above the memory that a step frees keeps malloc from returning it to the kernel.
+    "MALLOC_TRIM_THRESHOLD_": str(4 * 1024**3),
 }
 
 # The settings of PyTorch's tuning guide, which torch.backends.xeon.run_cpu sets too. Memory goes
@@ -274,7 +247,8 @@ AXES: dict[str, Axis[Never]] = {
         variables=(*VARIABLES, "DNNL_MAX_CPU_ISA"),
         prepare=_prepare_isa,
         effective=lambda _, got: str(got.isa),
-        holds=lambda value, got, _: value == "default" or bool(got.isa == ISAS[value].aten),
+        # ATen reports the name of its own variable's value in capitals.
+        holds=lambda value, got, _: value == "default" or bool(got.isa == value.upper()),
     ),
     "allocator": Axis(
         "the library that hands out memory",

@@ -56,11 +56,6 @@ def apply_prefetch(value: int) -> None:
     change_arguments(change)
 
 
-def observe_prefetch() -> int | str:
-    """Return the prefetch factor of all live loaders that have workers."""
-    return the_one(_settings("prefetch_factor", least_workers=1), NO_WORKERS)
-
-
 # ---- persistent_workers
 
 
@@ -100,11 +95,6 @@ def apply_loader_workers(value: int) -> None:
                 given["timeout"] = 0
 
     change_arguments(change)
-
-
-def observe_loader_workers() -> int | str:
-    """Return the number of workers of all live loaders."""
-    return the_one(_settings("num_workers", least_workers=0), NO_LOADER)
 
 
 # ---- loader_cpus
@@ -191,7 +181,7 @@ AXES: dict[str, Axis[Never]] = {
         COUNT,
         apply=apply_prefetch,
         lines="loader = DataLoader(..., prefetch_factor={})".format,
-        observe=observe_prefetch,
+        observe=lambda: the_one(_settings("prefetch_factor", least_workers=1), NO_WORKERS),
     ),
     "persistent_workers": Axis(
         "whether loader workers live on between epochs",
@@ -210,7 +200,7 @@ AXES: dict[str, Axis[Never]] = {
         counts(0),
         apply=apply_loader_workers,
         lines="loader = DataLoader(..., num_workers={})".format,
-        observe=observe_loader_workers,
+        observe=lambda: the_one(_settings("num_workers", least_workers=0), NO_LOADER),
     ),
     "loader_cpus": Axis(
         "CPUs of their own for the processes that a loader prepares its batches in, a number for "

@@ -5,25 +5,20 @@ CPUs are used up, placements start again with the first ones, and slots that sha
 labelled oversubscribed.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice, repeat, zip_longest
-from typing import TYPE_CHECKING
+from itertools import cycle, groupby, islice, repeat, zip_longest
+from operator import attrgetter
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import loaders, ranks
 from scaling_study.launch.axes.axis import Axis, Others, Slot
 from scaling_study.launch.axes.values import read_id_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 
 def slots(
@@ -143,10 +138,8 @@ def _fits(topology: Topology, width: int) -> None:
 
 def _tiers(topology: Topology) -> list[list[Cpu]]:
     """Return the first CPU of every core, then the second …, each tier in compact order."""
-    cores: dict[int, list[Cpu]] = {}
-    for cpu in topology.compact:
-        cores.setdefault(cpu.core, []).append(cpu)
-    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores.values())]
+    cores = [[*cpus] for _, cpus in groupby(topology.compact, key=attrgetter("core"))]
+    return [[cpu for cpu in tier if cpu is not None] for tier in zip_longest(*cores)]
 
 
 def _round_robin(cpus: Sequence[Cpu], levels: Sequence[str]) -> list[Cpu]:

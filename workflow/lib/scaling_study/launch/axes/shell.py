@@ -4,23 +4,17 @@ A value is ``none``, or texts such as ``OMP_PROC_BIND=close``, ``cpus=0-3`` and
 ``mempolicy=interleave:0-1``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.printable import printable
+from scaling_study.common.topology import Topology
 from scaling_study.launch.axes import placement, preloading
 from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
 from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scaling_study.common.axis_values import Axes, Value
-    from scaling_study.common.topology import Topology
-    from scaling_study.records import window
-    from scaling_study.records.readback import Readback
+from scaling_study.records import window
+from scaling_study.records.readback import Readback
 
 NONE = "none"
 CPUS, POLICY = "cpus", "mempolicy"

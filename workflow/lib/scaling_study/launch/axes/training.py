@@ -6,6 +6,7 @@ functions.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from typing import TYPE_CHECKING
 
@@ -324,13 +325,6 @@ def apply_gc(_value: str) -> None:
     optimizer.register_optimizer_step_pre_hook(freeze)
 
 
-def observe_gc() -> str:
-    """Return whether any objects are excluded from collections."""
-    import gc
-
-    return "frozen" if gc.get_freeze_count() else "no optimizer took a step"
-
-
 AXES: dict[str, Axis[Never]] = {
     "optimizer_kernel": Axis(
         "the implementation that an optimizer takes its steps with",
@@ -410,6 +404,6 @@ AXES: dict[str, Axis[Never]] = {
         },
         apply=apply_gc,
         lines=lambda _value: "gc.collect(); gc.freeze()  # once, before the training loop",
-        observe=observe_gc,
+        observe=lambda: "frozen" if gc.get_freeze_count() else "no optimizer took a step",
     ),
 }

@@ -1,20 +1,16 @@
 """The ``exec`` launcher: a fresh interpreter for each member."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
 
 from scaling_study.launch.launchers.launcher import (
+    Launch,
     Launcher,
+    Member,
     bind_command,
     describe_exit,
     split_preload,
 )
 from scaling_study.member import worker
-
-if TYPE_CHECKING:
-    from scaling_study.launch.launchers.launcher import Launch, Member
 
 
 class Exec:
@@ -24,7 +20,7 @@ class Exec:
 
     def __init__(self, launch: Launch, _members: int = 1) -> None:
         self._launch = launch
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, member: Member) -> int:
         """Start ``worker`` in a new interpreter, bound before it begins."""
@@ -48,18 +44,17 @@ class Exec:
                 stderr=errors,
                 start_new_session=True,
             )
-        self._processes.append(process)
+        self._processes[process.pid] = process
         return process.pid
 
     def close(self) -> None:
         """Wait for the members, which have been killed."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.wait()
 
     def exit_reason(self, pid: int) -> str:
         """Describe how a member ended."""
-        code = next(process for process in self._processes if process.pid == pid).wait()
-        return describe_exit(code)
+        return describe_exit(self._processes[pid].wait())
 
 
 LAUNCHER = Launcher("a fresh interpreter for each", Exec)

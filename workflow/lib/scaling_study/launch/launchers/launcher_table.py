@@ -8,9 +8,5 @@ from scaling_study.launch.launchers.launcher import Launcher
 DEFAULT = "exec"
 
 
-def _all() -> dict[str, Launcher]:
-    found = entries.found("launchers", "LAUNCHER", Launcher)
-    return {DEFAULT: found[DEFAULT], **found}
-
-
-LAUNCHERS: Mapping[str, Launcher] = _all()
+_launchers = entries.found("launch.launchers", "LAUNCHER", Launcher)
+LAUNCHERS: Mapping[str, Launcher] = {DEFAULT: _launchers[DEFAULT], **_launchers}
