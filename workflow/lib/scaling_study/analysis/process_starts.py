@@ -22,7 +22,7 @@ SHORTEST_S = 1e-6
 SPREAD, FREEDOM = 0.1, 2.0
 """Prior standard deviation of the logarithms of one launch's starts, and the degrees of freedom
 that it is worth."""
-BETWEEN, BETWEEN_FREEDOM = 0.05, 1.0
+BETWEEN, BETWEEN_FREEDOM = 0.03, 1.0
 """The same for the means of launches that start alike."""
 BURN_IN = 100
 SEED = 1

@@ -49,9 +49,9 @@ of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Dat
 Anything Obviously Wrong)."""
 DRIFT_FREEDOM = 2.0
 """Degrees of freedom that the prior of the drift's spread is worth."""
-FREEDOM = 6.0
+FREEDOM = 8.0
 """Degrees of freedom that the common spread is worth in a launch's own."""
-STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.25, 6.0, 1.0
+STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.2, 10.0, 1.0
 """Prior share of strays, launches whose spread is many times the common one; how many times, and
 how many degrees of freedom that is worth. The share is high on purpose: a stray that is taken for
 an ordinary launch gets an interval far too narrow; an ordinary one that is taken for a stray, one a
