@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MACHINES = ("xeon-8260-8s-snc2", "epyc-9654-2s-nps1", "epyc-9654-2s-nps4", "xeon-max-9480-2s-snc4")
-"""96 to 384 CPUs."""
+MACHINES = (
+    *("xeon-8260-8s-snc2", "epyc-9654-2s-nps1", "epyc-9654-2s-nps4", "xeon-max-9480-2s-snc4"),
+    *("vm-hybrid", "emulated-two", "gh200"),
+)
+"""2 to 384 CPUs."""
 SHAPES = ("saturating", "cliffs", "retrograde", "linear")
 AXES = {
     "intra_op": 3,
@@ -195,6 +198,10 @@ class World:
         """The throughput of a point."""
         at = self.field.process_counts.index(n)
         return float(np.exp(self.curve(self._known[launch].changes)[at]))
+
+    def most(self, launch: str) -> float:
+        """The throughput of a launch at its best count."""
+        return max(self.true(launch, n) for n in self.field.process_counts)
 
     def best(self) -> float:
         """The best throughput of the launches that the config has, and of those let in since."""

@@ -189,6 +189,7 @@ def _choose(
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
     same_n = against.at_n if against else None
+    as_run = (against.launch, plan.today_processes) if against and plan.today_processes else None
     sure = measured.probabilities({one: point.n for one, point in shown.items()}, tolerance)
     if raced and choice:  # these means ignore drift, and which launches were measured together
         sure = {chosen.launch: choice.probability}
@@ -210,6 +211,8 @@ def _choose(
         ),
         ratio=measured.ratio(chosen.at, against.at) if against else None,
         ratio_same_n=measured.ratio(chosen.at, same_n.at) if same_n else None,
+        as_run=measured.ratio(chosen.at, as_run) if as_run in measured.column else None,
+        as_run_n=plan.today_processes,
         changed=changed,
         ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),
     )

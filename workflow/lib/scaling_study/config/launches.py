@@ -34,6 +34,7 @@ from scaling_study.common.problems import (
 )
 from scaling_study.config.section import (
     PARAMETER,
+    Count,
     Off,
     Section,
     Text,
@@ -326,6 +327,10 @@ class Today(Section):
     mempolicy: Annotated[str, AfterValidator(_read_policy), allowed(POLICIES)] = ""
     """The memory policy of the shell."""
 
+    processes: Count | None = None
+    """How many processes you run today: the report gives the gain over these, too. Alone, it leaves
+    all else to your shell."""
+
     @property
     def texts(self) -> Found:
         """All settings, as the axis `shell` has them."""
@@ -342,7 +347,7 @@ class Launches(Section):
 
     today: Annotated[
         Literal["auto"] | Off | Today,
-        allowed("auto, off, or a section with env ({NAME: value}), cpus and mempolicy"),
+        allowed("auto, off, or a section with env ({NAME: value}), cpus, mempolicy and processes"),
     ] = "auto"
     """Your launch of today, beside the default: your shell's settings (auto), or those here."""
 
@@ -373,7 +378,8 @@ class Launches(Section):
             workload: ``workload.env``, whose variables are the same in all launches.
         """
         if isinstance(self.today, Today):
-            shell = self.today.texts
+            if self.today.texts or self.today.processes is None:
+                shell = self.today.texts
         elif self.today == "off":
             shell = ()
         todays = tuple(one for one in shell if one.partition("=")[0] not in (workload or {}))

@@ -137,6 +137,7 @@ class Plan(Planned):
         default: Id of the launch without any setting.
         baseline: Id of the launch that changes start from; it may be the default one.
         today: Id of the launch with the user's shell settings; None if it is the default one.
+        today_processes: How many processes the user runs today, as the config says.
         repeat: Id of the A/A repeat of the baseline.
         launches: All launches, default, baseline and repeat first.
         dropped: Launches that the config excludes, with the reasons.
@@ -159,6 +160,7 @@ class Plan(Planned):
     baseline: str
     repeat: str
     today: str | None = None
+    today_processes: int | None = None
     launches: tuple[Launch, ...]
     dropped: tuple[Dropped, ...]
     replicates: int
@@ -257,6 +259,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
             "baseline": baseline.id,
             "repeat": repeat.id,
             "today": next((item.id for item in launches if item.role == "today"), None),
+            "today_processes": getattr(config.launches.today, "processes", None),
             "launches": launches,
             "dropped": [
                 Dropped(

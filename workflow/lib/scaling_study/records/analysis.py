@@ -203,6 +203,10 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     """The recommended launch over today's or else the default one, each at its best count."""
     ratio_same_n: Interval | None = None
     """Both at the recommended count."""
+    as_run: Interval | None = None
+    """The recommended launch over today's with the processes that the user runs today."""
+    as_run_n: int | None = None
+    """How many these are."""
     changed: Changed | None = None
     ranking: tuple[Ranked, ...] = ()
     """Every launch at its best point, best first."""

@@ -178,6 +178,7 @@ class Answer:
         value: the rate or time of the recommended launch, in words.
         verb: the wording of the gain: ``trains {} as many models per hour as``.
         n: processes of the recommended launch.
+        other_n: processes of the launch that it is compared with, at its own best.
         probability: probability that the study has nothing better.
         once: whether a figure comes from one start.
         ratio: the gain, each launch at its own count.
@@ -196,6 +197,7 @@ class Answer:
     value: str = ""
     verb: str = "gives {} as much as"
     n: int = 1
+    other_n: int = 1
     probability: float | None = None
     once: bool = False
     ratio: Interval = NO_GAIN
@@ -336,6 +338,15 @@ def headline(machine: Machine) -> Headline:
     if row in QUOTED + UNQUOTED:
         detail.append(f"95% interval {spelled(ratio)}")
     detail.append("confirmed" if answer.confirmed else "predicted")
+    if row == "faster" and answer.n != answer.other_n:
+        counts = f"{processes(answer.n)} against {answer.other_n}"
+        alike = f", and {format_ratio(answer.same_n.value)} with {answer.n} each"
+        detail.append(counts + (alike if answer.same_n.sure else ""))
+    if found.as_run is not None and found.as_run_n != answer.other_n:
+        detail.append(
+            f"predicted over the {found.as_run_n} that you run today:"
+            f" {format_ratio(found.as_run.value)}"
+        )
     bars = _bars(_confirmed(machine.confirmation) or _predicted(found), answer.objective)
     return Headline(question, verdict(answer), ", ".join(detail), bars, tuple(_marks(machine)))
 
@@ -350,6 +361,7 @@ def answer_of(machine: Machine) -> Answer:
     source = confirmation if confirmation and arm else found
     objective, asked = source.objective, OBJECTIVES[source.objective]
     against = other.label if other else "default"
+    theirs = confirmation.arm(confirmation.against) if confirmation and arm else None
     if confirmation and arm:
         against = confirmation.against
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
@@ -367,6 +379,7 @@ def answer_of(machine: Machine) -> Answer:
         value=f"{'at most ' if at_most else ''}{given} with {processes(best.n)}",
         verb="is {} as fast as" if asked.single else f"{does} {{}} as many {NOUNS[asked.rate]} as",
         n=best.n,
+        other_n=theirs.n if theirs else other.n if other else best.n,
         probability=best.probability_best,
         once=arm is None and (best.once or (other is not None and other.once)),
         ratio=source.ratio or NO_GAIN,

@@ -45,6 +45,12 @@ READ_AT_S = 10.0
 """After the last window's runs, the next ones run for half a run, or this long, before their
 settings are read: until then a program has loaded its libraries."""
 
+MOST_READS = 5
+"""A look at runs that have just ended is repeated this often."""
+TOO_SHORT = (
+    "no run lives for long enough to read its settings: give a run more work, or start several"
+    " models in it"
+)
 SKIPPED = 1 / 2
 """A later run takes more of the first one's CPU time than this share, if both do all."""
 
@@ -238,9 +244,21 @@ class RunWindows(CohortRun):
                 raise LostError(reason)
 
     def _read_back(self, run: FreeRun, run_s: float) -> None:
-        """Read settings from outside, while further runs that do not count are under way."""
-        time.sleep(min(READ_AT_S, run_s / 2))
-        seen = outside.read({slot: one.pid for slot, one in run.slots.begun.items()})
+        """Read settings from outside, while further runs that do not count are under way.
+
+        Raises:
+            LostError: no run lives for long enough.
+        """
+        seen: dict[int, outside.Seen] = {}
+        for _ in range(MOST_READS):
+            for slot in run.slots.free:
+                run.start(slot)
+            if run.slots.wait(min(READ_AT_S, run_s / 2)):
+                continue
+            if seen := outside.read({slot: one.pid for slot, one in run.slots.begun.items()}):
+                break
+        else:
+            raise LostError(TOO_SHORT)
         asked = self.job.launch.axes
         self._write_readbacks("before", outside.checks(asked, run.launch, self.members, seen), [])
         self.proven = True

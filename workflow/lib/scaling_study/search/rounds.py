@@ -268,14 +268,16 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field
 
     today = plan.today
     fixed = {plan.default, plan.baseline, plan.repeat, today}
-    counts = process_counts.resolve(plan.processes, topology, quota_cpus)
+    counts = [*process_counts.resolve(plan.processes, topology, quota_cpus)]
+    said = [n for n in [plan.today_processes] if n and n <= max(counts)]
+    counts = sorted({*counts, *said})
     boundaries = [
         n
         for n in process_counts.boundaries(topology, quota_cpus)
         if plan.processes == "auto" or n in plan.processes
     ]
     if plan.objective == ONE_MODEL:  # more processes make no model sooner
-        counts, boundaries = counts[:1], []
+        counts, boundaries, said = counts[:1], [], []
     return Field(
         entrant(plan.default),
         entrant(plan.baseline),
@@ -287,6 +289,7 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field
             for item in (*plan.exclude, *_idle(plan.launches, base))
         ),
         entrant(today) if today else None,
+        tuple(said),
     )
 
 
