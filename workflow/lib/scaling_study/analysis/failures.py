@@ -5,11 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict
 
+from scaling_study.analysis.record_rows import NOT_PROVEN
 from scaling_study.records.analysis import Failure, Failures, Invalid, Lost, MemberEvent
 from scaling_study.records.cohorts import CohortSummary, Replicate
 from scaling_study.records.window import LostMember
+from scaling_study.runner.windows import INVALID
 
 NAMES = Replicate.__struct_fields__
+AGAINST = INVALID | {NOT_PROVEN}
+"""Flags of a window that count against it; others are remarks."""
 AGAIN = "put right what its log says, and run the study again"
 
 
@@ -88,7 +92,7 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
         (cohort.launch, cohort.label, window.n, flag)
         for cohort in cohorts
         for window in cohort.windows_invalid
-        for flag in window.flags
+        for flag in (AGAINST.intersection(window.flags) or window.flags)
     )
     for (launch, label, n, flag), count in sorted(counts.items()):
         yield Invalid(launch=launch, label=label, n=n, flag=flag, count=count)

@@ -60,10 +60,10 @@ def python_of(workload: Workload, python: str) -> str | None:
     return None if workload.command else python
 
 
-def first_command(plan: Plan) -> list[str]:
-    """Return the command line of the default launch's first process, without its binding."""
+def first_command(plan: Plan, axes: Axes | None = None) -> list[str]:
+    """Return the command line of a launch's first process, by default the default launch's."""
     workload = plan.workload
-    own = parameters_of(workload, plan.by_id[plan.default].axes)
+    own = parameters_of(workload, axes or plan.by_id[plan.default].axes)
     given = {**own, placeholders.MEMBER: 0, placeholders.N: f"{{{placeholders.N}}}"}
     filled = [placeholders.fill(text, given) for text in arguments(workload)]
     python = python_of(workload, interpreter(workload))

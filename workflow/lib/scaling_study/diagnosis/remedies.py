@@ -80,7 +80,7 @@ def _fastest(
 
 
 def _command(case: Case, changed: Axes | None) -> str | None:
-    """Return the command that starts the script with a change; None if no variable makes it."""
+    """Return the command that makes a change by variables; None if none makes it."""
     if not changed:
         return None
     asked = {**case.head.axes, **changed}
@@ -94,6 +94,6 @@ def _command(case: Case, changed: Axes | None) -> str | None:
 
 
 def start_command(environment: Mapping[str, str]) -> str:
-    """Return the shell command that starts a script with these variables."""
+    """Return the shell command that sets these variables for what is started after it."""
     words = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
-    return " ".join([*words, "python train.py"])
+    return " ".join(["export", *words])

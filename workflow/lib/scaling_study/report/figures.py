@@ -162,7 +162,8 @@ KINDS = {
     ),
     "causes-accounts": Kind(
         "What more processes add to a step",
-        "The training thread's mean step in these experiments, as the kernel counts it.",
+        "The training thread's mean step in these experiments, as the kernel counts it. Parts are "
+        "counted apart, so what is not accounted for may be below 0.",
     ),
     "causes-interventions": Kind(
         "One change at a time: what it takes away",

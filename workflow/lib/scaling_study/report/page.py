@@ -8,6 +8,7 @@ its own script, by its hash.
 import base64
 import hashlib
 import math
+import shlex
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -188,6 +189,12 @@ class View:
             return ""
         used = self.machine.readback.optimizers(best.launch)
         return "\n".join(switch_script.lines(best.axes, used))
+
+    @property
+    def first_command(self) -> str:
+        """The command line of the recommended launch's first process, without its variables."""
+        best = self.machine.recommendation.recommended
+        return shlex.join(work.first_command(self.plan, best.axes if best else None))
 
     @property
     def helpful(self) -> list[str]:

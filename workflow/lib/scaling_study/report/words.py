@@ -58,7 +58,26 @@ PLAIN_NAMES = {
     "default": "the default launch",
     "today": "today's launch",
     "intra_op 1": "one thread per process",
+    "inter_op 1": "one inter-op thread",
+    "wait_policy passive": "threads that sleep while they wait",
+    "blas openblas": "OpenBLAS",
+    "blas blis": "BLIS",
+    "blas mkl": "MKL",
+    "isa avx2": "AVX2",
+    "isa avx512": "AVX-512",
+    "allocator glibc-large-thresholds": "large malloc thresholds",
+    "huge_pages always": "huge pages",
+    "optimizer_kernel fused": "a fused optimizer",
+    "gc frozen": "frozen garbage collection",
+    "placement compact": "processes packed together",
+    "placement cores": "a core for each process",
+    "placement spread": "processes spread out",
+    "placement per_l3": "a cache for each process",
+    "membind local": "local memory",
+    "membind interleave": "interleaved memory",
+    "launcher dask": "workers of Dask",
 }
+"""Names of launches, and of the values that labels hold; other values keep their axis's name."""
 SURE = 0.8
 """A launch is called the best one if it is that with at least this probability."""
 SMALL_GAIN = 1.25
@@ -82,12 +101,13 @@ def sentence(text: str) -> str:
 
 def name_launch(label: str) -> str:
     """Name a launch inside a sentence."""
-    return PLAIN_NAMES.get(label, label)
+    return ", ".join(PLAIN_NAMES.get(part, part) for part in label.split(", "))
 
 
 def opening(label: str) -> str:
     """Name a launch at the beginning of a sentence: the names of axes keep their spelling."""
-    return sentence(PLAIN_NAMES[label]) if label in PLAIN_NAMES else label
+    name, first = name_launch(label), label.partition(", ")[0]
+    return sentence(name) if first in PLAIN_NAMES else name
 
 
 def processes(n: int) -> str:
@@ -489,7 +509,7 @@ def _marks(machine: Machine) -> Iterable[Mark]:
         tip = "Two runs of one launch differed by this much: smaller gains mean nothing."
         yield Mark(f"A/A noise {format_percent(spread)}", tip)
     starts = min(one.replicates for one in (best, other or best))
-    if starts < ENOUGH_REPLICATES:
+    if starts < ENOUGH_REPLICATES and arm is None:  # a confirmation rests on its rounds
         more = "a larger search.budget_minutes" if found.raced else "measure.replicates: 3"
         tip = (
             f"The interval rests on the spread of all launches together; {more} gives more starts."
@@ -540,6 +560,8 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
         away = f"{format_percent(abs(round(difference.value - 1, 3)))} {side} the prediction"
+        if arm.start == "forked":  # which is of fresh starts
+            away = f"fresh starts: {away}"
         yield Mark(
             away,
             explain_difference(confirmation),
@@ -656,8 +678,9 @@ def lost_windows(failures: Failures, taken: int) -> list[Mark]:
         count = sum(one.count for one in failures.windows if one.flag == flag)
         if taken and count >= MANY_LOST * taken:
             tip = (
-                f"{count:,} of {taken:,} windows lost CPU time to {whom}; they were taken again. "
-                "On a quieter machine the study is quicker and its intervals are narrower."
+                f"{count:,} of {taken:,} windows lost CPU time to {whom}; such windows do not"
+                " count, and are taken again as often as measure.retries allows. On a quieter"
+                " machine the study is quicker and its intervals are narrower."
             )
             text = f"{format_percent(count / taken)} of windows disturbed"
             marks.append(Mark(text, tip, bad=True))
@@ -723,7 +746,7 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     ),
     ("noisy", is_noisy, "The windows differ too much to tell whether a step takes longer"),
     ("one process", lambda t: t.n == 1, "Only one process was tried"),
-    ("scales", lambda _: True, "Nothing to explain: it scales to {processes}"),
+    ("scales", lambda _: True, "Nothing to explain: a step takes hardly longer with {processes}"),
 )
 """Name, condition and answer: the first row whose condition holds for a launch is its answer."""
 
