@@ -170,8 +170,9 @@ def _confirmed(
     means = {key: measured.level(point) for key, point in points.items()}
     asked = OBJECTIVES[objective]
     compared = measured.of_one_process() if asked.single else measured
-    # Forked models count only if each slot has trained one whose imports were made ahead.
-    forks = FORKED in arms and arms[FORKED].how.ahead
+    # Forked models count only if each slot has trained one whose imports were made ahead. One
+    # model alone is never forked: a server would have to import first.
+    forks = FORKED in arms and arms[FORKED].how.ahead and not asked.single
     least = (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
     chosen = FORKED if forks and means[FORKED].value > least else RECOMMENDED
     ratios = {

@@ -556,6 +556,14 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     if arm.start == "forked":
         tip = "Each model is forked from a process that has imported what the script imports."
         yield Mark("forked", tip)
+    objective = confirmation.objective
+    forked = confirmation.arm("recommended", "forked")
+    if OBJECTIVES[objective].single and forked is not None:
+        tip = (
+            "The later models of a list can be forked from a process that has imported what the"
+            " script imports (--queue --forked). One model alone cannot."
+        )
+        yield Mark(f"of many in turn: {amount(forked.gives(objective), objective)}", tip)
     difference = confirmation.difference
     if difference is not None and abs(difference.value - 1) > thresholds.NOTICEABLE:
         side = "below" if difference.value < 1 else "above"
@@ -574,7 +582,7 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
             f"Other programs took {cpus} CPUs meanwhile. Confirm again on a quiet machine.",
             bad=True,
         )
-    if not arm.end_seen and OBJECTIVES[confirmation.objective].rate == "models_per_hour":
+    if not arm.end_seen and OBJECTIVES[objective].rate == "models_per_hour":
         tip = (
             "No process was seen to end after one model: its time may lack the end of a process. "
             "Raise confirm.seconds."

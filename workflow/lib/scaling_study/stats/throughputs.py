@@ -43,6 +43,8 @@ SWEEPS, BURN_IN, EACH = 200, 40, 20
 """Sweeps of the sampler that count and those before them; draws of the points in each, given its
 variances."""
 DRAWS = SWEEPS * EACH
+MOST_NUMBERS = 2e7
+"""In all draws of all points: a grid of thousands of points gets fewer draws."""
 DRIFT, LAYOUT_BIAS, REST = 0.02, 0.02, 0.01
 """Spreads on the log scale before anything is measured, as quiet machines showed them. Two starts
 of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Data Without Doing
@@ -234,15 +236,13 @@ class _Sampler:
         numbers = {batch: at for at, batch in enumerate(self._batches)}
         self._batch = np.array([numbers.get(one.batch, 0) for one, _ in rows])
         self._logs = np.log([one.rates[n] for one, n in rows])
+        self._each = max(1, min(EACH, int(MOST_NUMBERS / (SWEEPS * len(points)))))
         self._prepare()
 
     def _prepare(self) -> None:
         """Compute the sums of products that all sweeps share, of deviations from cells' means."""
-        launches, most, rows = (
-            len(self._counts),
-            int(self._counts.max()),
-            np.arange(len(self._logs)),
-        )
+        rows, launches = np.arange(len(self._logs)), len(self._counts)
+        most = int(self._counts.max())
         self._mask = np.arange(most) < self._counts[:, None]
         of_start = np.zeros((len(rows), most))
         of_start[rows, self._start] = 1.0
@@ -309,7 +309,7 @@ class _Sampler:
         within = rest[:, None, None]
         inverse = np.linalg.inv(self._xx / within + np.eye(most) / bias[:, None, None])
         xy, xz = self._xy / rest[:, None], self._xz / within
-        by_batch = np.zeros((batches, 1 + EACH))
+        by_batch = np.zeros((batches, 1 + self._each))
         if batches:
             gain = inverse @ xz
             precision = (self._zz / within).sum(axis=0) - np.einsum("ltb,ltc->bc", gain, xz)
@@ -329,7 +329,7 @@ class _Sampler:
 
     def _noise(self, *shape: int) -> Floats:
         """Return standard normal numbers for all draws but the first, which is the mean."""
-        noise = self._rng.standard_normal((*shape, 1 + EACH))
+        noise = self._rng.standard_normal((*shape, 1 + self._each))
         noise[..., 0] = 0.0
         return noise
 
