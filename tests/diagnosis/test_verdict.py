@@ -265,7 +265,7 @@ def test_the_remedy_is_the_launch_that_was_fastest(world, axes, text, command):
     remedy = next(iter(named(judge(world)).values()))["remedy"]
     assert remedy["axes"] == axes
     assert remedy["text"].startswith(text)
-    assert (remedy["command"] or "").startswith(command)
+    assert command in (remedy["command"] or "")
     if axes is None:
         assert remedy["config"] is None
     else:

@@ -67,14 +67,6 @@ def test_units_are_the_replicates_means_or_the_blocks_that_have_both_sides():
     assert ratios.pair(over, under, replicates, "blocks").over.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def test_shares_add_up_with_their_uncertainties():
-    parts = [Interval(0.5, 0.2, 0.8), Interval(0.3, -0.1, 0.7)]
-    whole = ratios.together(parts)
-    assert whole.value == pytest.approx(0.8)
-    assert whole.high - whole.value == pytest.approx(0.5)
-    assert ratios.together([]) is None
-
-
 def test_an_interval_turns_round_with_a_negative_factor():
     assert Interval(0.25, 0.125, 0.5, 0.1).times(-1.0, 1.0) == Interval(0.75, 0.5, 0.875)
 

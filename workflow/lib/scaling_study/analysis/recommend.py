@@ -211,7 +211,7 @@ def _choose(
         ),
         ratio=measured.ratio(chosen.at, against.at) if against else None,
         ratio_same_n=measured.ratio(chosen.at, same_n.at) if same_n else None,
-        as_run=measured.ratio(chosen.at, as_run) if as_run in measured.column else None,
+        as_run=measured.ratio(chosen.at, as_run) if as_run and as_run in measured.column else None,
         as_run_n=plan.today_processes,
         changed=changed,
         ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),

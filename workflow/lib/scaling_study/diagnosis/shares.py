@@ -12,7 +12,7 @@ recovered
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import Floats
 from scaling_study.stats.ratios import fit_prior, mean, ratio_of_means
-from scaling_study.stats.variances import START_SD, Prior
+from scaling_study.stats.variances import NO_PRIOR, START_SD, Prior
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),
@@ -231,8 +231,33 @@ def _compared(
     case: Case, scope: Scope, name: str, over: Floats, other: str = REFERENCE
 ) -> Interval | None:
     """Return the share, with its interval, from a comparison with an intervention."""
+    prior, tests = _prior(case, scope), len(case.tried(scope))
+    allowance = _allowance(case, scope, name, other)
+    return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance, tests=tests)
+
+
+def explained(case: Case, scope: Scope, named: Iterable[Measured]) -> Interval | None:
+    """Return the share that causes explain together; None without any.
+
+    Their times are added block by block: all of them compare with the same windows.
+    """
+    causes = [*named]
+    if not causes:
+        return None
+    over = np.sum([cause.over for cause in causes], axis=0)
+    changes = [cause.intervention for cause in causes if cause.intervention]
+    allowance = float(np.hypot.reduce([_allowance(case, scope, name) for name in changes] or [0.0]))
+    prior = _prior(case, scope) if changes else NO_PRIOR
+    return (
+        ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
+        if causes
+        else None
+    )
+
+
+def _allowance(case: Case, scope: Scope, name: str, other: str = REFERENCE) -> float:
+    """Return by how much another start would differ, which the blocks of one start cannot show."""
     count = case.n if scope == "scaling_loss" else 1
-    # How much another start of either would differ, which the blocks of one start cannot show.
     start = max(
         START_SD * mean(case.step(count, name) / case.step(1)),
         case.start_sd * mean(case.step(count) / case.step(1)),
@@ -244,9 +269,7 @@ def _compared(
     starts = (
         2.0 if scope == "scaling_loss" else sum(1 / case.alone.get(x, 1) for x in (REFERENCE, name))
     )
-    allowance = float(np.sqrt(starts)) * start / (1 + max(0.0, mean(case.under(scope))))
-    prior, tests = _prior(case, scope), len(case.tried(scope))
-    return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance, tests=tests)
+    return float(np.sqrt(starts)) * start / (1 + max(0.0, mean(case.under(scope))))
 
 
 def _surest(measured: Measured) -> tuple[float, float]:

@@ -8,13 +8,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from scaling_study.diagnosis import shares
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
 from scaling_study.diagnosis.cause import Cause, Way
 from scaling_study.diagnosis.causes.cause_table import CAUSES
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.remedies import remedy
 from scaling_study.records import verdict as records
-from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import SHARE, SHARE_AT_LEAST
 
@@ -59,8 +59,7 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
     for causes in by_status.values():
         causes.sort(key=lambda cause: -(cause.value or 0.0))
     nothing = Interval(0.0, 0.0, 0.0) if scope == "scaling_loss" else None
-    shares = [cause.share for cause in by_status["named"] if cause.share]
-    explained = ratios.together(shares) or nothing
+    explained = shares.explained(case, scope, known.values()) or nothing
     return records.Judged(
         explained_share=explained,
         unexplained_share=explained.times(-1.0, 1.0) if explained else None,

@@ -127,20 +127,6 @@ def ratio_of_means(
     return Interval(ratio, *ends(CONFIDENCE), corrected)
 
 
-def together(parts: Sequence[Interval]) -> Interval | None:
-    """Return the sum of shares; their errors combine as those of independent quantities do."""
-    if not parts:
-        return None
-    value = sum(part.value for part in parts)
-    below = [part.value - part.low for part in parts if part.low is not None]
-    above = [part.high - part.value for part in parts if part.high is not None]
-    if len(above) < len(parts):
-        return Interval(value)
-    return Interval(
-        value, value - float(np.hypot.reduce(below)), value + float(np.hypot.reduce(above))
-    )
-
-
 def geometric_ratio(pairs: Pairs) -> Interval | None:
     """Return the geometric mean of the ratios of pairs, with Student's t interval on the log scale.
 
