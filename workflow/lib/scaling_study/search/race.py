@@ -48,8 +48,11 @@ DEFAULT_COUNTS = 3
 """Of these, counts of the default launch and today's, which may be twenty times slower."""
 REFINED = 0.1
 """Share of the budget that a round of these launches between their counts may take,"""
-COMPARED = 0.05
-"""and share that is kept for comparing them at the choice's count."""
+MOST_REFINED = 4
+"""starts with which they are no longer refined,"""
+COMPARED, SLOWER = 0.05, 1.5
+"""and share that is kept, at most, for comparing today's with the choice at equal counts. This may
+take so many times the expected time: counts that were left out are often slow ones."""
 BATCH = 5
 """Launches that are measured side by side, including the one that all batches share."""
 FEWEST = 2
@@ -240,8 +243,7 @@ class Race:
         self._entrants = field.entrants
         self._starts = starts
         self._made = Counter(one.launch for one in starts)
-        self.spent_s = spent_s(starts)
-        self._reserved_s = 0.0
+        self.spent_s, self._reserved_s = spent_s(starts), 0.0
         measured = [one for one in starts if one.rates]
         self._counts: dict[str, list[int]] = {}
         for launch in self._entrants:
@@ -266,15 +268,9 @@ class Race:
         if self.choice is None or self._field.baseline.launch not in self._counts:
             return Round("done", reason="the baseline could not be measured")
         compared = self._compared(self.choice)
-        self._reserved_s = min(
-            sum(map(self.expected_s, compared)), COMPARED * self._settings.budget_s
-        )
+        self._reserved_s = SLOWER * self.expected_s(compared)  # as its counts may be its slow ones
         found = self._refine() or self._screen() or self._race(self.choice)
-        if found.stage == "done" and compared:
-            self._reserved_s = 0.0
-            last = self._round("refine", compared)
-            return last if last.batches else found
-        return found
+        return Round("refine", (compared,)) if found.stage == "done" and compared else found
 
     # Stages
 
@@ -312,7 +308,7 @@ class Race:
     def _lacking(self, launch: str) -> list[int]:
         """Return the counts between a launch's best one and those measured next to it."""
         tried = self._tried(launch)
-        if not tried:
+        if not tried or self._made[launch] >= MOST_REFINED:
             return []
         best = self._best(launch)
         low = max((n for n in tried if n < best), default=0)
@@ -326,14 +322,15 @@ class Race:
             return set()
         return {n for one in starts for n in (*one.rates, *one.lost)}
 
-    def _compared(self, choice: Choice) -> list[list[Task]]:
+    def _compared(self, choice: Choice) -> tuple[Task, ...]:
         """Return the batch that compares the choice with today's launch at equal counts, if any."""
         against = self._field.fixed[-1].launch
         tried = self._tried(against)
-        counts = sorted({choice.n, *self._field.today_counts} - tried)
-        if against == choice.launch or not counts or not tried:
-            return []
-        return [[Task(choice.launch, (choice.n,)), Task(against, tuple(counts))]]
+        lacking = tuple(sorted({choice.n, *self._field.today_counts} - tried))
+        batch = Task(choice.launch, (choice.n,)), Task(against, lacking)
+        if against == choice.launch or not lacking or not tried:
+            return ()
+        return batch if self.expected_s(batch) <= COMPARED * self._settings.budget_s else ()
 
     def _screen(self) -> Round | None:
         lame = {one.launch for one in self._starts if one.lost}
@@ -666,6 +663,6 @@ def _thinned(counts: Sequence[int], most: int) -> tuple[int, ...]:
         most: how many; a single one is the middle.
     """
     if most == 1:
-        return (counts[len(counts) // 2],)
+        return tuple(counts[len(counts) // 2 :][:1])
     places = np.linspace(0, len(counts) - 1, min(most, len(counts))).round().astype(int)
     return tuple(counts[at] for at in places)

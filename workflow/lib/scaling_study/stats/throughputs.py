@@ -22,6 +22,7 @@ draws, so none contradicts another.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ variances."""
 DRAWS = SWEEPS * EACH
 MOST_NUMBERS = 2e7
 """In all draws of all points: a grid of thousands of points gets fewer draws."""
-DRIFT, LAYOUT_BIAS, REST = 0.02, 0.02, 0.01
+DRIFT, LAYOUT_BIAS, REST = 0.02, 0.02, 0.02
 """Spreads on the log scale before anything is measured, as quiet machines showed them. Two starts
 of one launch differ by some percent (Mytkowicz et al. 2009, Producing Wrong Data Without Doing
 Anything Obviously Wrong)."""
@@ -53,7 +54,7 @@ DRIFT_FREEDOM = 2.0
 """Degrees of freedom that the prior of the drift's spread is worth."""
 FREEDOM = 8.0
 """Degrees of freedom that the common spread is worth in a launch's own."""
-STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.2, 10.0, 1.0
+STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.1, 8.0, 2.0
 """Prior share of strays, launches whose spread is many times the common one; how many times, and
 how many degrees of freedom that is worth. The share is high on purpose: a stray that is taken for
 an ordinary launch gets an interval far too narrow; an ordinary one that is taken for a stray, one a
@@ -214,8 +215,10 @@ class _Sampler:
     """The Gibbs sampler. Effects of starts are in arrays (launches, most starts of a launch)."""
 
     def __init__(self, starts: Sequence[Start], seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
         starts = [one for one in starts if one.rates]
+        # Other data has other draws: two machines must not share their errors.
+        text = repr([(one.launch, dict(one.rates)) for one in starts])
+        self._rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
         rows = [(one, n) for one in starts for n in sorted(one.rates)]
         points = sorted({(one.launch, n) for one, n in rows})
         self._column = {point: at for at, point in enumerate(points)}
