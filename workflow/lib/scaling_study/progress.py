@@ -1,20 +1,14 @@
 """The progress of a run, as the one line that a terminal shows while jobs run."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.common.printable import printable
 from scaling_study.config import estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from scaling_study.config.plan import Plan
+from scaling_study.config.plan import Plan
 
 TAIL_BYTES = 4096
 """Bytes at a log's end that are read for its last line."""

@@ -15,7 +15,6 @@ from scaling_study.stats.throughputs import Start, Throughputs, fit
 POINT = [*(column.name for column in WHERE), "n"]
 REPLICATE = [*POINT, "replicate"]
 WINDOW = [*REPLICATE, "cohort", "window", "attempt"]
-SECONDS_PER_HOUR = 3600
 MEANS = [
     *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
     *("threads", "processes", "rss_bytes"),
@@ -50,7 +49,9 @@ def replicates(
     rows["drift"] = np.exp(drifts)
     rows["steps_per_s"] /= rows["drift"]
     rows["step_s"] *= rows["drift"]
-    rows["models_per_hour"] = models_per_hour(rows, rows["steps_per_s"], steps_per_model)
+    # A slot trains a model in its start and the time of its steps.
+    model_s = (steps_per_model or np.nan) * rows["n"] / rows["steps_per_s"]
+    rows["models_per_hour"] = 3600 * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
     rows = REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
@@ -61,22 +62,6 @@ def replicates(
 def _jobs(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str, int], str]:
     """Return the job that a replicate shared with others, by machine, launch and replicate."""
     return {(one.machine, one.launch, one.replicate): one.batch for one in cohorts if one.batch}
-
-
-def models_per_hour(
-    rows: pd.DataFrame, steps_per_s: "pd.Series[float]", steps_per_model: float | None
-) -> "pd.Series[float]":
-    """Return models per hour, with their starts; NaN if the steps of a model are not known.
-
-    A slot trains a model in its start and the time of its steps, at its share of the throughput.
-
-    Args:
-        rows: Rows with `n` and `start_s` (NaN: not known, and left out).
-        steps_per_s: Throughput of all n processes together, of each row.
-        steps_per_model: Steps that train one model.
-    """
-    model_s = (steps_per_model or np.nan) * rows["n"] / steps_per_s
-    return SECONDS_PER_HOUR * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
 
 
 def joint(

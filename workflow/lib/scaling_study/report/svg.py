@@ -5,17 +5,13 @@ element of the page. Here the colours of ``THEME`` become CSS variables, and ids
 to are removed. ``standalone`` adds the parts that only a separate file needs.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import re
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from scaling_study.common.printable import printable
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 THEME: dict[str, tuple[str, str]] = {
     # name: (on light, on dark). Figures draw with the light colours, so each of these is unique.

@@ -4,8 +4,6 @@ A fork copies one thread only. OpenMP's runtime in the child still counts on the
 first operator with several threads waits for them for ever (pytorch/pytorch#17199).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -13,14 +11,11 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scaling_study.host import kernel_counters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 IDLE_S = 20.0
 """Children without any CPU time for this long hang, or wait for work."""

@@ -6,13 +6,12 @@ process that are equal work can be timed one by one. Whatever else ends in time 
 runs. A run that was seen to its end is begun again, since a program may skip what it has done.
 """
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -24,16 +23,11 @@ from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations
 from scaling_study.member.iterations import BACKWARD
+from scaling_study.member.model_queue import Ended
 from scaling_study.runner import hangs, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once, program_of
+from scaling_study.runner.measure import Job
 from scaling_study.runner.whole_runs import AGAIN, SKIPPED, cpu_s
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from scaling_study.member.model_queue import Ended
-    from scaling_study.runner.measure import Job
 
 LOOK_S = 0.25
 WATCH_S = 10.0

@@ -4,24 +4,18 @@ A program may be any, and start others. Of each slot, the environment and the me
 those of the process that has used the most CPU time; CPUs are those of all its threads.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.host import kernel_counters
 from scaling_study.launch.axes import axis_table, shell
+from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member.numa_maps import memory_policy
 from scaling_study.records.readback import Check
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.launch.launchers.launcher import Launch, Member
 
 PRELOAD = "LD_PRELOAD"
 INSIDE = "set by the file of switches, inside the process"

@@ -7,35 +7,25 @@ until each run that began within its shortest time has ended; these count, howev
 itself (``{n}`` among its words) has one slot.
 """
 
-from __future__ import annotations
-
 import os
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from scaling_study.common import private
 from scaling_study.common.quantities import format_bytes
 from scaling_study.host import machine_counters, perf_events
-from scaling_study.launch.launchers.launcher import describe_exit
+from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
 from scaling_study.member.channel import Step
-from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Usage
+from scaling_study.member.model_queue import Ended
+from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Taken, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
 from scaling_study.runner.cohort_windows import CohortRun, FailedError, LostError
-from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once
-from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.member.model_queue import Ended
-    from scaling_study.records.window import Taken
-    from scaling_study.runner.counter_snapshots import CounterSnapshot
-    from scaling_study.runner.free_run import Program
-    from scaling_study.runner.member_processes import Host
+from scaling_study.runner.counter_snapshots import CounterSnapshot
+from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once
+from scaling_study.runner.member_processes import Host, MemberEnd, ScriptEndedError
 
 LOOK_S = 20.0
 """A window in which nothing has ended for so long is looked at: processes may hang. A look takes

@@ -1,20 +1,24 @@
 """A race of a study: from its plan, machine and records to the next round."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from msgspec import Struct
 
+from scaling_study.analysis.unequal_work import Finding
 from scaling_study.common import storage
+from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count
+from scaling_study.common.topology import Topology
 from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
 from scaling_study.config.plan import Choice, Plan, Searched, Stage
@@ -22,11 +26,15 @@ from scaling_study.config.work import changed_training
 from scaling_study.launch.axes import placement
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
+from scaling_study.records.cohorts import CohortSummary
+from scaling_study.records.machine import Machine
+from scaling_study.records.verdict import Target
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.runner import journal, measure
 from scaling_study.search.race import (
     FEWEST,
     START_S,
+    Changes,
     Entrant,
     Exclusion,
     Field,
@@ -36,22 +44,8 @@ from scaling_study.search.race import (
     Task,
     dealt,
 )
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.throughputs import Start, Throughputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.analysis.unequal_work import Finding
-    from scaling_study.common.axis_values import Axes
-    from scaling_study.common.topology import Topology
-    from scaling_study.records.cohorts import CohortSummary
-    from scaling_study.records.machine import Machine
-    from scaling_study.records.verdict import Target
-    from scaling_study.search.race import Changes
-    from scaling_study.stats.intervals import Floats
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
 """Axes that matter only if an operator has several threads."""
