@@ -54,11 +54,10 @@ DRIFT_FREEDOM = 2.0
 """Degrees of freedom that the prior of the drift's spread is worth."""
 FREEDOM = 8.0
 """Degrees of freedom that the common spread is worth in a launch's own."""
-STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.1, 8.0, 2.0
+STRAYS, STRAY_TIMES, STRAY_FREEDOM = 0.03, 8.0, 2.0
 """Prior share of strays, launches whose spread is many times the common one; how many times, and
-how many degrees of freedom that is worth. The share is high on purpose: a stray that is taken for
-an ordinary launch gets an interval far too narrow; an ordinary one that is taken for a stray, one a
-little too wide."""
+how many degrees of freedom that is worth. A larger share covers strays more often, and leaves a
+race in doubt about each launch that was started once."""
 PRIOR_SHAPE = 0.3
 """Shape of the gamma distribution of a common variance around its prior."""
 SMALLEST = 5e-4
