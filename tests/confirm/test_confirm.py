@@ -130,6 +130,33 @@ def test_a_script_that_fails_is_given_up_with_its_words(tmp_path):
     assert all("slot 0 ended with status 1: no such data" in one.reason for one in rounds)
 
 
+HANGS = """
+import multiprocessing, torch
+
+def train(seed):
+    layer = torch.nn.Linear(512, 512)
+    for _ in range(20):
+        layer(torch.ones(512, 512)).mean().backward()
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    train(0)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(train, range(2))
+"""
+
+
+def test_a_launch_whose_processes_hang_is_given_up(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(HANGS)
+    plan = confirm_jobs.planned(script, 12, step="run")
+    rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
+    assert {one.status for one in rounds} == {"failed"}
+    assert all(
+        "of the processes that it forked hang in Linear.forward" in one.reason for one in rounds
+    )
+
+
 TELL = """
 import json, os, sys, torch
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
-from scaling_study.runner import counter_snapshots, non_step
+from scaling_study.runner import counter_snapshots, hangs, non_step
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program
 from scaling_study.runner.member_processes import Host
 
@@ -91,6 +91,7 @@ class RunningRound:
         )
 
     def _keep_busy(self, limit_s: float, longest_s: float) -> None:
+        looks = hangs.Hangs()
         while True:
             for slot in self.free.slots.free:
                 self.free.start(slot)
@@ -104,8 +105,12 @@ class RunningRound:
             if clocks_mhz:
                 until_s = min(until_s, LOOK_EVERY_S)
                 self._clocks.append(sum(clocks_mhz) / len(clocks_mhz))
-            for ended in self.free.slots.wait(until_s):
+            all_ended = self.free.slots.wait(until_s)
+            for ended in all_ended:
                 self._end(ended)
+            late = passed_s > limit_s and not all_ended and self.free.slots.begun
+            if late and (how := looks.of(self.free.slots.begun[0].pid)):
+                raise RoundError(how)
 
     def _end(self, ended: model_queue.Ended) -> None:
         """Keep the record of a model that has ended.
