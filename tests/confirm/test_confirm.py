@@ -152,9 +152,8 @@ def test_a_launch_whose_processes_hang_is_given_up(tmp_path):
     plan = confirm_jobs.planned(script, 12, step="run")
     rounds = of_kind(confirm_jobs.run(plan, confirm_jobs.recommendation(plan), tmp_path), "round")
     assert {one.status for one in rounds} == {"failed"}
-    assert all(
-        "of the processes that it forked hang in Linear.forward" in one.reason for one in rounds
-    )
+    for one in rounds:
+        assert "of the processes that it forked hang in " in one.reason, one.reason
 
 
 TELL = """

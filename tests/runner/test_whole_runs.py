@@ -105,14 +105,6 @@ def test_runs_that_say_nothing_are_refused(tmp_path, args, words):
     assert all(word in end["reason"] for word in words), end["reason"]
 
 
-def test_a_program_that_is_over_at_once_is_refused(tmp_path):
-    mapping = study(tmp_path, processes=[1])
-    mapping["workload"] = {"command": ["true"], "step": "run"}
-    (end,) = run(mapping, tmp_path)["end"]
-    assert end["status"] == "failed"
-    assert "no run lives for long enough to read its settings" in end["reason"]
-
-
 def test_a_command_has_no_inside():
     mapping = minimal(
         workload={"command": [sys.executable, "{member}"]},

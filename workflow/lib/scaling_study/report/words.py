@@ -104,7 +104,7 @@ def sentence(text: str) -> str:
 
 def name_launch(label: str) -> str:
     """Name a launch inside a sentence."""
-    return ", ".join(PLAIN_NAMES.get(part, part) for part in label.split(", "))
+    return listed_all(PLAIN_NAMES.get(part, part) for part in label.split(", "))
 
 
 def opening(label: str) -> str:

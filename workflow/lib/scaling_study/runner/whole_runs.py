@@ -35,8 +35,8 @@ READ_AT_S = 10.0
 """After the last window's runs, the next ones run for half a run, or this long, before their
 settings are read: until then a program has loaded its libraries."""
 
-MOST_READS = 5
-"""A look at runs that have just ended is repeated this often."""
+MOST_READS = 8
+"""A look at runs that have just ended is repeated this often, each time after half the time."""
 TOO_SHORT = (
     "no run lives for long enough to read its settings: give a run more work, or start several"
     " models in it"
@@ -231,7 +231,7 @@ class RunWindows(CohortRun):
                 reason = AGAIN.format(first=self.first_s, later=used_s)
                 if self.first_decides:
                     raise ScriptEndedError(MemberEnd(0, NOT_COUNTED, reason, ""))
-                raise LostError(reason)
+                raise FailedError(reason)
 
     def _read_back(self, run: FreeRun, run_s: float) -> None:
         """Read settings from outside, while further runs that do not count are under way.
@@ -240,10 +240,10 @@ class RunWindows(CohortRun):
             LostError: no run lives for long enough.
         """
         seen: dict[int, outside.Seen] = {}
-        for _ in range(MOST_READS):
+        for number in range(MOST_READS):
             for slot in run.slots.free:
                 run.start(slot)
-            if run.slots.wait(min(READ_AT_S, run_s / 2)):
+            if run.slots.wait(min(READ_AT_S, run_s / 2 ** (number + 1))):
                 continue
             if seen := outside.read({slot: one.pid for slot, one in run.slots.begun.items()}):
                 break
