@@ -108,8 +108,8 @@ class RunningRound:
             all_ended = self.free.slots.wait(until_s)
             for ended in all_ended:
                 self._end(ended)
-            late = passed_s > limit_s and not all_ended and self.free.slots.begun
-            if late and (how := looks.of(self.free.slots.begun[0].pid)):
+            begun = [*self.free.slots.begun.values()][:1] if passed_s > limit_s else []
+            if not all_ended and begun and (how := looks.of(begun[0].pid)):
                 raise RoundError(how)
 
     def _end(self, ended: model_queue.Ended) -> None:
