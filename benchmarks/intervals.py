@@ -116,7 +116,7 @@ def study(
         others = rng.permutation(np.arange(1, design.launches))
         size = BATCH if design.kind == "quick" else 1
         groups = (
-            [[0], *([one] for one in others)]
+            [[0], *([launch] for launch in others)]
             if size == 1
             else [[0, *others[at : at + size]] for at in range(0, len(others), size)]
         )
@@ -132,22 +132,22 @@ def covered(design: Design, seed: int) -> list[tuple[bool, float]]:
     """Return, by kind, whether an interval holds the truth, and half its width on the log scale."""
     rng = np.random.default_rng(seed)
     starts, times, means_s = study(design, rng)
-    known = fit(starts, seed)
-    draws = drawn([[np.log(one) for one in times]])
-    beside_s = {f"{launch}": np.exp(draws[:, launch]) for launch in range(design.launches)}
-    models = known.models_per_hour(STEPS, beside_s)
-    n, one, other = COUNTS[2], "1", "2"
-    rate, rival = 3600 * n / (STEPS * STEP_S + means_s[1:3])
-    found = (
-        (known.level((one, n)), n / STEP_S),
-        (known.ratio((one, n), (other, n)), 1.0),
-        (known.ratio((one, n), (one, 1)), n),
-        (models.level((one, n)), rate),
-        (models.ratio((one, n), (other, n)), rate / rival),
+    rates = fit(starts, seed)
+    starts_s = drawn([[np.log(launch_s) for launch_s in times]])
+    beside_s = {f"{launch}": np.exp(starts_s[:, launch]) for launch in range(design.launches)}
+    models = rates.models_per_hour(STEPS, beside_s)
+    n, launch, rival = COUNTS[2], "1", "2"
+    model_rate, rival_rate = 3600 * n / (STEPS * STEP_S + means_s[1:3])
+    estimates = (
+        (rates.level((launch, n)), n / STEP_S),
+        (rates.ratio((launch, n), (rival, n)), 1.0),
+        (rates.ratio((launch, n), (launch, 1)), n),
+        (models.level((launch, n)), model_rate),
+        (models.ratio((launch, n), (rival, n)), model_rate / rival_rate),
     )
     return [
         (bool(ours.low <= truth <= ours.high), float(np.log(ours.high / ours.low) / 2))
-        for ours, truth in found
+        for ours, truth in estimates
         if ours.low is not None and ours.high is not None
     ]
 

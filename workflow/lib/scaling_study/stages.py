@@ -5,10 +5,15 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import effective, imported, imported_growth, unequal_work
+from scaling_study.analysis import (
+    effective,
+    imported,
+    imported_growth,
+    process_starts,
+    unequal_work,
+)
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.analysis.process_starts import process_starts
 from scaling_study.common.tables import read_columns, write_table
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
@@ -170,7 +175,7 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
             for table in (collected.replicates, collected.points, collected.windows)
         )
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
-        beside_s = {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
+        beside_s = process_starts.beside_s(cohorts)
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
     found = rounds.next_round(
         plan, machine, starts, done, now, unequal=unequal, again=again, beside_s=beside_s

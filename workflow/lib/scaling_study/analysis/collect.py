@@ -86,16 +86,10 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     windows = WINDOWS.frame(found.table("windows", work))
     steps = with_learnt(plan, found.samples, length).steps_per_model
     rows = found.table("replicates", work)
-    drawn = (
-        {}
-        if rows is None
-        else {
-            machine: points.joint(
-                rows[rows["machine"] == machine], found.of(machine), steps, plan.seed
-            )
-            for machine in rows["machine"].unique()
-        }
-    )
+    drawn = {}
+    if rows is not None:
+        for machine, own in rows.groupby("machine", sort=False):
+            drawn[str(machine)] = points.joint(own, found.of(str(machine)), steps, plan.seed)
     replicates = points.replicates(rows, found.cohorts, drawn, steps)
     cohorts = Cohorts(
         schema_version=1,

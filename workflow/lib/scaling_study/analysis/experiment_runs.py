@@ -14,6 +14,7 @@ import pandas as pd
 from scaling_study.analysis.accounts import PHASES
 from scaling_study.analysis.member_rows import machine_rows, member_rows, window_rows
 from scaling_study.analysis.record_rows import (
+    AGAINST,
     NOT_PROVEN,
     flagged,
     last,
@@ -25,7 +26,6 @@ from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
 from scaling_study.records.readback import Readback
-from scaling_study.runner.windows import INVALID
 
 R = TypeVar("R")
 
@@ -162,8 +162,7 @@ def _frame(
 
 def _is_evidence(window: experiment.Window) -> bool:
     """Return whether a window is valid, or only disturbed from outside, and all members trained."""
-    # Other flags are remarks, which do not make a window invalid.
-    against = {flag for flag in window.flags if flag in INVALID or flag == NOT_PROVEN}
+    against = AGAINST.intersection(window.flags)
     return len(window.members) == window.n and (window.valid or against <= EVIDENCE)
 
 

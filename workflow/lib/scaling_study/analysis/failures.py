@@ -5,15 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict
 
-from scaling_study.analysis.record_rows import NOT_PROVEN
+from scaling_study.analysis.record_rows import AGAINST
 from scaling_study.records.analysis import Failure, Failures, Invalid, Lost, MemberEvent
 from scaling_study.records.cohorts import CohortSummary, Replicate
 from scaling_study.records.window import LostMember
-from scaling_study.runner.windows import INVALID
 
 NAMES = Replicate.__struct_fields__
-AGAINST = INVALID | {NOT_PROVEN}
-"""Flags of a window that count against it; others are remarks."""
 AGAIN = "put right what its log says, and run the study again"
 
 

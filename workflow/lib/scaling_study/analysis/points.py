@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
-from scaling_study.analysis.process_starts import process_starts
+from scaling_study.analysis.process_starts import beside_s, process_starts
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 from scaling_study.stats.interval import Interval
@@ -91,8 +91,7 @@ def joint(
     )
     found = {"steps_per_s": known}
     if steps_per_model:
-        beside_s = {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
-        found["models_per_hour"] = known.models_per_hour(steps_per_model, beside_s)
+        found["models_per_hour"] = known.models_per_hour(steps_per_model, beside_s(cohorts))
     return found
 
 

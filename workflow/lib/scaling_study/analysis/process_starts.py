@@ -58,6 +58,11 @@ def process_starts(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str], Fl
     return found
 
 
+def beside_s(cohorts: Iterable[CohortSummary]) -> dict[str, Floats]:
+    """Return draws of the time (s) of a model beside its steps, by launch of one machine."""
+    return {launch: draws for (_, launch), draws in process_starts(cohorts).items()}
+
+
 def _usual(starts: Sequence[tuple[bool, float]]) -> list[float]:
     """Return the starts (s) that compiled nothing anew, as most of many models do; else all."""
     return [one for anew, one in starts if not anew] or [one for _, one in starts]

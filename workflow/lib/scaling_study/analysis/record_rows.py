@@ -16,9 +16,12 @@ from scaling_study.records.cohorts import CohortSummary, Compiled, Counted, Inva
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.window import ONE_PROGRAM, AskedCohort, Taken, Window
+from scaling_study.runner.windows import INVALID
 
 NOT_PROVEN = "not_proven"
 """Flag of a window whose cohort did not show that it got what its launch asks for."""
+AGAINST = INVALID | {NOT_PROVEN}
+"""Flags of a window that count against it; others are remarks."""
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
 WINDOW_FIELDS = (

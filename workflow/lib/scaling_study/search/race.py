@@ -37,7 +37,7 @@ import numpy as np
 from scaling_study.common.axis_values import Value
 from scaling_study.config.plan import Choice
 from scaling_study.stats.intervals import Floats
-from scaling_study.stats.throughputs import EACH, Point, Start, Throughputs, fit
+from scaling_study.stats.throughputs import Point, Start, Throughputs, fit
 
 Changes = frozenset[tuple[str, Value]]
 Dealt = TypeVar("Dealt")
@@ -84,7 +84,6 @@ LEAST_LEFT = 0.3
 """Smallest part of a step's time that may remain if a change saves as much as it does alone."""
 SWEEPS = 100
 """Sweeps of the sampler at each decision."""
-DRAWS = SWEEPS * EACH
 START_S, MEMBER_S = 8.0, 0.1
 """Assumed time of a cohort's start, and for each member, until one is measured."""
 
@@ -412,7 +411,8 @@ class Race:
         best = self._best(launch)
         columns = [self._column[launch, n] for n in seen]
         winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(seen))
-        likely = {n for n, won in zip(seen, winners, strict=True) if won > LIKELY * DRAWS}
+        shares = winners / len(self._draws)
+        likely = {n for n, share in zip(seen, shares, strict=True) if share > LIKELY}
         at = process_counts.index(best)
         beside = set(process_counts[max(0, at - 1) : at + 2])
         further = self._further(launch)
@@ -495,7 +495,8 @@ class Race:
         ours = self._effect(choice.launch)
         far = float(ours.mean()) > FAR
         share = ADDITIVE if far else self._additive()
-        chance = np.random.default_rng(self._settings.seed).standard_normal(DRAWS) * INTERACTION
+        rng = np.random.default_rng(self._settings.seed)
+        chance = rng.standard_normal(len(self._draws)) * INTERACTION
         known = {one.changes for one in self._entrants.values()}
         rules = self._field.exclusions
         found = []
