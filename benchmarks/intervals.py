@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaling_study.analysis.process_starts import drawn
+from scaling_study.analysis.model_times import drawn
 from scaling_study.common.doc_tables import fill, update, write_table
 from scaling_study.stats.throughputs import Start, fit
 
@@ -135,9 +135,9 @@ def covered(design: Design, seed: int) -> list[tuple[bool, float]]:
     rates = fit(starts, seed)
     starts_s = drawn([[np.log(launch_s) for launch_s in times]])
     beside_s = {f"{launch}": np.exp(starts_s[:, launch]) for launch in range(design.launches)}
-    models = rates.models_per_hour(STEPS, beside_s)
+    models = rates.models_per_hour(STEPS, lambda name, _: beside_s[name])
     n, launch, rival = COUNTS[2], "1", "2"
-    model_rate, rival_rate = 3600 * n / (STEPS * STEP_S + means_s[1:3])
+    model_rate, rival_rate = 3600 * n / ((STEPS - 1) * STEP_S + means_s[1:3])
     estimates = (
         (rates.level((launch, n)), n / STEP_S),
         (rates.ratio((launch, n), (rival, n)), 1.0),

@@ -12,6 +12,7 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.records import codec
 from scaling_study.records.cohorts import CohortSummary, Reported
+from scaling_study.records.confirmation import FirstModels, Round, Run
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Cohort, Member, Slot, Taken, Window, WindowMachine
@@ -116,6 +117,26 @@ def summary(**changed):
         "axes": {}, "slots": (), "requested_env": {}, "windows_valid": 0, "steps": 0,
     }  # fmt: skip
     return CohortSummary(**usual | changed)
+
+
+def first_models(fresh=(0.0, 4.0, 14.5), *forked):
+    """First models of launch "a": when each began, made its first step, and ended.
+
+    Forked ones come after one that shows what is imported.
+    """
+
+    def record(*runs):
+        made = [
+            Run(
+                slot=0, model=at, ahead=bool(at), began_s=began_s, first_s=first_s,
+                latest_s=ended_s and ended_s - 0.5, iterations=100, ordinary_s=0.1, ended_s=ended_s,
+            )
+            for at, (began_s, first_s, ended_s) in enumerate(runs)
+        ]  # fmt: skip
+        return structs.replace(Round.failed("models/fresh", ""), status="ok", runs=made)
+
+    rounds = [record(fresh), *([record((0.0, 6.0, 18.0), *forked)] if forked else [])]
+    return FirstModels(schema_version=1, launch="a", machine_hash="m", wall_s=30.0, rounds=rounds)
 
 
 TORCH = "/env/lib/python3.11/site-packages/torch/lib"

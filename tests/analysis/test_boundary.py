@@ -47,7 +47,7 @@ def found(bend, size, seed, *, replicates=3, noise=0.01):
     )
     rates = pd.DataFrame(np.exp(logs), columns=n).melt(var_name="n", value_name="steps_per_s")
     rates["replicate"] = np.tile(np.arange(replicates), len(n))
-    known = joint(rates.assign(launch="a"), [], None, 1)["steps_per_s"]
+    known = joint(rates.assign(launch="a"), [], None, 1).steps_per_s
     throughput = np.exp([known.mean(("a", count)) for count in n])
     laws = law_choice.choose(n, throughput, known.scatter("a"))
     return laws.knee and coinciding(laws, points_of(n), MACHINES[size])

@@ -36,7 +36,7 @@ def analysed(folder, launches=STUDY, **options):
     for one in plan["launches"]:
         one["axes"].setdefault("gc", "default")
     found = collect(folder, typed(plan))
-    drawn = joint(found.replicates, found.cohorts.cohorts, None, 1)["steps_per_s"]
+    drawn = joint(found.replicates, found.cohorts.cohorts, None, 1).steps_per_s
     return kept(single_changes("m", found.points, drawn, typed(plan)))
 
 

@@ -74,7 +74,7 @@ class World:
 
     @property
     def points(self):
-        drawn = joint(self.rates, [], None, 1)["steps_per_s"]
+        drawn = joint(self.rates, [], None, 1).steps_per_s
         rows = []
         for launch, n in drawn.column:
             one = drawn.ratio((launch, n), (launch, 1))

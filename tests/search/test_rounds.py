@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import msgspec
 import pandas as pd
 import pytest
+from msgspec import structs
 
 import jobs
 import machines
 import made_records
-from made_records import summary
+from made_records import first_models, reported, summary
+from scaling_study.analysis.model_times import model_times
 from scaling_study.config.launches import Launch
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
@@ -293,3 +295,70 @@ def test_one_model_soonest_races_at_the_smallest_count_alone(machine, processes,
     choice = history[-1].choice
     assert (grown.by_id[choice.launch].axes["intra_op"], choice.n) == (4, smallest)
     assert history[-1].not_screened == []
+
+
+def wanted(machine, **more):
+    """What is wanted of first models once the default launch and the baseline were measured."""
+    plan = planned(**more)
+    first = rounds.next_round(plan, machine, [], 0, NOW)
+    assert first.models is None  # how long a model takes is not known yet
+    starts = measured(plan, first, better_together)
+    grown = plan.model_copy(update={"made": {plan.baseline: 1, plan.repeat: 1, plan.default: 2}})
+    return grown, rounds.next_round(grown, machine, starts, 1, NOW), starts
+
+
+def script(**more):
+    return {"script": str(jobs.WORKLOADS / "plain_loop.py"), "step": "optimizer"} | more
+
+
+def test_first_models_are_trained_as_soon_as_their_time_is_known(machine):
+    plan, found, starts = wanted(machine, workload=script(steps_per_model=1000))
+    assert (found.models.launch, found.models.start) == (plan.baseline, "forked")
+    assert plan.baseline in {launch.id for launch in found.launches}
+    base = next(one for one in starts if one.launch == plan.baseline)
+    model_s = 1000 * min(base.rates) / base.rates[min(base.rates)]
+    assert found.models.expected_s == pytest.approx(3.5 * 20 + 3 * model_s)
+    _, without, _ = wanted(machine)  # nothing says how many steps a model has
+    assert without.models is None
+    assert found.expected_s - found.models.expected_s <= without.expected_s
+
+
+@pytest.mark.parametrize(
+    ("more", "start"),
+    [
+        ({"confirm": "off"}, "fresh"),
+        ({"objective": "one_model"}, "fresh"),
+        ({"workload": script(steps_per_model=6_000)}, "fresh"),  # three of them take too long
+        ({"workload": script(steps_per_model=20_000)}, None),
+    ],
+)
+def test_what_is_not_recommended_or_takes_too_long_is_not_trained(machine, more, start):
+    _, found, _ = wanted(machine, **({"workload": script(steps_per_model=1000)} | more))
+    assert (found.models and found.models.start) == start
+
+
+@pytest.mark.parametrize(("forked", "changes"), [(False, []), (True, ["allocator"])])
+def test_a_race_ranks_by_the_starts_that_will_be_recommended(machine, forked, changes):
+    """An allocator makes steps 10% faster, which the start of a fresh process hides."""
+    plan = planned(workload=script(steps_per_model=20))
+    ids = [launch for launch in plan.by_id if launch != plan.repeat]
+    ids = [launch for launch in ids if plan.by_id[launch].axes["intra_op"] == 1]
+    faster = {
+        launch: plan.by_id[launch].axes["allocator"] == "glibc-large-thresholds" for launch in ids
+    }
+    starts = [
+        Start(launch, batch, {1: 10.0 * 1.1 ** faster[launch]}, 1, 20.0, 10.0)
+        for batch in range(3)
+        for launch in ids
+    ]
+    cohorts = [
+        summary(launch=launch, axes=plan.by_id[launch].axes, readback=reported(start_s=(20.0,)))
+        for launch in ids
+    ]
+    models = first_models((0.0, 20.0, 25.0), *([(40.0, 40.1, 42.0)] if forked else []))
+    times = model_times(cohorts, structs.replace(models, launch=plan.baseline))
+    grown = plan.model_copy(update={"made": dict.fromkeys(ids, 3)})
+    found = rounds.next_round(grown, machine, starts, 1, NOW, times=times, first=models)
+    assert found.models is None
+    base, chosen = (plan.by_id[one].axes for one in (plan.baseline, found.choice.launch))
+    assert [name for name in base if base[name] != chosen[name]] == changes

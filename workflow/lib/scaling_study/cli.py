@@ -258,6 +258,8 @@ def measure(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--round", "--node", "--nodes")
 def race(options: argparse.Namespace) -> None:
     """Measure the launches of one round of a race, batch by batch."""
+    from scaling_study.confirm import first_models
+    from scaling_study.records.confirmation import FIRST_MODELS
     from scaling_study.runner import job_process
     from scaling_study.runner.measure import read_job
     from scaling_study.search import rounds
@@ -266,6 +268,10 @@ def race(options: argparse.Namespace) -> None:
     title = f"round {options.round.stem} ({found.stage})"
     with job_process.prepared(title, options.log):
         folder, job = options.round.parent.parent / "measure", read_job(options.job, 0)
+        if found.models is not None and options.node == 0:
+            launch = next(one for one in found.launches if one.id == found.models.launch)
+            base = replace(job, launch=launch)
+            first_models.train(base, found.models, folder / FIRST_MODELS, options.builds)
         rounds.measure_part(found, job, folder, options.builds, (options.node, options.nodes))
         options.output.touch()
 

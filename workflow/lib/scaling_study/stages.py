@@ -5,13 +5,7 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import (
-    effective,
-    imported,
-    imported_growth,
-    process_starts,
-    unequal_work,
-)
+from scaling_study.analysis import effective, imported, imported_growth, model_times, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
@@ -164,7 +158,7 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
     machine = read_file(folder / "machine.json", Machine)
     further = rounds.helpful(plan, read_causes(folder).get(machine.hash, ()))
     plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
-    starts, done, unequal, beside_s = [], 0, [], {}
+    starts, done, unequal, times, first_models = [], 0, [], None, None
     if plan.made:
         collected = collecting.collect(folder, plan)
         study, here = collected.cohorts, machine.hash
@@ -175,9 +169,11 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
             for table in (collected.replicates, collected.points, collected.windows)
         )
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
-        beside_s = process_starts.beside_s(cohorts)
+        first_models = study.first_of(here)
+        times = model_times.model_times(cohorts, first_models)
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
     found = rounds.next_round(
-        plan, machine, starts, done, now, unequal=unequal, again=again, beside_s=beside_s
-    )
+        plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
+        first=first_models,
+    )  # fmt: skip
     return plan, found

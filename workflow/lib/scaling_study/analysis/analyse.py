@@ -88,8 +88,9 @@ def analyse(
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
         unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
-        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed)
-        rates_drawn = drawn["steps_per_s"]
+        first = study.first_of(machine)
+        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, first)
+        rates_drawn = drawn.steps_per_s
         shown = candidates(own, cohorts)
         found.append(
             Analysis(

@@ -23,9 +23,10 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch
 from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
-from scaling_study.records.codec import RecordError
+from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.cohorts import Cohorts, CohortSummary, Replicate
 from scaling_study.records.columns import BETWEEN, WINDOWS
+from scaling_study.records.confirmation import FIRST_MODELS, FirstModels
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 
@@ -86,13 +87,10 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     windows = WINDOWS.frame(found.table("windows", work))
     steps = with_learnt(plan, found.samples, length).steps_per_model
     rows = found.table("replicates", work)
-    drawn = {}
-    if rows is not None:
-        for machine, own in rows.groupby("machine", sort=False):
-            drawn[str(machine)] = points.joint(own, found.of(str(machine)), steps, plan.seed)
-    replicates = points.replicates(rows, found.cohorts, drawn, steps)
+    file = study_folder / "measure" / FIRST_MODELS
     cohorts = Cohorts(
         schema_version=1,
+        first_models=read_file(file, FirstModels) if file.exists() else None,
         samples=found.samples,
         model_length=length,
         machines=found.machines,
@@ -100,6 +98,13 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
         missing=tuple(found.missing),
         left_out=tuple(sorted(str(path.relative_to(study_folder)) for path in unread)),
     )
+    drawn = {}
+    if rows is not None:
+        for name, own in rows.groupby("machine", sort=False):
+            machine = str(name)
+            first = cohorts.first_of(machine)
+            drawn[machine] = points.joint(own, cohorts.of(machine), steps, plan.seed, first)
+    replicates = points.replicates(rows, found.cohorts, drawn, steps)
     return Collected(
         windows,
         replicates,
@@ -127,10 +132,6 @@ class _Found:
     missing: list[Replicate] = dataclasses.field(default_factory=list)
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
-
-    def of(self, machine: str) -> list[CohortSummary]:
-        """Return the cohorts of a machine."""
-        return [one for one in self.cohorts if one.machine == machine]
 
     def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
         """Return all rows of a name's tables, per step of the default launch; None without any."""

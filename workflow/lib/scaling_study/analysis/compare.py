@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaling_study.analysis.points import joint
+from scaling_study.analysis.points import Drawn, joint
 from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import known
@@ -33,7 +33,7 @@ from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats.interval import Interval
-from scaling_study.stats.throughputs import Throughputs, interval_of
+from scaling_study.stats.throughputs import interval_of
 
 SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
     "python": lambda one: one.description.versions.get("python") or "none",
@@ -55,7 +55,7 @@ class Results:
         recommendation: its entry of analysis/recommendation.json.
         provenance: of analysis/provenance.json.
         noise: its entry of analysis/noise.json, the A/A check.
-        drawn: joint draws of its rates, by column.
+        drawn: joint draws of its rates.
         study: cohorts.json, of all nodes.
     """
 
@@ -63,7 +63,7 @@ class Results:
     recommendation: analysis.Recommendation
     provenance: Provenance
     noise: analysis.Noise
-    drawn: Mapping[str, Throughputs]
+    drawn: Drawn
     study: Cohorts
 
     def hosts(self, hash_: str) -> tuple[str, ...]:
@@ -109,7 +109,8 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     if recommendation is None or noise is None or own is None:
         return None
     steps = with_learnt(plan, study.samples, study.model_length).steps_per_model
-    drawn = joint(rates[rates["machine"] == machine], study.of(machine), steps, plan.seed)
+    rows, first = rates[rates["machine"] == machine], study.first_of(machine)
+    drawn = joint(rows, study.of(machine), steps, plan.seed, first)
     return Results(machine, recommendation, own, noise, drawn, study)
 
 
@@ -203,7 +204,7 @@ def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str)
     if under is None or over == under:
         return None
     both = [
-        (one.drawn[rate], chosen.at)
+        (one.drawn.of(rate), chosen.at)
         for one in (there[over], there[under])
         if (chosen := one.recommendation.recommended)
     ]

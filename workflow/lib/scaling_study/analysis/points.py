@@ -1,15 +1,19 @@
 """From rows of windows to replicates and points."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
-from scaling_study.analysis.process_starts import beside_s, process_starts
+from scaling_study.analysis.model_times import ModelTimes, model_times
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
+from scaling_study.records.confirmation import FirstModels
 from scaling_study.stats.interval import Interval
+from scaling_study.stats.intervals import Floats
 from scaling_study.stats.throughputs import Start, Throughputs, fit
 
 POINT = [*(column.name for column in WHERE), "n"]
@@ -21,20 +25,42 @@ MEANS = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Joint draws of one machine.
+
+    Attributes:
+        times: Of models beside their steps.
+        steps_per_s: Of all points.
+        models_per_hour: With fresh starts; None if the length of a model is not known.
+        forked: Models/hour with forked starts; None if none was seen.
+    """
+
+    times: ModelTimes
+    steps_per_s: Throughputs
+    models_per_hour: Throughputs | None = None
+    forked: Throughputs | None = None
+
+    def of(self, rate: str) -> Throughputs:
+        """Return the draws of a rate that is known, by its column."""
+        found: Throughputs = getattr(self, rate)
+        return found
+
+
 def replicates(
     rates: pd.DataFrame | None,
     cohorts: Sequence[CohortSummary],
-    drawn: Mapping[str, Mapping[str, Throughputs]],
+    drawn: Mapping[str, Drawn],
     steps_per_model: float | None,
 ) -> pd.DataFrame:
     """Return the rates of every process count in every replicate.
 
     Args:
         rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
-        cohorts: All cohorts. The time of a process's start is theirs; where it is not known,
-            models/hour do not include the start.
-        drawn: What `joint` returns for each machine. Its drift between jobs that launches shared
-            is taken out of the rates.
+        cohorts: All cohorts.
+        drawn: What `joint` returns for each machine. The drift between jobs that launches shared
+            is taken out of the rates. Where the start of a process is not known, models/hour do not
+            include it.
         steps_per_model: Steps that train one model; None leaves models/hour empty.
 
     Returns:
@@ -42,21 +68,30 @@ def replicates(
     """
     if rates is None:
         return REPLICATES.frame()
-    rows, starts, jobs = rates.copy(), process_starts(cohorts), _jobs(cohorts)
+    rows, jobs = rates.copy(), _jobs(cohorts)
     keys = [*zip(rows["machine"], rows["launch"], rows["replicate"], strict=True)]
-    rows["start_s"] = [np.exp(np.log(starts.get(key[:2], np.nan)).mean()) for key in keys]
-    drifts = [drawn[key[0]]["steps_per_s"].drifts.get(jobs.get(key, ""), 0.0) for key in keys]
+    drifts = [drawn[key[0]].steps_per_s.drifts.get(jobs.get(key, ""), 0.0) for key in keys]
     rows["drift"] = np.exp(drifts)
     rows["steps_per_s"] /= rows["drift"]
     rows["step_s"] *= rows["drift"]
-    # A slot trains a model in its start and the time of its steps.
-    model_s = (steps_per_model or np.nan) * rows["n"] / rows["steps_per_s"]
-    rows["models_per_hour"] = 3600 * rows["n"] / (model_s + rows["start_s"].fillna(0.0))
+    places = [*zip(rows["machine"], rows["launch"], rows["n"], strict=True)]
+    times = [(drawn[machine].times, launch, n) for machine, launch, n in places]
+    rows["start_s"] = [_mean(known.start_s(launch, n)) for known, launch, n in times]
+    beside_s = np.array([_mean(known.beside_s(launch, n)) for known, launch, n in times])
+    # A slot trains a model in the time beside its steps, with the first step, and that of others.
+    further = (steps_per_model or np.nan) - ~np.isnan(beside_s)
+    model_s = further * rows["n"] / rows["steps_per_s"] + np.nan_to_num(beside_s)
+    rows["models_per_hour"] = 3600 * rows["n"] / model_s
     rows = REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
     return rows.loc[order.index].reset_index(drop=True)
+
+
+def _mean(draws: Floats | None) -> float:
+    """Return the mean of draws of a time, on the log scale; NaN without any."""
+    return np.nan if draws is None else float(np.exp(np.log(draws).mean()))
 
 
 def _jobs(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str, int], str]:
@@ -65,15 +100,20 @@ def _jobs(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str, int], str]:
 
 
 def joint(
-    rates: pd.DataFrame, cohorts: Sequence[CohortSummary], steps_per_model: float | None, seed: int
-) -> dict[str, Throughputs]:
-    """Return joint draws of one machine's rates: steps_per_s, and models_per_hour if known.
+    rates: pd.DataFrame,
+    cohorts: Sequence[CohortSummary],
+    steps_per_model: float | None,
+    seed: int,
+    first: FirstModels | None = None,
+) -> Drawn:
+    """Return joint draws of one machine's rates.
 
     Args:
         rates: Its rows of the table of replicates, or those from which that is made.
         cohorts: Its cohorts.
         steps_per_model: Steps that train one model; None leaves models/hour out.
         seed: Seed of the draws.
+        first: The first models that it trained.
     """
     jobs = {key[1:]: job for key, job in _jobs(cohorts).items()}
     rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
@@ -89,17 +129,18 @@ def joint(
         ],
         seed,
     )
-    found = {"steps_per_s": known}
-    if steps_per_model:
-        found["models_per_hour"] = known.models_per_hour(steps_per_model, beside_s(cohorts))
-    return found
+    times = model_times(cohorts, first)
+    if not steps_per_model:
+        return Drawn(times, known)
+    fresh = known.models_per_hour(steps_per_model, times.beside_s)
+    if "forked" not in times.first:
+        return Drawn(times, known, fresh)
+    forked = known.models_per_hour(steps_per_model, partial(times.beside_s, forked=True))
+    return Drawn(times, known, fresh, forked)
 
 
 def points(
-    windows: pd.DataFrame,
-    rates: pd.DataFrame,
-    extra: pd.DataFrame,
-    drawn: Mapping[str, Mapping[str, Throughputs]],
+    windows: pd.DataFrame, rates: pd.DataFrame, extra: pd.DataFrame, drawn: Mapping[str, Drawn]
 ) -> pd.DataFrame:
     """Return one row per machine, launch and process count with a valid window.
 
@@ -129,7 +170,7 @@ def points(
     return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
-def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Mapping[str, Throughputs]]) -> pd.DataFrame:
+def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
     """Return throughput, step, models/hour, speedup and efficiency with intervals, by POINT."""
     shares = rates.groupby(POINT, sort=False)["non_step_share"].mean()
     places = rates.drop_duplicates(POINT)[["machine", "launch", "n"]]
@@ -137,9 +178,9 @@ def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Mapping[str, Throughputs
     rows = []
     for machine, launch, n, share in zip(*(places[name] for name in places), shares, strict=True):
         own, point = drawn[machine], (launch, n)
-        level = own["steps_per_s"].level(point)
-        models = own["models_per_hour"].level(point) if "models_per_hour" in own else Interval()
-        speedup = own["steps_per_s"].ratio(point, (launch, 1))
+        level = own.steps_per_s.level(point)
+        models = Interval() if own.models_per_hour is None else own.models_per_hour.level(point)
+        speedup = own.steps_per_s.ratio(point, (launch, 1))
         found = level, level.over(n * (1 - share)), models, speedup, speedup.times(1 / n)
         rows.append([end for one in found for end in (one.value, one.low, one.high)])
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]

@@ -7,7 +7,9 @@ study's tolerance (`search.tolerance`) of the best point; the recommended launch
 number. Fewer processes need less memory, for a difference that no one notices. If the objective is
 the time of one model, each launch counts with its fewest processes. The probability of being best
 is the share of draws in which the point is within the tolerance of the best point of that draw. The
-draws come from the same distributions as the intervals. The A/A repeat is no candidate, since it is
+draws come from the same distributions as the intervals. Where a race has trained a forked model,
+launches are chosen and ranked by their models per hour with forked starts, as they will be
+recommended; all other figures are of fresh starts. The A/A repeat is no candidate, since it is
 the baseline again.
 
 If a race was run, its choice is recommended. It corrects for machine drift between jobs and, among
@@ -22,14 +24,16 @@ front if no other point is at least as good in both and better in one. Values ar
 two neighbours on the front may differ by no more than chance.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 from msgspec import structs
 from msgspec.structs import replace
 
 from scaling_study.analysis import unequal_work
-from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
+from scaling_study.analysis.points import Drawn
+from scaling_study.common.objectives import OBJECTIVES, time_s
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import changed_training
 from scaling_study.records.analysis import (
@@ -48,7 +52,6 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.intervals import INTERVAL
 from scaling_study.stats.throughputs import DRAWS, Throughputs
 
-STEPS = OBJECTIVES["steps_per_s"]
 PROBABILITY = (
     f"share of {DRAWS} draws from the distributions of the intervals in which the point "
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
@@ -73,24 +76,29 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[C
     return [one for one in found if one.role != "repeat" and one.launch not in refused]
 
 
+def gains(known: Throughputs) -> Callable[[Candidate], float]:
+    """Return a function that returns a point's rate, the larger the better."""
+    return lambda point: float(np.exp(known.mean(point.at)))
+
+
 def enough(
-    points: Sequence[Candidate], tolerance: float, objective: Objective = STEPS
+    points: Sequence[Candidate], tolerance: float, gain: Callable[[Candidate], float]
 ) -> Candidate:
     """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
         points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
-        objective: The objective that is compared.
+        gain: Returns what is compared; larger is better.
     """
-    limit = (1 - tolerance) * max(point.gain(objective) for point in points)
-    near = [point for point in points if point.gain(objective) >= limit]
-    return min(near, key=lambda point: (point.n, -point.gain(objective)))
+    limit = (1 - tolerance) * max(map(gain, points))
+    near = [point for point in points if gain(point) >= limit]
+    return min(near, key=lambda point: (point.n, -gain(point)))
 
 
 def recommend(
     found: Sequence[Candidate],
-    drawn: Mapping[str, Throughputs],
+    drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
     unequal: Sequence[unequal_work.Finding] = (),
@@ -99,7 +107,7 @@ def recommend(
 
     Args:
         found: A machine's points of `candidates`.
-        drawn: Joint draws of its rates, by column (`points.joint`).
+        drawn: Joint draws of its rates.
         cohorts: Its cohorts.
         plan: plan.json.
         unequal: Signs that steps differ in work, as `unequal_work` finds them.
@@ -131,7 +139,7 @@ def recommend(
 def _choose(
     nothing: Recommendation,
     found: Sequence[Candidate],
-    drawn: Mapping[str, Throughputs],
+    drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
 ) -> Recommendation:
@@ -140,18 +148,20 @@ def _choose(
     changes = changed_training(plan)
     usual = [point for point in found if not changes.get(point.launch)] or found
     throughput = max(usual, key=lambda point: point.rate(objective).value)
-    measured = drawn[objective.rate]
+    measured = drawn.of(objective.rate)
     if objective.single:  # each launch counts with its fewest processes
         measured = measured.of_one_process()
         found = [point for point in found if point.at in measured.column]
+    forked = None if objective.single else drawn.forked
+    compared = forked or measured
+    gain = gains(compared)
     by_launch: dict[str, list[Candidate]] = {}
     for point in found:
         by_launch.setdefault(point.launch, []).append(point)
     same = [point for point in found if not changes.get(point.launch)]
-    choice = plan.searched.choice if plan.searched else None
-    raced = next((one for one in same if choice and one.at == (choice.launch, choice.n)), None)
-    chosen = raced or enough(same or found, tolerance, objective)
-    shown = {launch: enough(own, tolerance, objective) for launch, own in by_launch.items()}
+    raced = _raced(same, plan)
+    chosen = raced or enough(same or found, tolerance, gain)
+    shown = {launch: enough(own, tolerance, gain) for launch, own in by_launch.items()}
     shown[chosen.launch] = chosen
 
     def most(point: Candidate) -> Most | None:
@@ -164,47 +174,44 @@ def _choose(
     def reference(launch: str | None, shell: object = None) -> Reference | None:
         if launch not in shown:
             return None
-        point, own = shown[launch], structs.asdict(shown[launch])
+        point = shown[launch]
+        if launch != chosen.launch:  # users start it afresh
+            point = enough(by_launch[launch], tolerance, gains(measured))
         at_n = next((one for one in by_launch[launch] if one.n == chosen.n), None)
-        return Reference(**own, at_n=at_n, most=most(point), shell=shell)
-
-    def ranked(point: Candidate) -> Ranked:
-        own = measured.ratio(point.at, default.at) if default else Interval()
-        return Ranked(
-            **structs.asdict(replace(point, probability_best=sure.get(point.launch))),
-            ratio_to_default=own.value,
-            ratio_low=own.low,
-            ratio_high=own.high,
-        )
+        return Reference(**structs.asdict(point), at_n=at_n, most=most(point), shell=shell)
 
     # The best point that changes training, if it is better than the recommended one.
-    limit, changed = (1 + tolerance) * chosen.gain(objective), None
-    better = [one for one in found if changes.get(one.launch) and one.gain(objective) > limit]
-    if better:
-        best = enough(better, tolerance, objective)
-        what, ratio = dict(changes[best.launch]), measured.ratio(best.at, chosen.at)
-        changed = Changed(**structs.asdict(best), what=what, ratio=ratio)
+    limit = (1 + tolerance) * gain(chosen)
+    better = [one for one in found if changes.get(one.launch) and gain(one) > limit]
+    best = enough(better, tolerance, gain) if better else None
+    changed = best and Changed(
+        **structs.asdict(best),
+        what=dict(changes[best.launch]),
+        ratio=measured.ratio(best.at, chosen.at),
+    )
     shells = {one.id: one.axes.get("shell") for one in plan.launches}
     default = reference(plan.default)
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
     same_n = against.at_n if against else None
     as_run = (against.launch, plan.today_processes) if against and plan.today_processes else None
-    sure = measured.probabilities({one: point.n for one, point in shown.items()}, tolerance)
-    if raced and choice:  # these means ignore drift, and which launches were measured together
-        sure = {chosen.launch: choice.probability}
+    sure = compared.probabilities({one: point.n for one, point in shown.items()}, tolerance)
+    if raced:  # these means ignore drift, and which launches were measured together
+        sure = {chosen.launch: raced.probability_best or 0.0}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
     return replace(
         nothing,
         status="ok",
         raced=raced is not None,
+        start="forked" if forked else "fresh",
         default=default,
         today=today,
-        best=max(same or found, key=lambda point: point.gain(objective)),
+        best=max(same or found, key=gain),
         throughput=throughput,
         recommended=Recommended(
             **structs.asdict(replace(chosen, probability_best=sure.get(chosen.launch))),
             most=most(chosen),
+            forked=forked.level(chosen.at).value if forked else None,
             axes=cohort.axes,
             slots=tuple(cohort.slots[: chosen.n]),
             requested_env=cohort.requested_env,
@@ -214,7 +221,35 @@ def _choose(
         as_run=measured.ratio(chosen.at, as_run) if as_run and as_run in measured.column else None,
         as_run_n=plan.today_processes,
         changed=changed,
-        ranking=tuple(map(ranked, sorted(shown.values(), key=lambda one: -one.gain(objective)))),
+        ranking=tuple(
+            _ranked(
+                replace(one, probability_best=sure.get(one.launch)),
+                compared.ratio(one.at, default.at) if default else Interval(),
+                forked,
+            )
+            for one in sorted(shown.values(), key=gain, reverse=True)
+        ),
+    )
+
+
+def _raced(points: Iterable[Candidate], plan: Plan) -> Candidate | None:
+    """Return the choice of a race with its probability; None if it has none."""
+    choice = plan.searched.choice if plan.searched else None
+    if choice is None:
+        return None
+    points = (one for one in points if one.at == (choice.launch, choice.n))
+    return next((replace(one, probability_best=choice.probability) for one in points), None)
+
+
+def _ranked(point: Candidate, ratio: Interval, forked: Throughputs | None) -> Ranked:
+    """Return a launch of the ranking; ``forked`` has its models/hour if these are compared."""
+    fields = structs.asdict(point)
+    if forked:
+        given = forked.level(point.at)
+        ends = {"": given.value, "_low": given.low, "_high": given.high}
+        fields |= {f"models_per_hour{end}": value for end, value in ends.items()}
+    return Ranked(
+        **fields, ratio_to_default=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high
     )
 
 

@@ -16,8 +16,7 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
-from scaling_study.confirm import losses, round_plan
-from scaling_study.confirm.one_round import RunningRound
+from scaling_study.confirm import losses, one_round, round_plan
 from scaling_study.host import probe
 from scaling_study.launch.axes import build
 from scaling_study.member import ahead, model_queue
@@ -34,11 +33,14 @@ from scaling_study.records.confirmation import (
     Round,
 )
 from scaling_study.runner import measure, resolve
-from scaling_study.runner.free_run import FreeRun, at_once, program_of
 from scaling_study.runner.journal import Journal
 
 MODULES = ("confirm/confirm",)
 """Modules that, with their imports and the harness, decide what is run."""
+
+EXTENDED = 4.0
+"""A round may last this many times its limit, so that each slot ends a first model. Without one,
+the end of a model is not confirmed."""
 
 # Fields that must be equal for the rounds of an earlier run to be kept.
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
@@ -153,8 +155,14 @@ class Confirmation:
                 with private.part(folder, f"round-{number}") as part:
                     record: Round | LeftOut
                     try:
-                        running = self._running(arm, part, known)
-                        record = running.run(turn, key, round_s, extended=key not in endless)
+                        job = replace(self._job, launch=self._launches[arm.launch])
+                        resolved = self._resolve(arm.launch, arm.n)
+                        running = one_round.prepare(
+                            job, resolved, arm.n, arm.start,
+                            folder=part, known=known, machine=self._machine,
+                        )  # fmt: skip
+                        longest_s = round_s * (1.0 if key in endless else EXTENDED)
+                        record = running.run(turn, key, round_s, longest_s)
                     except UnavailableError as error:
                         record = LeftOut(arm=key, reason=error.reason)
                 self._journal.write(record)
@@ -166,25 +174,6 @@ class Confirmation:
             made = ahead.Imports.read(str(known)) if known.exists() else None
             if made and made.seconds is not None:  # otherwise no server has been through them
                 self._journal.write(Imports(**made._asdict()))
-
-    def _running(self, arm: Arm, folder: Path, known: Path) -> RunningRound:
-        """Prepare a round.
-
-        Args:
-            arm: the arm that runs.
-            folder: private to the round.
-            known: file that lists the modules to import before models are forked.
-
-        Raises:
-            UnavailableError: this machine cannot run the arm.
-        """
-        resolved = self._resolve(arm.launch, arm.n)
-        workload = self._job.plan.workload
-        members = at_once(workload, resolved.members, arm.n)
-        program = program_of(workload, self._launches[arm.launch].axes, folder)
-        imports = None if arm.start == "fresh" else known
-        free = FreeRun(replace(resolved.launch, folder=folder), members, program, imports=imports)
-        return RunningRound(free, program, arm.start, resolve.host(self._machine))
 
     def _compare_losses(self, done: set[str]) -> None:
         """Compare the loss of each finalist that has other numerics with the baseline's."""

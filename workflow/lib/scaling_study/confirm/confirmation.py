@@ -285,9 +285,9 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
 
 
 def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
-    """Return the rate that the points predict for an arm; None if it forks, or has no point."""
-    if about.start != "fresh":
-        return None
+    """Return the rate that the points predict for an arm; None if they do not."""
+    if about.start == "forked":
+        return entry.recommended.forked if entry.recommended else None
     role, same_n, _ = about.role.partition("_same_n")
     points = {"today": entry.today, "default": entry.default, "recommended": entry.recommended}
     point: Candidate | None = points[role]
@@ -312,7 +312,7 @@ def _difference(
     predicted to the observed value, in this order:
 
     Start
-        Start and end of a process; the prediction has no end.
+        Start and end of a process; the prediction has the end if first models have shown it.
     Between
         Time between iterations, in proportion to ordinary ones.
     Queue

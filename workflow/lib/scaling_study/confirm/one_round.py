@@ -1,10 +1,12 @@
 """One round: a queue of models that keeps every slot busy until the round is cut."""
 
+import math
 import resource
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -12,8 +14,9 @@ from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
-from scaling_study.runner import counter_snapshots, hangs, non_step
-from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program
+from scaling_study.records.machine import Machine
+from scaling_study.runner import counter_snapshots, hangs, measure, non_step, resolve
+from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once, program_of
 from scaling_study.runner.member_processes import Host
 
 # How often a round looks for slots that have not trained enough, and at the CPUs' frequencies.
@@ -26,10 +29,6 @@ ENOUGH = 0.25
 # If a slot has hardly trained at the planned end of a round, the round goes on up to this time: a
 # step of the default launch may take a minute, one of a good launch 3 s.
 MOST_S = 240.0
-
-# A round may last this many times its limit, so that each slot ends a first model. Without one, the
-# end of a model is not confirmed.
-EXTENDED = 4.0
 
 
 class RoundError(Exception):
@@ -55,21 +54,21 @@ class RunningRound:
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
 
-    def run(self, turn: int, arm: str, limit_s: float, *, extended: bool) -> Round:
+    def run(self, turn: int, arm: str, limit_s: float, longest_s: float) -> Round:
         """Run the round and return its record.
 
         Args:
             turn: its turn.
             arm: the key of its arm.
             limit_s: time at which it is cut, or later if a slot has not trained enough.
-            extended: whether it waits for a first model in each slot, up to ``EXTENDED``.
+            longest_s: time until which it waits for a first model in each slot.
         """
         before, used_s = read_machine(self.host.cpus), _own_s()
         self._origin_s = time.monotonic()
         status: Status = "ok"
         reason = None
         try:
-            self._keep_busy(limit_s, (EXTENDED if extended else 1.0) * limit_s)
+            self._keep_busy(limit_s, longest_s)
         except RoundError as error:
             status, reason = "failed", str(error)
         finally:
@@ -93,13 +92,13 @@ class RunningRound:
     def _keep_busy(self, limit_s: float, longest_s: float) -> None:
         looks = hangs.Hangs()
         while True:
-            for slot in self.free.slots.free:
-                self.free.start(slot)
             passed_s = time.monotonic() - self._origin_s
             may_end = passed_s >= limit_s and self._over(limit_s, extended=passed_s < longest_s)
             if may_end or passed_s >= max(MOST_S, limit_s):
                 _refuse_threads(chain.from_iterable(map(iterations.read_pages, self.free.pages)))
                 return
+            for slot in self.free.slots.free:
+                self.free.start(slot)
             until_s = limit_s - passed_s if passed_s < limit_s else LOOK_EVERY_S
             clocks_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency).values()
             if clocks_mhz:
@@ -148,7 +147,7 @@ class RunningRound:
         trained = dict.fromkeys(slots, 0.0)
         for run in runs:
             if run.iterations > 1 or run.ended_s is not None:
-                trained[run.slot] += run.span_s if run.ended_s is None else least_s
+                trained[run.slot] += run.span_s if run.ended_s is None else math.inf
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
 
     def _seen(self) -> list[Run]:
@@ -189,6 +188,35 @@ class RunningRound:
             own = [page for page in pages if page.pid == pid]
             pages = (own or [page for page in pages if page.parent == pid])[:1]
         return [page for page in pages if page.iterations]
+
+
+def prepare(
+    job: measure.Job,
+    resolved: resolve.Resolved,
+    n: int,
+    start: Start,
+    *,
+    folder: Path,
+    known: Path,
+    machine: Machine,
+) -> RunningRound:
+    """Prepare a round.
+
+    Args:
+        job: its launch is the one that runs.
+        resolved: this launch on the machine.
+        n: number of processes.
+        start: how models are started.
+        folder: private to the round.
+        known: file that lists the modules to import before models are forked.
+        machine: machine.json.
+    """
+    workload = job.plan.workload
+    members = at_once(workload, resolved.members, n)
+    program = program_of(workload, job.launch.axes, folder)
+    imports = None if start == "fresh" else known
+    free = FreeRun(replace(resolved.launch, folder=folder), members, program, imports=imports)
+    return RunningRound(free, program, start, resolve.host(machine))
 
 
 def ordinary_s(ends_ns: Sequence[int], long: float = non_step.LONG) -> float | None:

@@ -12,7 +12,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import OBJECTIVES, Objective, time_s
 from scaling_study.common.quantities import known
 from scaling_study.records.cohorts import Got, Replicate
-from scaling_study.records.confirmation import Imports, Losses
+from scaling_study.records.confirmation import Imports, Losses, Start
 from scaling_study.records.field import Json
 from scaling_study.records.machine import Fact, Machine
 from scaling_study.records.model_length import ModelLength
@@ -146,10 +146,12 @@ class Recommended(Candidate, frozen=True, kw_only=True):
     requested_env: dict[str, str | None] = {}
     most: Most | None = None
     """The same launch with the most processes, where that is another point."""
+    forked: Number = None
+    """Its models per hour with forked starts; None if no forked model was trained."""
 
 
 class Ranked(Candidate, frozen=True, kw_only=True):
-    """A launch of the ranking, at its best process count."""
+    """A launch of the ranking, at its best process count; models start as the ranking says."""
 
     ratio_to_default: Number = None
     ratio_low: Number = None
@@ -190,6 +192,8 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     """The meaning of the probability of being best, in words."""
     raced: bool = False
     """Whether a race chose the launch."""
+    start: Start = "fresh"
+    """How models start in the choice, its probability and the ranking: `fresh` or `forked`."""
     default: Reference | None = None
     """None where it was not measured."""
     today: Reference | None = None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from scaling_study.records.confirmation import FirstModels
 from scaling_study.records.field import Index
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
@@ -128,6 +129,8 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     machines: dict[str, Machine]
     """machine.json by hash."""
     cohorts: tuple[CohortSummary, ...]
+    first_models: FirstModels | None = None
+    """The first models that a race has trained as a whole."""
     missing: tuple[Replicate, ...] = ()
     """Replicates that are planned and have no record file."""
     left_out: tuple[str, ...] = ()
@@ -136,3 +139,8 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of(self, machine: str) -> tuple[CohortSummary, ...]:
         """Return the cohorts of a machine."""
         return tuple(one for one in self.cohorts if one.machine == machine)
+
+    def first_of(self, machine: str) -> FirstModels | None:
+        """Return the first models of a machine, if it has trained some."""
+        first = self.first_models
+        return first if first is not None and first.machine_hash == machine else None

@@ -21,6 +21,9 @@ from scaling_study.records.field import (
     StepCount,
 )
 
+FIRST_MODELS = "models.json"
+"""In measure/: the first models of a race (``FirstModels``)."""
+
 Role = Literal["recommended", "today", "today_same_n", "default", "default_same_n"]
 Start = Literal["fresh", "forked"]
 Status = Literal["ok", "failed"]
@@ -117,6 +120,35 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     """CPU time of other programs."""
     runs: list[Run]
     """The models that have begun."""
+
+    @classmethod
+    def failed(cls, arm: str, reason: str) -> "Round":
+        """Return the record of a round that could not begin."""
+        return cls(
+            turn=0,
+            arm=arm,
+            status="failed",
+            reason=reason,
+            limit_s=0.0,
+            cut_s=0.0,
+            frequency_mhz=None,
+            foreign_cpu_s=0.0,
+            runs=[],
+        )
+
+
+class FirstModels(Struct, frozen=True, kw_only=True):
+    """The first models that a race trains as a whole: measure/models.json."""
+
+    schema_version: Literal[1]
+    launch: str
+    """Launch id: the baseline."""
+    machine_hash: str
+    """Hash of the machine."""
+    wall_s: Seconds
+    """How long it took."""
+    rounds: list[Round]
+    """Rounds with a single slot: of a fresh model, and then of a forked one if there was time."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out"):

@@ -483,7 +483,7 @@ def sureness(found: Recommendation) -> str:
     if best is None or not known(probability):
         return "With one start of each launch it is not known how sure this is."
     text = (
-        f"Probability that no launch of the study is more than "
+        f"Probability that no launch of the study{STARTED[found.start]} is more than "
         f"{format_percent(found.tolerance)} faster: {format_probability(probability)}."
     )
     other = next((one for one in found.ranking if one.launch != best.launch), None)
@@ -542,7 +542,7 @@ def _confirmation_mark(confirmation: Confirmation | None, arm: Arm | None) -> Ma
     }
     why, bad = ways.get(confirmation.status, ("", False)) if confirmation else ("", False)
     reason = f": {confirmation.reason}" if confirmation and confirmation.reason else ""
-    text = f"From windows of training, without the end of a process{'; ' if why else ''}{why}"
+    text = f"From windows of training, not from whole models{'; ' if why else ''}{why}"
     return Mark("predicted, not confirmed", f"{text}{reason}.", bad)
 
 

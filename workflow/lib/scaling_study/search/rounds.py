@@ -5,14 +5,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
+from scaling_study.analysis.model_times import ModelTimes
 from scaling_study.analysis.unequal_work import Finding
 from scaling_study.common import storage
 from scaling_study.common.axis_values import Axes
@@ -23,9 +24,9 @@ from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
 from scaling_study.config.plan import Choice, Plan, Searched, Stage
 from scaling_study.config.work import changed_training
-from scaling_study.launch.axes import placement
+from scaling_study.launch.axes import placement, ranks
 from scaling_study.launch.axes.axis_table import DEFAULTS
-from scaling_study.records import codec
+from scaling_study.records import codec, confirmation
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Target
@@ -44,7 +45,6 @@ from scaling_study.search.race import (
     Task,
     dealt,
 )
-from scaling_study.stats.intervals import Floats
 from scaling_study.stats.throughputs import Start, Throughputs
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
@@ -59,8 +59,31 @@ BESIDE_OTHERS = 1.5
 """A whole run takes so many times as long as one alone, in the mean over counts."""
 FIRST_SHARE = 0.5
 """The first round of whole runs takes this part of the time at most."""
+MODEL_PARTS: dict[confirmation.Start, tuple[float, float]] = {
+    "fresh": (1.0, 1.0),
+    "forked": (3.5, 3.0),
+}
+"""How many starts, and models without their starts, the first models take. A forked one comes after
+a fresh one, after another that shows what is imported, and after the trial of these imports."""
+MODELS_SHARE = 0.2
+"""First models are trained if they take this part of the budget at most. Where they take longer,
+starts are a small part of a model."""
 ROUND_S = 8.0
 """Time of a round beside measuring: its jobs start, and the next round is decided."""
+
+
+class Wanted(Struct, frozen=True):
+    """The models that a round trains before it measures.
+
+    Attributes:
+        launch: The baseline's id.
+        start: `forked` if one is forked after a fresh one.
+        expected_s: Expected time.
+    """
+
+    launch: str
+    start: confirmation.Start
+    expected_s: float
 
 
 class Decided(Struct, frozen=True):
@@ -73,6 +96,7 @@ class Decided(Struct, frozen=True):
         launches: Launches that are measured, including combinations that the config lacks.
         expected_s: Expected length of the round.
         not_screened: Launches that have not been measured yet.
+        models: First models to train; None if there are some, or no time for any.
     """
 
     schema_version: Literal[2]
@@ -86,6 +110,7 @@ class Decided(Struct, frozen=True):
     budget_s: float
     choice: Choice | None
     not_screened: list[str]
+    models: Wanted | None = None
 
 
 def read(path: Path) -> Decided:
@@ -411,7 +436,8 @@ def next_round(
     *,
     unequal: Sequence[Finding] = (),
     again: Iterable[str] = (),
-    beside_s: Mapping[str, Floats] = MappingProxyType({}),
+    times: ModelTimes | None = None,
+    first: confirmation.FirstModels | None = None,
 ) -> Decided:
     """Return the next round: what its jobs measure, and what is known before it.
 
@@ -424,16 +450,23 @@ def next_round(
         unequal: signs that steps differ in work (`unequal_work`). With any but a `repeat`, which a
             large gain outweighs, no launch can be chosen, and the race is over.
         again: launches that had no result in an earlier run.
-        beside_s: draws of the time (s) of a model beside its steps, by launch.
+        times: of models beside their steps.
+        first: the first models, once they were trained.
     """
     files = {launch.id: plan.replicates_of(launch.id) for launch in plan.launches}
     field = competing(plan, machine.usable, machine.quota_cpus)
-    asks = dataclasses.replace(settings(plan, done), again=frozenset(again))
     measured = _within(measured, field.process_counts)
+    models = _models(plan, field, measured) if first is None else None
+    models_s = first.wall_s if first else models.expected_s if models else 0.0
+    asks = settings(plan, done)
+    asks = dataclasses.replace(asks, again=frozenset(again), budget_s=asks.budget_s - models_s)
     steps = plan.steps_per_model
 
     def by_objective(known: Throughputs) -> Throughputs:
-        return known.models_per_hour(steps, beside_s) if steps else known
+        """Return models/hour with the starts that will be recommended."""
+        if not steps or times is None:
+            return known
+        return known.models_per_hour(steps, partial(times.beside_s, forked=True))
 
     race = Race(field, asks, measured, done, by_objective)
     found, choice = race.next(), race.choice
@@ -450,7 +483,9 @@ def next_round(
     known |= {launch.id: launch for launch in combined.values()}
     names = {name: launch.id for name, launch in combined.items()}
     batches = _batches(found, names, plan, files)
+    models = models if batches else None
     asked = dict.fromkeys(task.launch for batch in batches for task in batch)
+    asked |= dict.fromkeys([models.launch] if models else [])
     seen = {one.launch for one in measured}
     return Decided(
         schema_version=2,
@@ -459,12 +494,34 @@ def next_round(
         reason=found.reason,
         batches=batches,
         launches=[known[launch] for launch in asked],
-        expected_s=race.round_s(found.batches),
+        expected_s=race.round_s(found.batches) + (models.expected_s if models else 0.0),
         spent_s=race.spent_s,
         budget_s=asks.budget_s,
         choice=choice,
         not_screened=[one.launch for one in field.others if one.launch not in seen],
+        models=models,
     )
+
+
+def _models(plan: Plan, field: Field, measured: Sequence[Start]) -> Wanted | None:
+    """Return the first models to train; None if that is not possible, or takes too long."""
+    base, workload = field.baseline.launch, plan.workload
+    seen = [one for one in measured if one.launch == base and one.rates]
+    if not seen or plan.steps_per_model is None or workload.runs or workload.starts_processes:
+        return None
+    n, rate = min(seen[0].rates.items())
+    model_s = plan.steps_per_model * n / rate
+    ranked = ranks.asked(plan.by_id[base].axes) is not None
+    forks = workload.forks and not ranked
+    forks &= plan.confirm.seconds is not None and plan.objective != ONE_MODEL
+    expected_s = {
+        start: starts * seen[0].start_s + models * model_s
+        for start, (starts, models) in MODEL_PARTS.items()
+    }
+    most_s = MODELS_SHARE * 60 * (plan.search.budget_minutes or 0.0)
+    if forks and expected_s["forked"] <= most_s:
+        return Wanted(base, "forked", expected_s["forked"])
+    return Wanted(base, "fresh", expected_s["fresh"]) if expected_s["fresh"] <= most_s else None
 
 
 def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:

@@ -33,7 +33,7 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scaling_study.stats.intervals import Floats
 
@@ -164,21 +164,24 @@ class Throughputs:
         return replace(self, column=column, means=means, logs=logs)
 
     def models_per_hour(
-        self, steps_per_model: float, beside_s: Mapping[str, Floats]
+        self, steps_per_model: float, beside_s: Callable[[str, int], Floats | None]
     ) -> Throughputs:
         """Return models per hour, where these are steps per second.
 
-        A slot trains a model in its start and the time of its steps, at its share of the
-        throughput.
+        A slot trains a model in the time beside its steps, which includes the first step, and that
+        of its further steps, at its share of the throughput.
 
         Args:
             steps_per_model: steps that train one model.
-            beside_s: draws of the time (s) of a model beside its steps, by launch.
+            beside_s: returns draws of the time (s) beside the steps of a launch at a count; None if
+                it is not known.
         """
         both = np.vstack([self.means, self.logs])
         for (launch, n), at in self.column.items():
-            model_s = steps_per_model * n / np.exp(both[:, at])
-            if (more_s := beside_s.get(launch)) is not None:
+            more_s = beside_s(launch, n)
+            further = steps_per_model - (more_s is not None)
+            model_s = further * n / np.exp(both[:, at])
+            if more_s is not None:
                 mean_s = np.exp(np.log(more_s).mean())
                 model_s += np.concatenate([[mean_s], more_s[: len(self.logs)]])
             both[:, at] = np.log(3600 * n / model_s)
