@@ -151,12 +151,13 @@ class _Point:
     step_p99_s: Seconds
     """99th percentile of all counted steps."""
     models_per_hour: ModelsPerHour
-    """Predicted, with a process for each model: its start and the throughput of its steps, without
-    the end of the process."""
+    """Predicted, with a fresh process for each model: its start, the throughput of its further
+    steps, and its end if a race has trained a whole model."""
     start_s: Seconds
-    """Time from a process's start to the end of its first step, while a whole cohort starts, plus
-    its compilation before the first window (with a filled cache, if seen). Launches that start
-    processes alike are drawn towards their common mean."""
+    """Time from a process's start to the end of its first step, while n processes start, plus its
+    compilation before the first window (with a filled cache, if seen). Launches that start
+    processes alike are drawn towards their common mean. Without a whole model of a race, it is the
+    time while a whole cohort starts."""
     speedup: Ratio
     """Throughput against n = 1 of the same launch, paired by replicate."""
     efficiency: Ratio

@@ -218,8 +218,10 @@ class _Sampler:
 
     def __init__(self, starts: Sequence[Start], seed: int) -> None:
         starts = [one for one in starts if one.rates]
-        # Other data has other draws: two machines must not share their errors.
-        text = repr([(one.launch, dict(one.rates)) for one in starts])
+        # Other data has other draws: two machines must not share their errors. Rates that differ
+        # in their last digits only, as those read from a table do, have the same.
+        rates = [(one.launch, n, f"{rate:.9g}") for one in starts for n, rate in one.rates.items()]
+        text = repr(rates)
         self._rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
         rows = [(one, n) for one in starts for n in sorted(one.rates)]
         points = sorted({(one.launch, n) for one, n in rows})
