@@ -17,7 +17,7 @@ from scaling_study.common.quantities import format_count
 from scaling_study.config.import_config import KEY, ImportConfig, read_table
 from scaling_study.config.mistakes import validate
 from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
-from scaling_study.profiling.operator_groups import OTHER
+from scaling_study.profiling.operator_groups import NOT_IN_BOTH
 from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.analysis import Inflation, SavedTable, Side
 from scaling_study.records.columns import OPERATORS
@@ -33,8 +33,6 @@ INSIDE = 0.9
 """An optimizer whose step takes at least this share of all time runs forward and backward in it, as
 with Lightning's closures. Then its step is the whole step, otherwise a part of it."""
 STEPS_NEEDED = "the steps of each such table in import.steps, as {4: 550}"
-NOT_IN_BOTH = "(not in both tables)"
-"""The row for the time that is not of operators in both tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +182,8 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     """Compare the table of the fewest processes with every other one: analysis/inflation.json.
 
     A table is cut after some rows, so an operator that it does not show is unknown, not absent:
-    only operators that both tables show are compared. The rest of the step is one row, in the group
-    of other operators.
+    only operators that both tables show are compared. The rest of the step is one row, in a group
+    of its own.
 
     Args:
         tables: ascending in the number of processes.
@@ -200,7 +198,7 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
             Side(launch=IMPORTED, label="the profiled process", n=one.n, step_s=one.step_s)
             for one in (first, other)
         )
-        found = compare(a, b, both, kind="counts", rest=(NOT_IN_BOTH, OTHER))
+        found = compare(a, b, both, kind="counts", rest=(f"({NOT_IN_BOTH})", NOT_IN_BOTH))
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
         comparisons.append(replace(found, title=title))
     return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))

@@ -221,10 +221,21 @@ def _recovered(
     text = (
         f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
         f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
-        "of windows."
+        f"of windows.{_with_broader(case, scope, name, own)}"
     )
     evidence = Evidence(estimate.value > 0, "intervention", text)
     return Measured(estimate, over, evidence, intervention=name)
+
+
+def _with_broader(case: Case, scope: Scope, name: str, own: str) -> str:
+    """Say it where a figure includes what a broader change saves beyond the change itself."""
+    broader = BROADER.get(name, "")
+    if scope != "scaling_loss" or not case.measured(broader, scope):
+        return ""
+    if not mean(credited(case, scope, name, own)) > mean(_back(case, name, own)):
+        return ""
+    title = case.titles.get(broader, broader)
+    return f" This leaves out what the change itself costs, as {title} shows it."
 
 
 def _compared(
@@ -316,17 +327,17 @@ def credited(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
 
 def _saved_at_n(case: Case, name: str, own: str) -> Floats:
     """Return the time that an intervention saves at n, as part of T(1), without its own cost."""
-    one = case.step(1)
-
-    def back(name: str) -> Floats:
-        saved_s = case.step(case.n) - case.step(case.n, name)
-        return saved_s / one - _external(case, "scaling_loss", name, own)
-
-    broader = BROADER.get(name)
-    cost = case.step(1, name) / one - 1
+    broader, saved = BROADER.get(name), _back(case, name, own)
+    cost = case.step(1, name) / case.step(1) - 1
     if broader is None or not case.measured(broader, "scaling_loss") or not mean(cost) > 0:
-        return back(name)
-    return max(back(name), min(back(name) + cost, back(broader), key=mean), key=mean)
+        return saved
+    return max(saved, min(saved + cost, _back(case, broader, own), key=mean), key=mean)
+
+
+def _back(case: Case, name: str, own: str) -> Floats:
+    """Return the time that an intervention saves at n, with its own cost, as part of T(1)."""
+    saved_s = case.step(case.n) - case.step(case.n, name)
+    return saved_s / case.step(1) - _external(case, "scaling_loss", name, own)
 
 
 def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:

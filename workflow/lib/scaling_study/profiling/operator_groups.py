@@ -11,6 +11,7 @@ from msgspec import Struct, yaml
 DATA = Path(__file__).with_name("operator_groups.yaml")
 OTHER = "other operators"
 OUTSIDE = "outside operators"
+NOT_IN_BOTH = "not in both tables"
 CUT = "..."
 """Ends a name that torch's text tables have cut."""
 

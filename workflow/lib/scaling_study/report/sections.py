@@ -5,7 +5,6 @@ A sentence quotes only figures of at least two starts, and each quantity has one
 
 import statistics
 
-from scaling_study.analysis.imported import NOT_IN_BOTH
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import (
@@ -49,13 +48,15 @@ def operators(comparison: Comparison) -> str:
         if (one.share or 0.0) >= thresholds.SHARE
     ]
     by_group = f" By group: {listed(groups)}." if groups else ""
-    known = (row for row in sum_operators(comparison) if row.operator != NOT_IN_BOTH)
-    largest = next(known, None)
+    rows = sum_operators(comparison)
+    known = [row for row in rows if row.group != operator_groups.NOT_IN_BOTH]
+    largest = known[0] if known else None
     if largest is None or not largest.difference_s:
         return f"No operator changed.{by_group}"
     outside = largest.group == operator_groups.OUTSIDE
     where = "what no operator covers" if outside else largest.operator
     share = largest.difference_s / comparison.added_s if comparison.added_s else 1.0
+    where += " (of operators in both tables)" if len(known) < len(rows) else ""
     part = f"the largest part of the {change} time, {format_percent(share)}, is in {where}"
     return f"{comparison.title}: {part}.{by_group}"
 
