@@ -24,6 +24,7 @@ from scaling_study.stats.throughputs import Start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -71,14 +72,18 @@ DRIFTS = (0.0, 0.03, 0.1)
 NOISES = (0.01, 0.02, 0.05)
 
 
-@cache
-def topology(name: str) -> Topology:
-    """Return a captured machine."""
+def from_tests(module: str) -> ModuleType:
+    """Return a module of the tests."""
     tests = str(Path(__file__).parent.parent / "tests")
     if tests not in sys.path:
         sys.path.append(tests)
-    machines = importlib.import_module("machines")  # the tests' readers of captured machines
-    found: Topology = machines.usable(name)
+    return importlib.import_module(module)
+
+
+@cache
+def topology(name: str) -> Topology:
+    """Return a captured machine."""
+    found: Topology = from_tests("machines").usable(name)
     return found
 
 

@@ -122,16 +122,18 @@ def summary(**changed):
 def first_models(fresh=(0.0, 4.0, 14.5), *forked):
     """First models of launch "a": when each began, made its first step, and ended.
 
-    Forked ones come after one that shows what is imported.
+    A fourth number is the time from its last step to its end (by default 0.5 s). Forked ones come
+    after one that shows what is imported.
     """
 
     def record(*runs):
         made = [
             Run(
                 slot=0, model=at, ahead=bool(at), began_s=began_s, first_s=first_s,
-                latest_s=ended_s and ended_s - 0.5, iterations=100, ordinary_s=0.1, ended_s=ended_s,
+                latest_s=ended_s and ended_s - (end_s or [0.5])[0], iterations=100, ordinary_s=0.1,
+                ended_s=ended_s,
             )
-            for at, (began_s, first_s, ended_s) in enumerate(runs)
+            for at, (began_s, first_s, ended_s, *end_s) in enumerate(runs)
         ]  # fmt: skip
         return structs.replace(Round.failed("models/fresh", ""), status="ok", runs=made)
 

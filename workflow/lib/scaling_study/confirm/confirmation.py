@@ -42,6 +42,10 @@ OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
 
 PARTS = ("start", "between", "queue")
 
+STRAYS = 0.2
+"""Prior share of arms whose rounds scatter many times as much as others: those of forked models,
+and of launches with two speeds, do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Length:
@@ -164,7 +168,8 @@ def _confirmed(
             for key, arm in arms.items()
             for turn, look in sorted(arm.seen.items())
             if look.value is not None
-        ]
+        ],
+        strays=STRAYS,
     )
     points = {key: (key, arm.about.n) for key, arm in arms.items()}
     means = {key: measured.level(point) for key, point in points.items()}

@@ -258,12 +258,8 @@ def explained(case: Case, scope: Scope, named: Iterable[Measured]) -> Interval |
     over = np.sum([cause.over for cause in causes], axis=0)
     changes = [cause.intervention for cause in causes if cause.intervention]
     allowance = float(np.hypot.reduce([_allowance(case, scope, name) for name in changes] or [0.0]))
-    prior = _prior(case, scope) if changes else NO_PRIOR
-    return (
-        ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
-        if causes
-        else None
-    )
+    prior = _prior(case, scope, len(changes)) if changes else NO_PRIOR
+    return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
 
 
 def _allowance(case: Case, scope: Scope, name: str, other: str = REFERENCE) -> float:
@@ -355,8 +351,14 @@ def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
 
 
 @functools.lru_cache(DERIVED)
-def _prior(case: Case, scope: Scope) -> Prior:
-    """Return the prior of a comparison's variance, from the comparisons of all interventions."""
-    return fit_prior(
-        [case.shares(credited(case, scope, name), scope) for name in case.tried(scope)]
+def _prior(case: Case, scope: Scope, together: int = 1) -> Prior:
+    """Return the prior of a comparison's variance, from the comparisons of all interventions.
+
+    With several interventions together, it is that of their sum, whose parts share a reference.
+    """
+    names = case.tried(scope)
+    sums = (
+        np.sum([credited(case, scope, name) for name in names[at : at + together]], axis=0)
+        for at in range(len(names) - together + 1)
     )
+    return fit_prior([case.shares(over, scope) for over in sums])

@@ -197,26 +197,30 @@ def interval_of(logs: Floats, mean: float, *, sure: bool = True) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-def fit(starts: Sequence[Start], seed: int = 1, sweeps: int = SWEEPS) -> Throughputs:
+def fit(
+    starts: Sequence[Start], seed: int = 1, sweeps: int = SWEEPS, *, strays: float = STRAYS
+) -> Throughputs:
     """Draw the throughputs of all points.
 
     Args:
         starts: starts on one machine.
         seed: seed of the draws.
         sweeps: sweeps of the sampler that count.
+        strays: prior share of launches that scatter many times as much as others.
 
     Returns:
         No point if no start has a rate.
     """
     if not any(one.rates for one in starts):
         return Throughputs({}, np.empty(0), np.empty((sweeps * EACH, 0)), sure=False, drifts={})
-    return _Sampler(starts, seed).run(sweeps)
+    return _Sampler(starts, seed, strays).run(sweeps)
 
 
 class _Sampler:
     """The Gibbs sampler. Effects of starts are in arrays (launches, most starts of a launch)."""
 
-    def __init__(self, starts: Sequence[Start], seed: int) -> None:
+    def __init__(self, starts: Sequence[Start], seed: int, strays: float) -> None:
+        self._strays = strays
         starts = [one for one in starts if one.rates]
         # Other data has other draws: two machines must not share their errors. Rates that differ
         # in their last digits only, as those read from a table do, have the same.
@@ -282,7 +286,8 @@ class _Sampler:
     def run(self, sweeps: int) -> Throughputs:
         """Sample, and return the draws."""
         launches = len(self._counts)
-        drift, bias_of, rest_of = DRIFT**2, _Spreads(LAYOUT_BIAS), _Spreads(REST)
+        drift = DRIFT**2
+        bias_of, rest_of = (_Spreads(prior, self._strays) for prior in (LAYOUT_BIAS, REST))
         bias, rest = np.full(launches, LAYOUT_BIAS**2), np.full(launches, REST**2)
         points, drifts = [], []
         for _ in range(BURN_IN + sweeps):
@@ -346,9 +351,11 @@ class _Spreads:
 
     Args:
         prior: the common spread before anything is measured.
+        strays: prior share of launches with another spread.
     """
 
-    def __init__(self, prior: float) -> None:
+    def __init__(self, prior: float, strays: float) -> None:
+        self._odds = strays / (1 - strays)
         self._prior, self._common = prior**2, prior**2
 
     def draw(self, rng: np.random.Generator, squares: Floats, counts: Floats) -> Floats:
@@ -359,7 +366,7 @@ class _Spreads:
         both = freedoms + counts
         evidence = gammaln(both / 2) - gammaln(freedoms / 2)
         evidence += freedoms / 2 * np.log(prior) - both / 2 * np.log(prior + squares)
-        odds = np.exp(evidence[1] - evidence[0]) * STRAYS / (1 - STRAYS)
+        odds = np.exp(evidence[1] - evidence[0]) * self._odds
         stray = (rng.random(len(squares)) < odds / (1 + odds)).astype(np.int64)
         launch = np.arange(len(squares))
         freedom, scale = freedoms[stray, 0], times[stray, 0]
