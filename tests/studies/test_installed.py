@@ -26,8 +26,8 @@ def test_a_wheel_in_an_environment_without_torch_makes_a_whole_study(tmp_path):
     project = Project(folder, copy)
     project.take_every_window()
     project.hurry()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/torch_scaling_study.pth"):
+        shutil.copy(ROOT / name, copy / name)
     shutil.copytree(copy / "tests/workloads", folder / "tests/workloads")
 
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, copy]
