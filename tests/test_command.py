@@ -6,7 +6,8 @@ from importlib import metadata
 import pytest
 
 from scaling_study import command
-from scaling_study.config.config_file import PROJECT, shipped
+from scaling_study.common.project import PROJECT
+from scaling_study.config.config_file import shipped
 
 
 @pytest.mark.parametrize(
@@ -22,13 +23,22 @@ def test_the_command_explains_itself(option, words, monkeypatch, capsys):
     assert words in capsys.readouterr().out
 
 
-def test_the_command_says_what_it_needs(monkeypatch, tmp_path):
+def test_the_command_says_what_it_needs(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["torch-scaling-study", "missing.yaml"])
     with pytest.raises(SystemExit, match=r"^missing\.yaml: no such file"):
         command.main()
-    monkeypatch.setattr(command, "CHECKOUT", tmp_path)
-    with pytest.raises(SystemExit, match="installed from a checkout"):
-        command.main()
+
+
+def test_a_shipped_study_needs_no_file(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(command.os, "execv", lambda _, words: started.append(words[-1]))
+    monkeypatch.setattr(sys, "argv", ["torch-scaling-study", "config/quick.yaml"])
+    monkeypatch.chdir(tmp_path)
+    command.main()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/quick.yaml").touch()
+    command.main()
+    assert started == [str(PROJECT / "config/quick.yaml"), "config/quick.yaml"]
 
 
 def test_a_script_of_the_users_own_comes_before_a_shipped_one(tmp_path, monkeypatch):

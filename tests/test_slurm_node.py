@@ -1,6 +1,31 @@
 """What the executor for SLURM says; what it does is shown on a real SLURM, in tests/slurm."""
 
+import subprocess
+import sys
+
+import pytest
+
 from snakemake_executor_plugin_slurm_node import missing_outputs
+
+WITHOUT_PLUGIN = """
+import sys
+sys.modules["snakemake_executor_plugin_slurm"] = None
+import snakemake_executor_plugin_slurm_node
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--cores", "1"], ""),
+        (["--profile", "profiles/slurm"], "pip install snakemake-executor-plugin-slurm\n"),
+    ],
+)
+def test_slurms_plugin_is_needed_by_those_who_use_it(options, said):
+    command = [sys.executable, "-c", WITHOUT_PLUGIN, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.endswith(said)) == (int(bool(said)), True)
+    assert said or not done.stderr
 
 
 def test_what_a_failed_job_has_not_made_is_named_with_what_it_said_last(tmp_path):

@@ -1,6 +1,7 @@
 """Axes of a study's own, and the work of a step and of a model: from the config to tables."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import synthetic
 from made_records import made_plan
 from scaling_study.analysis.collect import collect
 from scaling_study.common import placeholders
+from scaling_study.config import work
+from scaling_study.config.config import load_config
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import (
     changed_training,
@@ -39,6 +42,28 @@ def config(launches=None, **workload):
 
 
 # ---- config and plan
+
+
+def test_without_torch_of_its_own_a_study_takes_the_shells_python(monkeypatch, tmp_path):
+    shim = tmp_path / "python"
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert work.python_of_shell() is None
+    monkeypatch.setattr(work, "find_spec", lambda _: None)
+    assert work.python_of_shell() == sys.executable
+    shim.unlink()
+    assert work.python_of_shell() is None
+
+
+def test_an_interpreter_of_the_config_comes_first():
+    of_shell, of_config = "/shells/python", sys.executable
+    for named, wanted in ((None, of_shell), (of_config, of_config)):
+        found = work.with_interpreter(load_config(config(python=named)), of_shell)
+        assert found.workload.python == wanted
+        assert work.with_interpreter(found, None) == found
+    command = load_config({"study": "own", "workload": {"command": ["true"]}})
+    assert work.with_interpreter(command, of_shell) == command
 
 
 def test_values_of_a_parameter_are_launches_like_those_of_any_axis():

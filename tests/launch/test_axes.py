@@ -148,7 +148,7 @@ OF_A_LOADER = {"intra_op": 1, "placement": "cores", "loader_cpus": "rest"}
 REFUSED = [
     # the machine that cannot do it, values, in the reason, in the remedy
     (BARE, {"openmp": "intel"}, "libiomp5 is not installed", "pip install intel-openmp"),
-    (BARE, {"blas": "mkl"}, "mkl is not installed", "pip install mkl"),
+    (BARE, {"blas": "mkl"}, "mkl is not installed", f"{sys.executable} -m pip install mkl"),
     (BARE, {"allocator": "jemalloc"}, "jemalloc is not installed", "apt install libjemalloc2"),
     (BARE, {"isa": "avx512"}, "no avx512f, avx512dq, avx512bw, avx512vl", "avx512"),
     (BARE, {"huge_pages": "always"}, "off", "/sys/kernel/mm/transparent_hugepage/enabled"),

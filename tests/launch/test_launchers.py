@@ -22,6 +22,7 @@ from processes import (
     wait_ended,
     written,
 )
+from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers import dask as dask_launcher
@@ -200,6 +201,13 @@ def greets(port, security):
                 return peer.recv(1) != b""
         except (ssl.SSLError, ConnectionResetError):
             return False
+
+
+def test_a_study_without_dask_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(UnavailableError, match="has no dask") as caught:
+        axis_table.prepare(DASK, Where(HARDWARE))
+    assert caught.value.remedy == f"{sys.executable} -m pip install distributed cryptography"
 
 
 def test_a_dask_cluster_hears_nobody_else(dask):

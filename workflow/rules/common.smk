@@ -16,8 +16,8 @@ os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path("results/.torchinductor").absolute())
 )
 
-# The checkout of this file. Its package comes first, here and in jobs, whether installed or not. In
-# a module, workflow.basedir is the outer workflow's.
+# The folder of this file. Its package comes first, here and in jobs, whether installed or not. In a
+# module, workflow.basedir is the outer workflow's.
 CHECKOUT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1]
 if CHECKOUT.is_dir():  # not if Snakemake reads this file from a remote repository
     LIBRARY = str(CHECKOUT / "workflow/lib")
@@ -27,6 +27,7 @@ if CHECKOUT.is_dir():  # not if Snakemake reads this file from a remote reposito
 
 from scaling_study import study_files
 from scaling_study.common import entries
+from scaling_study.common.project import PROJECT
 from scaling_study.study_run import Run
 
 RUN = Run(workflow)
@@ -34,7 +35,7 @@ RUN = Run(workflow)
 # The full-size study is the default. Snakemake would merge it with a config that is given.
 if not workflow.overwrite_configfiles:
 
-    configfile: str(study_files.PROJECT / "config/tsmixerx.yaml")
+    configfile: str(PROJECT / "config/tsmixerx.yaml")
 
 
 STUDY = RUN.load(config)
@@ -42,7 +43,7 @@ RESULTS, REPORT, HERE = STUDY.results, STUDY.report, STUDY.here
 FOLDER = HERE.replace("{machine}", "{wildcards.machine}")  # in a job's command
 
 # Relative, like all paths: in an absolute one, Snakemake would interpret { and < of a folder's name.
-ROOT = Path(os.path.relpath(study_files.PROJECT))
+ROOT = Path(os.path.relpath(PROJECT))
 CODE = study_files.code(ROOT)
 TEMPLATES = study_files.templates(ROOT)
 

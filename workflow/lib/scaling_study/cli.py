@@ -182,7 +182,8 @@ def check(options: argparse.Namespace) -> int:
             study = imported.load_import(mapping)
             text, plan = imported.outline(study), study.to_dict()
         else:
-            made = make_plan(load_config(mapping), look(os.environ, limits.read_memory_policy()))
+            config = work.with_interpreter(load_config(mapping), work.python_of_shell())
+            made = make_plan(config, look(os.environ, limits.read_memory_policy()))
             plan = made.to_dict()
             text = f"{outline(made)}\n  runs in {resolve.check_workload(made.workload)}"
             text += f"\n  the first process: {shlex.join(work.first_command(made))}"

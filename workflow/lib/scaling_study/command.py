@@ -6,10 +6,11 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parents[3]
+from scaling_study.common.project import PROJECT
+
 SNAKEMAKE = [
-    *("snakemake", "--snakefile", str(CHECKOUT / "Snakefile")),
-    *("--workflow-profile", str(CHECKOUT / "profiles/default"), "--cores", "all"),
+    *("snakemake", "--snakefile", str(PROJECT / "Snakefile")),
+    *("--workflow-profile", str(PROJECT / "profiles/default"), "--cores", "all"),
 ]
 VERBOSE = {"-v", "--verbose"}
 
@@ -17,6 +18,7 @@ HELP = f"""\
 usage: torch-scaling-study CONFIG [-v] [snakemake's options and targets]
 
 Run the study of a config: results/<study>/ and reports/<study>.html in the working directory.
+config/quick.yaml and the other configs in {PROJECT / "config"} need no file in it.
 -v, --verbose shows Snakemake's own output. All other options are Snakemake's: --dry-run,
 --cores 64, --directory FOLDER, …
 Short for: {shlex.join(SNAKEMAKE)} … --configfile CONFIG"""
@@ -25,11 +27,6 @@ Short for: {shlex.join(SNAKEMAKE)} … --configfile CONFIG"""
 def main() -> None:
     """Replace this process by Snakemake, or print the help or the version."""
     config, options = "".join(sys.argv[1:2]), sys.argv[2:]
-    if not (CHECKOUT / "Snakefile").is_file():
-        sys.exit(
-            f"{CHECKOUT} has no Snakefile: the command needs the package installed from a checkout,"
-            " by pip install --editable"
-        )
     if config in {"-h", "--help"}:
         print(HELP)
         return
@@ -37,7 +34,10 @@ def main() -> None:
         print(f"torch-scaling-study {metadata.version('torch-scaling-study')}")
         return
     if not Path(config).is_file():
-        sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
+        shipped = PROJECT / config
+        if shipped.parent != PROJECT / "config" or not shipped.is_file():
+            sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
+        config = str(shipped)
     options = ["--logger-study-verbose" if one in VERBOSE else one for one in options]
     # -P: no file in the user's folder shadows a module of Snakemake.
     words = ["-P", "-m", *SNAKEMAKE, *options, "--configfile", config]

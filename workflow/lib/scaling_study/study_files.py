@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Wildcards = Mapping[str, str]
     """Snakemake's wildcards of one job: the values of a path's variable parts, by name."""
 
-PROJECT = Path(__file__).parents[3]
 OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
 BUILDS = "results/.builds"  # no study can have this name
 KEPT_MICROBENCHMARKS = "results/.microbenchmarks"
@@ -120,7 +119,6 @@ class Study(StudyFiles):
     ) -> None:
         super().__init__(config.study)
         self.plan = plan.make_plan(config, shell, observed)
-        self.shell = shell
         self.content = self.plan.to_dict()
         self.launches = self.plan.by_id
         self._files = measure.digest(

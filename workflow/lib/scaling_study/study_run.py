@@ -20,12 +20,13 @@ from snakemake.shell import shell
 from scaling_study.common import file_errors, locks
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
+from scaling_study.common.project import PROJECT
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import estimate, work
 from scaling_study.config.config import CHOICE, load_config
 from scaling_study.config.config_file import as_written, located, read_config, shipped
 from scaling_study.config.import_config import is_import
-from scaling_study.config.launches import look
+from scaling_study.config.launches import Found, look
 from scaling_study.config.plan import Observed, make_plan
 from scaling_study.config.workload import AUTO, RUN
 from scaling_study.host import limits, probe
@@ -33,7 +34,7 @@ from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import job_process, measure, resolve, stop
 from scaling_study.runner.supervisor import supervised
-from scaling_study.study_files import BUILDS, PROJECT, STAGE, ImportedStudy, Study
+from scaling_study.study_files import BUILDS, STAGE, ImportedStudy, Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ in this one's /proc."""
 QUIET = 100
 """Amount of the resource quiet. A measurement takes all of it, any other job takes 1."""
 
+OF_SHELL = " (`python` of your shell; workload.python can name another)"
 
 NO_JOBS = {
     *("--unlock", "--lint", "--summary", "-S", "--detailed-summary", "-D", "--report", "--dag"),
@@ -68,6 +70,17 @@ class _Known:
 
     key: str
     observed: Observed
+
+
+@dataclass(frozen=True, slots=True)
+class _Shell:
+    """results/<study>/shell.json: the settings of the user's shell, and ``work.python_of_shell``.
+
+    Snakemake changes the environment of its jobs, and a cluster has another one.
+    """
+
+    settings: Found
+    python: str | None
 
 
 class StudyInUseError(UnusableError):
@@ -205,18 +218,19 @@ class Run:
             return ImportedStudy(imported.load_import(config))
         choice = config.pop(CHOICE, None) if isinstance(config, dict) else None
         checked = load_config(config)
-        # Snakemake changes the environment of its jobs, and a cluster has another one. So jobs read
-        # the settings that the run found in the user's shell (see `start`).
+        # Jobs read what the run found (see `start`).
         if self._workflow.is_main_process:
             policy = limits.read_memory_policy() if self._workflow.local_exec else ""
-            shell = look(os.environ, policy)
+            self._shell = _Shell(look(os.environ, policy), work.python_of_shell())
         else:
-            shell = read_file(_shell_file(checked.study), tuple[str, ...])
+            self._shell = read_file(_shell_file(checked.study), _Shell)
+        checked = work.with_interpreter(checked, self._shell.python)
         observed = self._observed(checked) if checked.workload.step in {AUTO, RUN} else None
         if observed is not None and isinstance(config, dict):
             found = {"step": observed.step, "pool": observed.pool or checked.workload.pool}
             checked = load_config({**config, "workload": {**config["workload"], **found}})
-        return Study(checked, shell, choice, observed)
+            checked = work.with_interpreter(checked, self._shell.python)
+        return Study(checked, self._shell.settings, choice, observed)
 
     def _observed(self, config: Config) -> Observed | None:
         """Return what one start of the program has shown, or shows now; None if it may not start.
@@ -306,7 +320,7 @@ class Run:
         with refused():
             self._lock = StudyLock(Path(study.results))
             if isinstance(study, Study):
-                write_file(_shell_file(study.plan.study), study.shell)
+                write_file(_shell_file(study.plan.study), self._shell)
                 runs_in = resolve.check_workload(study.plan.workload)
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
@@ -322,7 +336,8 @@ class Run:
         records = study.of_chosen(study.records)
         measured = sum(Path(path).exists() for path in records)
         said = [texts.outline(study.plan, len(records), measured, study.chosen)]
-        said += [f"  runs in {runs_in}"]
+        inferred = self._shell.python and self._shell.python == study.plan.workload.python
+        said += [f"  runs in {runs_in}{OF_SHELL if inferred else ''}"]
         # On a cluster other machines measure, and have not been chosen yet.
         if self._workflow.local_exec:
             left = study.raced or measured < len(records)

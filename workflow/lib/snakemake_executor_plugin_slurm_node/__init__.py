@@ -14,14 +14,29 @@ Snakemake finds this package by its name.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
-from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
-from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
+PLUGIN = "snakemake-executor-plugin-slurm"
+
+try:
+    from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
+    from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
+except ModuleNotFoundError:
+    # Snakemake imports all executors at every start, and then takes the options of profiles/slurm
+    # for mistakes. Without SLURM's plugin, this one stands for an executor that nobody names.
+    if any(word.rstrip("/").endswith(("slurm", "slurm-node")) for word in sys.argv):
+        sys.exit(f"SLURM's plugin is missing: {sys.executable} -m pip install {PLUGIN}")
+    from snakemake.executors.dryrun import Executor as SlurmExecutor
+    from snakemake.executors.dryrun import common_settings
+    from snakemake_interface_executor_plugins.settings import (
+        ExecutorSettingsBase as ExecutorSettings,
+    )
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import yaml
 
 from scaling_study.common.problems import MASK, ConfigError, Problem, shorten
+from scaling_study.common.project import PROJECT
 
 MOST_BYTES = 1 << 20  # far above any config
 # With this key, Snakemake runs a config as a template (https://yte-template-engine.github.io).
 YTE = "__use_yte__"
-PROJECT = Path(__file__).parents[4]
 WORKLOADS = "scripts/workloads"
 """The folder of the shipped configs' scripts."""
 TEXTS = {("workload", "command"), ("workload", "args"), ("workload", "env")}

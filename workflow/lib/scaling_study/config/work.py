@@ -10,12 +10,16 @@ import dataclasses
 import math
 import os
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from itertools import chain, dropwhile, takewhile
 
 from scaling_study.common import placeholders
 from scaling_study.common.axis_values import Axes, Value
+from scaling_study.config.config import Config
 from scaling_study.config.launches import Launch, differing
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
@@ -78,6 +82,28 @@ def folder(workload: Workload) -> str:
 def interpreter(workload: Workload) -> str:
     """Return the absolute path of the interpreter that runs the script."""
     return as_interpreter(workload.python) if workload.python else sys.executable
+
+
+def python_of_shell() -> str | None:
+    """Return the absolute path of the shell's ``python``; None if the study's own has torch.
+
+    Call it in the process that the user starts: jobs have another PATH. None without a ``python``.
+    """
+    path = shutil.which("python") or shutil.which("python3")
+    if path is None or find_spec("torch") is not None:
+        return None
+    # A shim of pyenv or asdf is a shell script, which a launch's preloads must not reach.
+    command = [path, "-I", "-c", "import sys; print(sys.executable)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or path
+
+
+def with_interpreter(config: Config, python: str | None) -> Config:
+    """Return a config that names an interpreter; its own, if it names one, comes first."""
+    workload = config.workload
+    if python is None or workload.python or workload.command:
+        return config
+    return config.model_copy(update={"workload": workload.model_copy(update={"python": python})})
 
 
 def with_learnt(

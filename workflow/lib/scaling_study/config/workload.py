@@ -167,7 +167,8 @@ class Workload(Section):
     """The training script that is measured."""
 
     python: Annotated[str, AfterValidator(_read_python), allowed(INTERPRETER)] | None = None
-    """The interpreter that runs the script, in all launches; by default the study's own."""
+    """The interpreter that runs the script, in all launches; by default the study's own
+    if it has torch, else `python` of your shell."""
 
     cwd: Annotated[str, AfterValidator(_read_cwd), allowed(FOLDER)] | None = None
     """The folder in which the script runs: relative paths of the script start there."""

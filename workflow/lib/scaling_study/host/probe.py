@@ -14,13 +14,12 @@ from pathlib import Path
 from msgspec import structs
 
 from scaling_study.common.file_errors import UnusableError
+from scaling_study.common.project import PROJECT
 from scaling_study.common.topology import format_cpu_list, parse_memory_total
 from scaling_study.host import limits, perf_events, system
 from scaling_study.host.libraries import find_library, library_folders
 from scaling_study.launch.axes.axis_table import LIBRARIES
 from scaling_study.records.machine import Fact, Machine
-
-PROJECT = Path(__file__).parents[4]
 
 ISA = (
     *("avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw", "avx512vl"),

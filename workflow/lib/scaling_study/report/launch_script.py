@@ -14,6 +14,7 @@ import jinja2
 
 from scaling_study.common import placeholders
 from scaling_study.common.printable import printable
+from scaling_study.common.project import TEMPLATES
 from scaling_study.common.quantities import format_count, format_estimate, format_number, known
 from scaling_study.config import work
 from scaling_study.config.plan import Plan
@@ -27,7 +28,6 @@ from scaling_study.report.words import confirmed_amount, sureness
 from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, activated
 from scaling_study.runner.switch_script import command, served_command, switched
 
-TEMPLATES = Path(__file__).parents[3] / "report"
 BINDER = [sys.executable, "-P", str(bind.__file__)]
 QUEUE = [sys.executable, "-P", str(model_queue.__file__)]
 """``-P`` keeps this package's folder, with modules named like common ones, off the path."""

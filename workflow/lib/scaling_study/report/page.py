@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import jinja2
 import yaml
@@ -20,6 +19,7 @@ from markupsafe import Markup
 
 from scaling_study.common import quantities
 from scaling_study.common.objectives import OBJECTIVES
+from scaling_study.common.project import TEMPLATES
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
@@ -38,8 +38,6 @@ from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
-
-TEMPLATES = Path(__file__).parents[3] / "report"
 
 
 def interval(found: Interval | None) -> str:

@@ -191,7 +191,8 @@ def versions(python: str, *, runs: bool = False) -> Versions:
         reason = f"{python} is Python {version.split()[0]}; {oldest} or newer is needed"
         raise UnavailableError(reason, ANOTHER)
     if not torch:
-        raise UnavailableError(f"{python} has no torch", f"{python} -m pip install torch")
+        remedy = f"{python} -m pip install torch, or {ANOTHER}"
+        raise UnavailableError(f"{python} has no torch", remedy)
     if found.returncode:
         reason = f"{python} cannot import what measures: {_words(found)}"
         raise UnavailableError(reason, ANOTHER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ def path_of(name: str, machine: Machine, entry: Library) -> str:
     """
     found = machine.libraries.get(name)
     if found is None:
-        raise UnavailableError(f"{name} is not installed", entry.install)
+        # The probe looks in the environment of the study, which need not be the one of the shell.
+        own = f"{sys.executable} -m " if entry.install.startswith("pip ") else ""
+        raise UnavailableError(f"{name} is not installed", f"{own}{entry.install}")
     return found
 
 

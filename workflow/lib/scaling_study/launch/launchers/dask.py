@@ -17,14 +17,25 @@ import os
 import sys
 from pathlib import Path
 
+from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that this installation's Dask sets for its workers by default."""
-    import dask  # noqa: PLC0415
-    import distributed  # noqa: F401, PLC0415 (it adds its defaults to dask.config)
+    """Return the variables that this installation's Dask sets for its workers by default.
+
+    Raises:
+        UnavailableError: Dask is not installed beside the study.
+    """
+    try:
+        import dask  # noqa: PLC0415
+        import distributed  # noqa: F401, PLC0415 (it adds its defaults to dask.config)
+    except ImportError as error:
+        raise UnavailableError(
+            f"{sys.executable} has no {error.name}",
+            f"{sys.executable} -m pip install distributed cryptography",
+        ) from error
 
     defaults = dask.config.get("distributed.nanny.pre-spawn-environ")
     return {name: str(value) for name, value in defaults.items() if value is not None}

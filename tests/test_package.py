@@ -1,0 +1,105 @@
+"""The package as pip installs it: its files, its requirements, and what it does without torch."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from configs import ROOT
+
+EXTRA = (
+    *("torch", "neuralforecast", "pytorch_lightning", "torchdata", "spdl"),
+    *("dask", "distributed", "cryptography", "snakemake_executor_plugin_slurm"),
+)
+"""Modules of the extras."""
+
+WITHOUT_THEM = f"""
+import importlib, pkgutil, sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *where: (
+    None if name.partition(".")[0] in {EXTRA!r} else find(name, *where)
+)
+
+import rendering, scaling_study
+from scaling_study import cli
+
+folder, config = map(Path, sys.argv[1:])
+in_members = ("scaling_study.member.readback", "scaling_study.member.hook")
+for module in pkgutil.walk_packages(scaling_study.__path__, "scaling_study."):
+    if not module.name.startswith(in_members):
+        importlib.import_module(module.name)
+
+sys.argv[1:] = ["check", str(config), str(folder / "plan.json")]
+try:
+    cli.main()
+except SystemExit as ended:
+    assert not ended.code, ended
+_, now = rendering.remake_recorded(folder)
+rendering.render(now, "searched.json")
+"""
+
+FOLDERS = ("Snakefile", "config", "profiles", "scripts/workloads", "workflow")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: these for name, these in PROJECT["optional-dependencies"].items() if name != "dev"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, ROOT], check=True
+    )
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_the_wheel_has_every_file_that_a_study_reads(wheel):
+    command = [shutil.which("git"), "ls-files", "-z", *FOLDERS]
+    tracked = subprocess.check_output(command, cwd=ROOT, text=True)
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"torch_scaling_study/{path}" for path in tracked.split("\0") if path} <= names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def pins(name):
+    lines = (ROOT / name).read_text().splitlines()
+    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    return {one.name.lower().replace("_", "-"): one for one in wanted}
+
+
+def test_the_lock_file_has_the_core_and_all_extras():
+    locked = pins("requirements.lock")
+    wanted = [*PROJECT["dependencies"], *(one for these in EXTRAS.values() for one in these)]
+    for requirement in map(Requirement, wanted):
+        if requirement.name == PROJECT["name"]:
+            assert requirement.extras == EXTRAS.keys() - {"all"}
+        else:
+            pin = locked[requirement.name]
+            (version,) = pin.specifier
+            assert requirement.specifier.contains(Version(version.version)), requirement
+            assert str(pin.marker) == str(requirement.marker)
+
+
+def test_a_plan_an_analysis_and_a_report_need_no_extra(tmp_path):
+    """Members run in `python` of PATH, which has torch."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    paths = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THEM, tmp_path, ROOT / "config/quick.yaml"], cwd=tmp_path,
+        env={**os.environ, "PATH": path, "PYTHONPATH": paths},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"runs in {sys.executable}: " in done.stdout
+    assert (tmp_path / "now/report.html").exists()
