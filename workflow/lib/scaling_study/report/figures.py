@@ -51,7 +51,7 @@ SMALL_SHARE = 0.005
 """An account below this share of the longer step, at both counts, has no row of its own."""
 GROUP_COLOURS = (
     *("series-1", "series-2", "series-3", "series-4", "series-5", "series-6"),
-    *("part-2", "muted"),
+    *("part-2", "muted", "muted"),
 )
 """Colours of the groups of operators, in their order."""
 LARGEST = 9
