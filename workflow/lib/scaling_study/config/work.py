@@ -90,9 +90,14 @@ def python_of_shell() -> str | None:
     Call it in the process that the user starts: jobs have another PATH. None without a ``python``.
     """
     path = shutil.which("python") or shutil.which("python3")
-    if path is None or find_spec("torch") is not None:
-        return None
-    # A shim of pyenv or asdf is a shell script, which a launch's preloads must not reach.
+    return None if path is None or find_spec("torch") is not None else behind_shim(path)
+
+
+def behind_shim(path: str) -> str:
+    """Return the interpreter that a path starts.
+
+    A shim of pyenv or asdf is a shell script, which a launch's preloads must not reach.
+    """
     command = [path, "-I", "-c", "import sys; print(sys.executable)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or path

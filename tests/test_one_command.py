@@ -1,0 +1,124 @@
+"""A study of a command as it is typed: what is inferred, written and said."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scaling_study import one_command
+from scaling_study.config.config import load_config
+from scaling_study.config.config_file import as_written, read_config
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "train.sh"):
+        (tmp_path / name).touch()
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/train.py").touch()
+    return tmp_path
+
+
+def prepared(line, *before):
+    return one_command.prepare(line.split(), one_command.options(before))
+
+
+def written(path="train.yaml"):
+    """What a study reads of the file that was written, checked."""
+    path = Path(path)
+    return load_config(as_written(read_config(path), [path]))
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "expected"),
+    [
+        ("{python} train.py --seed {}", "train", ("train.py", None, ["--seed", "{member}"])),
+        ("{python} -u train.py", "train", ("train.py", None, [])),
+        ("{python} -m pkg.train --lr 0.10", "pkg-train", (None, "pkg.train", ["--lr", "0.10"])),
+    ],
+)
+def test_a_script_and_a_module_are_found_with_their_interpreter(line, name, expected):
+    prepared(line.replace("{python}", sys.executable))
+    found = written(f"{name}.yaml")
+    assert found.study == name
+    assert (found.workload.script, found.workload.module, [*found.workload.args]) == expected
+    assert found.workload.python == sys.executable
+    assert found.search.budget_minutes == one_command.MINUTES
+
+
+@pytest.mark.parametrize("line", ["bash train.sh {}", f"{sys.executable} -X dev train.py {{}}"])
+def test_any_other_command_is_counted_in_whole_runs(line):
+    prepared(line)
+    command = written().workload.command
+    assert [*command] == line.replace("{}", "{member}").split()
+
+
+def test_the_file_says_what_it_is_and_stays_short():
+    prepared(f"{sys.executable} train.py --seed {{}}")
+    lines = Path("train.yaml").read_text().splitlines()
+    assert len(lines) <= 30
+    assert lines[0].endswith("train.py --seed '{}'")
+
+
+def test_options_are_keys_of_the_config():
+    line = f"{sys.executable} train.py"
+    prepared(line, "--minutes", "30", "--processes", "1,2", "--one-model",
+             "--set", "measure.windows=2", "--set", "why=off", "--name", "mine")  # fmt: skip
+    found = written("mine.yaml")
+    assert (found.study, found.processes, found.objective) == ("mine", (1, 2), "one_model")
+    assert (found.search.budget_minutes, found.measure.windows) == (30, 2)
+    assert found.why.effort == "off"
+
+
+def test_an_existing_file_stays_and_options_come_beside_it(folder):
+    line = f"{sys.executable} train.py"
+    prepared(line)
+    before = (folder / "train.yaml").read_text() + "seed: 5\n"
+    (folder / "train.yaml").write_text(before)
+    assert prepared(line) == ["--configfile", "train.yaml"]
+    words = prepared(line, "--minutes", "30", "--dry-run")
+    assert words == ["--dry-run", "--configfile", "train.yaml", "results/train/options.yaml"]
+    assert (folder / "train.yaml").read_text() == before
+    options = yaml.safe_load((folder / "results/train/options.yaml").read_text())
+    assert options == {"search": {"budget_minutes": 30.0}}
+
+
+def test_more_goes_on_from_the_budget_so_far(folder):
+    line = f"{sys.executable} train.py"
+    prepared(line)
+    (folder / "results/train").mkdir(parents=True)
+    (folder / "results/train/plan.json").write_text('{"search": {"budget_minutes": 20}}')
+    prepared(line, "--more", "--minutes", "10")
+    options = yaml.safe_load((folder / "results/train/options.yaml").read_text())
+    assert options == {"search": {"budget_minutes": 30.0}}
+
+
+@pytest.mark.parametrize(
+    ("line", "before", "said"),
+    [
+        ("", [], "no command after --"),
+        ("no-such-program train.py", [], "no-such-program: no such program on PATH"),
+        ("bash train.sh", ["--set", "why"], "allowed: KEY=VALUE"),
+        ("bash train.sh", ["--minute", "3"], "did you mean --minutes?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(folder, capsys, line, before, said):
+    with pytest.raises(SystemExit) as error:
+        prepared(line, *before)
+    assert said in f"{error.value} {capsys.readouterr().err}"
+    assert list(folder.glob("*.yaml")) == []
+
+
+def test_the_config_of_another_command_is_not_taken(folder):
+    prepared(f"{sys.executable} train.py --lr 1")
+    with pytest.raises(SystemExit, match="config of another command"):
+        prepared(f"{sys.executable} train.py --lr 2")
+
+
+def test_arguments_that_are_the_same_for_all_are_mentioned(capsys):
+    prepared(f"{sys.executable} train.py")
+    assert "put {} where they should differ" in capsys.readouterr().out
+    prepared("bash train.sh {}", "--name", "other")
+    assert "should differ" not in capsys.readouterr().out
