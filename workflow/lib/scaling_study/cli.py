@@ -288,9 +288,9 @@ def decide(options: argparse.Namespace) -> None:
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
     first = options.output.stem == "0"
-    plan, found = stages.decide(options.study_folder, now, first=first)
+    found = stages.decide(options.study_folder, now, first=first)
     write_file(options.output, found)
-    print(printable_lines(rounds.describe(found, plan)))
+    print(printable_lines(rounds.describe(found)))
 
 
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")

@@ -142,7 +142,7 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     write_file(folder / "analysis/inflation.json", Machines((compared,)))
 
 
-def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided]:
+def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
     """Decide what a race measures next, from all records so far.
 
     Args:
@@ -151,7 +151,7 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
         first: whether this is the first round of this run.
 
     Returns:
-        The plan with the launches that the race adds, and the round.
+        The round.
     """
     again = rounds.left(folder) if first else ()
     plan = rounds.grown(read_plan(folder / "plan.json"), folder)
@@ -172,8 +172,7 @@ def decide(folder: Path, now: str, *, first: bool) -> tuple[Plan, rounds.Decided
         first_models = study.first_of(here)
         times = model_times.model_times(cohorts, first_models)
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
-    found = rounds.next_round(
+    return rounds.next_round(
         plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
         first=first_models,
     )  # fmt: skip
-    return plan, found

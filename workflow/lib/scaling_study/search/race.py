@@ -250,7 +250,8 @@ class Race:
             if own:
                 self._counts[launch] = sorted(own)
         if measured:
-            self._known = convert(fit(measured, settings.seed, SWEEPS))
+            self.rates = fit(measured, settings.seed, SWEEPS)
+            self._known = convert(self.rates)
             self._draws, self._column = self._known.logs, self._known.column
             best = self._simplest()
             ours = self._draws[:, self._column[best]]

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from scaling_study.analysis.unequal_work import Finding
 from scaling_study.common import storage
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import ONE_MODEL
-from scaling_study.common.quantities import format_count
+from scaling_study.common.quantities import format_count, format_number
 from scaling_study.common.topology import Topology
 from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
@@ -86,6 +86,19 @@ class Wanted(Struct, frozen=True):
     expected_s: float
 
 
+class SoFar(Struct, frozen=True):
+    """What is known of a point before a round.
+
+    Attributes:
+        label: Of the launch.
+        rate: With fresh starts: models/hour, or steps/s if the length of a model is not known.
+    """
+
+    label: str
+    n: int
+    rate: float
+
+
 class Decided(Struct, frozen=True):
     """A round: what its jobs measure, and what is known before it (rounds/<number>.json).
 
@@ -97,6 +110,8 @@ class Decided(Struct, frozen=True):
         expected_s: Expected length of the round.
         not_screened: Launches that have not been measured yet.
         models: First models to train; None if there are some, or no time for any.
+        so_far: Today's launch, or the default one, and the choice, at their best counts.
+        per_hour: Whether these rates are models/hour.
     """
 
     schema_version: Literal[2]
@@ -111,6 +126,8 @@ class Decided(Struct, frozen=True):
     choice: Choice | None
     not_screened: list[str]
     models: Wanted | None = None
+    so_far: tuple[SoFar, ...] = ()
+    per_hour: bool = False
 
 
 def read(path: Path) -> Decided:
@@ -242,15 +259,18 @@ def searched(plan: Plan, found: Sequence[Decided]) -> Plan:
     return plan.model_copy(update={"searched": became})
 
 
-def describe(found: Decided, plan: Plan) -> str:
+def describe(found: Decided) -> str:
     """Describe in a line what a round measures, and the best point before it."""
     choice, best = found.choice, ""
     if choice is not None:
-        best = (
-            f"; best so far: {plan.by_id[choice.launch].label},"
-            f" {format_count(choice.n, 'process', 'processes')}"
-            f" ({choice.probability:.0%} sure to be within the tolerance of the best)"
-        )
+        unit = "models/hour" if found.per_hour else "steps/s"
+        points = [
+            f"{one.label} {format_number(one.rate)} {unit} with"
+            f" {format_count(one.n, 'process', 'processes')}"
+            for one in found.so_far
+        ]
+        sure = f"{choice.probability:.0%} sure to be within the tolerance of the best"
+        best = f"; so far: {'; '.join(points)} ({sure})"
     if not found.batches:
         return f"the race is over: {found.reason}{best}"
     starts = format_count(sum(map(len, found.batches)), "start", "starts")
@@ -500,7 +520,24 @@ def next_round(
         choice=choice,
         not_screened=[one.launch for one in field.others if one.launch not in seen],
         models=models,
+        so_far=tuple(_so_far(race, field, plan, times)) if choice else (),
+        per_hour=steps is not None,
     )
+
+
+def _so_far(race: Race, field: Field, plan: Plan, times: ModelTimes | None) -> Iterator[SoFar]:
+    """Yield what is known of the launch to compare with, and of the choice."""
+    known, steps = race.rates, plan.steps_per_model
+    if steps:
+        known = known.models_per_hour(steps, times.beside_s if times else lambda *_: None)
+    against = field.fixed[-1].launch
+    points = [point for point in known.column if point[0] == against]
+    best = max(points, key=known.mean, default=None)
+    chosen = (race.choice.launch, race.choice.n) if race.choice else None
+    for point in dict.fromkeys([best, chosen]):
+        if point is not None:
+            launch, n = point
+            yield SoFar(plan.by_id[launch].label, n, float(np.exp(known.mean(point))))
 
 
 def _models(plan: Plan, field: Field, measured: Sequence[Start]) -> Wanted | None:
