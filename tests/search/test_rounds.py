@@ -179,7 +179,7 @@ def test_a_whole_race_puts_winners_together_as_launches_with_names_of_their_own(
     (first,) = history[0].batches
     starts = {(plan.baseline, 0), (plan.repeat, 0), (plan.default, 0), (plan.default, 1)}
     assert {(task.launch, task.replicate) for task in first} == starts
-    assert rounds.describe(history[0], plan).startswith("first: 4 starts")
+    assert rounds.describe(history[0]).startswith("first: 4 starts")
     for one in history:
         assert msgspec.json.decode(msgspec.json.encode(one), type=rounds.Decided) == one
     last = history[-1]
