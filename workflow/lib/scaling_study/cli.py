@@ -450,6 +450,17 @@ def render(options: argparse.Namespace) -> None:
     print(f"wrote {len(written)} files: {options.report} and what it is made of")
 
 
+@_stage("--study-folder", "--builds", "--report", reads="the records so far")
+def so_far(options: argparse.Namespace) -> int:
+    """Report on the records that a stopped study has, and print the result."""
+    from scaling_study import so_far
+
+    with redirect_stdout(io.StringIO()):
+        said = so_far.report(options.study_folder, options.report, options.builds)
+    print(said or "nothing is known yet")
+    return 0 if said else 1
+
+
 @_stage("--study", "--study-folder", "--decide", "--report")
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""

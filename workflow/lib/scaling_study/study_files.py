@@ -52,6 +52,7 @@ class StudyFiles:
     Attributes:
         results: results/<study>.
         report: the HTML file.
+        so_far: that of a study that was stopped.
         machines: kinds of node by the names that the config gives them; none for this machine.
         chosen: the names of the machines that this run measures.
         here: the folder of a machine, with {machine} for its name; `results` if none has a name.
@@ -62,6 +63,7 @@ class StudyFiles:
     def __init__(self, name: str) -> None:
         self.results = f"results/{name}"
         self.report = f"reports/{name}.html"
+        self.so_far = f"reports/{name}-so-far.html"
         self.machines: Mapping[str, NodeKind] = {}
         self.chosen: tuple[str, ...] = ()
         self.raced = False

@@ -394,6 +394,7 @@ class Run:
             StudyError: the study has no result.
         """
         self._conclude()
+        Path(self.study.so_far).unlink(missing_ok=True)
         self._leave_to_the_next_run(ended=True)
         paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
         found = [read_file(path, Cohorts) for path in paths if path.exists()]
@@ -452,6 +453,8 @@ class Run:
             logger.error(failed or why, extra={"study_ends": True})
         if isinstance(self.study, Study):
             self._report_what_is_there(self.study)
+            if self._stopped[:1] == ["SIGINT"] and not self.study.machines:
+                self._report_so_far(self.study)
         self._leave_to_the_next_run(ended=False)
 
     def _report_what_is_there(self, study: Study) -> None:
@@ -463,6 +466,14 @@ class Run:
             for words in (study.compare_words, study.render_words)
         ):
             self._conclude()
+
+    def _report_so_far(self, study: Study) -> None:
+        """Say what the records show so far, and write a report of it."""
+        words = [*STAGE[1:], "so_far", "--study-folder", study.results, "--builds", BUILDS]
+        words += ["--report", study.so_far]
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            self._say(f"So far (predicted, not confirmed): {done.stdout.rstrip()}", last=True)
 
 
 def _shell_file(study: str) -> Path:
