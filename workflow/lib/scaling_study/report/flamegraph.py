@@ -5,29 +5,23 @@ draws it (``workflow/report/flame.js``). Stacks are also written for other progr
 flamegraph.pl reads them, and for https://speedscope.app.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.profiling.stacks import Folded
 from scaling_study.records.analysis import Point, name_sides
+from scaling_study.records.profile import Profiled
 from scaling_study.report.words import processes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaling_study.profiling.stacks import Folded
-    from scaling_study.records.profile import Profiled
-
-    Labels = tuple[str, str | None]
+Labels = tuple[str, str | None]
 
 LEAST_SHARE = 1 / 20_000
 """Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
@@ -61,7 +55,7 @@ class Node:
 
     name: str
     times: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, "Node"] = field(default_factory=dict)
 
     @property
     def width(self) -> float:

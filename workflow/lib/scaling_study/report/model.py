@@ -1,30 +1,24 @@
 """A machine as a report shows it: its analyses, tables and profiles."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
 
 from scaling_study.common import tables
 from scaling_study.common.quantities import known
+from scaling_study.config.plan import Plan
 from scaling_study.profiling import profiles
-from scaling_study.records import analysis
+from scaling_study.records import analysis, machine
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import BETWEEN, POINTS
 from scaling_study.records.experiment import Microbenchmarks
+from scaling_study.records.profile import Profiled
 from scaling_study.records.verdict import Causes, DataLoader, Target
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records import machine
-    from scaling_study.records.profile import Profiled
 
 E = TypeVar("E", bound=analysis.OfMachine)
 

@@ -14,22 +14,15 @@ right, and the machine may be what makes them long.
 Pure: arrays go in, labels come out.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from scaling_study.records.window import Life, Taken
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from scaling_study.records.window import Life, Taken
+from scaling_study.stats.intervals import Floats, Integers
 
 LONG = 4.0
 """A step is long if it takes this many times the median step of its process count."""
@@ -81,7 +74,7 @@ class Steps:
     fresh: NDArray[np.bool_]
 
     @classmethod
-    def concat(cls, parts: Sequence[Steps]) -> Steps:
+    def concat(cls, parts: Sequence[Self]) -> Self:
         """Concatenate parts; no part gives no steps."""
         none = np.empty(0, dtype=np.int64)
         empty = cls(none, none, none, none, none.astype(np.bool_))
@@ -122,7 +115,7 @@ class Found:
 
 def member_steps(
     member: int, n: int, life: Life, step_us: Iterable[int]
-) -> tuple[Steps, slice[int, int]]:
+) -> tuple[Steps, "slice[int, int]"]:
     """Return all steps in a member's window record, and which of them lie inside the window.
 
     The last step may have run beside fewer members than n: its place counts, its time does not.

@@ -8,40 +8,37 @@ when a process will end, so the second edge is read several times, at growing in
 reading at which all n still trained closes the window.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import select
 import time
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from msgspec import convert, structs
 
 from scaling_study.common import private
+from scaling_study.config.config import Measure
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
+from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Slot
+from scaling_study.records.window import Slot, Taken
 from scaling_study.runner import counter_snapshots, hangs, windows
 from scaling_study.runner.cohort_windows import CohortRun, LostError
-from scaling_study.runner.free_run import FreeRun, with_processes
-from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scaling_study.config.config import Measure
-    from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Taken
-    from scaling_study.runner.counter_snapshots import CounterSnapshot
-    from scaling_study.runner.free_run import Program
-    from scaling_study.runner.member_processes import Host
+from scaling_study.runner.counter_snapshots import CounterSnapshot
+from scaling_study.runner.free_run import FreeRun, Program, with_processes
+from scaling_study.runner.member_processes import (
+    Host,
+    MemberEnd,
+    MemberEndedError,
+    ScriptEndedError,
+)
 
 LOOK_S = 0.25
 """Interval at which processes are looked at before and after a window."""
@@ -98,7 +95,7 @@ class PoolWindows(CohortRun):
                 self._starts()
             return self._window(run, window)
 
-    def _readbacks(self, run: PoolRun) -> None:
+    def _readbacks(self, run: "PoolRun") -> None:
         found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
@@ -113,7 +110,7 @@ class PoolWindows(CohortRun):
         ]
         self._write_readbacks("before", checks, reports)
 
-    def _window(self, run: PoolRun, window: windows.Window) -> Taken:
+    def _window(self, run: "PoolRun", window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
@@ -322,7 +319,7 @@ class PoolMembers:
         events: none: the program tells how it ended.
     """
 
-    def __init__(self, run: PoolRun) -> None:
+    def __init__(self, run: "PoolRun") -> None:
         self._run = run
         self.alive = [*run.counted]
         self.events: Sequence[MemberEnd] = ()
