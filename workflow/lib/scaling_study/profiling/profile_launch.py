@@ -123,7 +123,7 @@ def _of_pool(
                     run.all_train(job.plan.measure)
                 except LostError as error:
                     raise _FailedError(str(error)) from None
-                yield _Profiling(job, pool.PoolMembers(run), own, folder).point(n)
+                yield _Profiling(job, run, own, folder).point(n)
 
 
 def _chosen(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
@@ -175,7 +175,7 @@ class _Profiling:
     """The profiles of what trains, as far as they are taken from outside."""
 
     def __init__(
-        self, job: Job, one: cohort.Cohort | pool.PoolMembers, private_folder: Path, output: Path
+        self, job: Job, one: cohort.Cohort | pool.PoolRun, private_folder: Path, output: Path
     ) -> None:
         self._job = job
         self._settings = job.plan.profile
