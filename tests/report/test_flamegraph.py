@@ -46,7 +46,7 @@ OTHER = profile({"main f g": 9, "main h": 5, "main k": 2}, label="other")
 
 
 def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
-    found = decode(flamegraph.view("x", "x", ONE, OTHER))
+    found = decode(flamegraph.Flame("x", "x", ONE, OTHER))
     assert {path[-1]: path for path in found}["g"] == ("all", *RUNNING, "main", "f", "g")
     assert {path[-1]: times for path, times in found.items()} == {
         **dict.fromkeys(("all", *RUNNING, "main"), pytest.approx((0.010, 0.016))),
@@ -59,17 +59,17 @@ def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
 
 def test_what_cannot_be_seen_is_left_out():
     times = {"main wide": 1000.0} | {f"main narrow{place}": 0.01 for place in range(100)}
-    found = decode(flamegraph.view("x", "x", profile(times)))
+    found = decode(flamegraph.Flame("x", "x", profile(times)))
     assert found["all", *RUNNING, "main"][0] == pytest.approx(1.001)
     assert {path[-1] for path in found} == {"all", *RUNNING, "main", "wide"}
 
 
 def test_the_caption_says_what_is_compared():
-    caption = flamegraph.view("x", "x", ONE, OTHER).caption
+    caption = flamegraph.Flame("x", "x", ONE, OTHER).caption
     assert "one: 100 samples, a step 10.0 ms (9.00 ms unsampled)" in caption
     assert "libraries are missing" not in caption
     blind = profile({"main": 1}, native=False)
-    assert "libraries are missing" in flamegraph.view("x", "x", blind).caption
+    assert "libraries are missing" in flamegraph.Flame("x", "x", blind).caption
 
 
 def test_own_times_exclude_callees_and_other_threads():
@@ -80,7 +80,7 @@ def test_own_times_exclude_callees_and_other_threads():
 
 def test_data_holds_nothing_that_could_end_it():
     one = Folded({(*RUNNING, HOSTILE, "f"): 1.0}, 1.0, 1.0, 10, 0.1, HOSTILE, native=True)
-    flame = flamegraph.view("x", HOSTILE, one, one)
+    flame = flamegraph.Flame("x", HOSTILE, one, one)
     assert not re.search(r"[<>&\u2028]", flame.data)
     assert HOSTILE in json.loads(flame.data)["names"]
     html = page_of(flame)
@@ -103,8 +103,8 @@ def opened(page, tmp_path):
     pool = profile({"work": 9}, owner=POOL)
     one = dataclasses.replace(DEEP, stacks=DEEP.stacks | pool.stacks)
     flames = [
-        flamegraph.view("one", "1 against 64", one, DEEPER),
-        flamegraph.view("two", "n", DEEP),
+        flamegraph.Flame("one", "1 against 64", one, DEEPER),
+        flamegraph.Flame("two", "n", DEEP),
     ]
     path.write_text(page_of(*flames), encoding="utf-8")
     page.open(path)

@@ -24,7 +24,7 @@ from scaling_study.analysis.record_rows import (
 )
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
-from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
+from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE
 from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
@@ -194,7 +194,9 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
             },
         }
     )
-    counts = pd.DataFrame([one.vmstat for one in windows], columns=[*VMSTAT], dtype=np.float64)
+    counts = pd.DataFrame(
+        [one.vmstat for one in windows], columns=[*experiment.VMSTAT], dtype=np.float64
+    )
     return found.join(counts.div(steps, axis=0).add_suffix("_per_step"))
 
 

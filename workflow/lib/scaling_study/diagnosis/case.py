@@ -17,7 +17,7 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import runqueue
-from scaling_study.diagnosis.sampled import Sampled, sampled
+from scaling_study.diagnosis.sampled import Sampled
 from scaling_study.experiments import interventions
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import Microbenchmarks
@@ -120,7 +120,7 @@ class Case:
         self.machine, self.n = self.head.machine, self.head.n
         rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
         samples = [one for run in runs for one in run.samples]
-        self.sampled = {n: sampled(samples, n) for n in (1, self.n)}
+        self.sampled = {n: Sampled(samples, n) for n in (1, self.n)}
         online = len(self.machine.topology.cpus)
         parts = runqueue.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
         rows = rows.join(parts).join(_stolen(rows))

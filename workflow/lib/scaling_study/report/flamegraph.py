@@ -63,32 +63,8 @@ class Node:
         return max(self.times)
 
 
-@dataclass(frozen=True, slots=True)
 class Flame:
-    """A flamegraph, as templates show it.
-
-    Attributes:
-        name: unique in the page; letters, digits, ``-`` and ``_``.
-        title: one line.
-        caption: what it shows and what it leaves out.
-        labels: names of the first and the second profile; the second is None if there is only one.
-        data: JSON for ``<script type="application/json">``, without characters special to HTML.
-        rows: the frames with the largest own times, or the most different ones, with their times
-            in both profiles (s per step), callees excluded.
-    """
-
-    name: str
-    title: str
-    caption: str
-    labels: Labels
-    data: str
-    rows: list[tuple[str, float, float]]
-
-
-def view(
-    name: str, title: str, a: Folded, b: Folded | None = None, labels: Labels | None = None
-) -> Flame:
-    """Return the flamegraph of one profile, or of the difference between two.
+    """A flamegraph of one profile or of the difference between two, as templates show it.
 
     Args:
         name: unique in the page; letters, digits, ``-`` and ``_``.
@@ -96,18 +72,26 @@ def view(
         a: the profile, or the one that the other is compared with.
         b: the other profile; frames are red where it takes longer.
         labels: names of the profiles below the title; their own labels by default.
+
+    Attributes:
+        caption: what it shows and what it leaves out.
+        labels: names of the first and the second profile; the second is None if there is only one.
+        data: JSON for ``<script type="application/json">``, without characters special to HTML.
+        rows: the frames with the largest own times, or the most different ones, with their times
+            in both profiles (s per step), callees excluded.
     """
-    called = labels or (a.label, b.label if b else None)
-    # A difference that is small compared with this time stays pale (``heat`` in flame.js).
-    pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
-    return Flame(
-        name=name,
-        title=title,
-        caption=_caption(a, b, called),
-        labels=called,
-        data=to_json(merge(a, b), labels=called, pale=pale_s),
-        rows=own_times(a, b),
-    )
+
+    def __init__(
+        self, name: str, title: str, a: Folded, b: Folded | None = None,
+        labels: Labels | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.title = name, title
+        self.labels: Labels = labels or (a.label, b.label if b else None)
+        self.caption = _caption(a, b, self.labels)
+        # A difference that is small compared with this time stays pale (``heat`` in flame.js).
+        pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
+        self.data = to_json(merge(a, b), labels=self.labels, pale=pale_s)
+        self.rows = own_times(a, b)
 
 
 def merge(a: Folded, b: Folded | None = None) -> Node:
@@ -274,14 +258,14 @@ def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
     points = _read_points(manifests, flames.notes)
     for kind, a, b in choose_pairs(manifests, points):
         name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
-        flames.shown.append(view(name, title, a.folded, b.folded, name_sides(kind, a, b)))
+        flames.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
     for own in points.values():
         for point in own.values():
             name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
             for end, text in to_files(title, point.folded).items():
                 flames.files[f"stacks-{name}{end}"] = text
             if len(own) == 1:
-                flames.shown.append(view(name, title, point.folded))
+                flames.shown.append(Flame(name, title, point.folded))
     return flames
 
 
@@ -314,7 +298,7 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
     titles = [f"{known[name].label}, {processes(known[name].n)}" for name in asked]
     second = known[other].folded if other is not None else None
-    return view("points", " against ".join(titles), known[point].folded, second)
+    return Flame("points", " against ".join(titles), known[point].folded, second)
 
 
 def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:
