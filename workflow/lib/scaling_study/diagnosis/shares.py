@@ -248,11 +248,7 @@ def explained(case: Case, scope: Scope, named: Iterable[Measured]) -> Interval |
     changes = [cause.intervention for cause in causes if cause.intervention]
     allowance = float(np.hypot.reduce([_allowance(case, scope, name) for name in changes] or [0.0]))
     prior = _prior(case, scope) if changes else NO_PRIOR
-    return (
-        ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
-        if causes
-        else None
-    )
+    return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
 
 
 def _allowance(case: Case, scope: Scope, name: str, other: str = REFERENCE) -> float:
