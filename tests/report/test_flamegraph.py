@@ -12,7 +12,7 @@ import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded
 from scaling_study.report import flamegraph
-from scaling_study.report.flamegraph import PointError, view_flames, view_points
+from scaling_study.report.flamegraph import Flames, PointError, view_points
 from scaling_study.report.page import render_page
 
 RUNNING = (TRAINER, "running", "phase: forward")
@@ -256,7 +256,7 @@ def folder(tmp_path):
 
 
 def test_comparisons_are_shown_and_every_point_is_a_file(folder):
-    flames = view_flames(manifests(folder))
+    flames = Flames(manifests(folder))
     assert [flame.title for flame in flames.shown] == [
         "default: 1 against 8 processes",
         f"{BEST.label}: 1 against 8 processes",
@@ -280,7 +280,7 @@ def test_comparisons_are_shown_and_every_point_is_a_file(folder):
 def test_stacks_that_cannot_be_read_are_a_note(tmp_path, lines):
     place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine())
     synthetic_profiles.add_stacks(place, lines=lines)
-    flames = view_flames(manifests(tmp_path))
+    flames = Flames(manifests(tmp_path))
     assert flames.shown == []
     assert len(flames.notes) == 2
     assert "No flamegraph of default, n = 1" in flames.notes[0]
@@ -290,7 +290,7 @@ def test_the_page_has_them(folder, page):
     study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
     page.open(rendering.render(study))
     names = {path.name for path in (study / "figures").glob("stacks-*")}
-    assert names == set(view_flames(manifests(folder)).files)
+    assert names == set(Flames(manifests(folder)).files)
     page.unfold()
     page.run("new Promise(done => setTimeout(done, 200))")
     widths = page.run(

@@ -225,21 +225,6 @@ def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Flames:
-    """The flamegraphs of one machine.
-
-    Attributes:
-        shown: those in the page: comparisons, and the points of launches that have only one.
-        files: texts of files by name: the stacks of all points.
-        notes: stacks that could not be read, as sentences.
-    """
-
-    shown: list[Flame] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 class _Point(Point, frozen=True, kw_only=True):
     """A profiled point with its stacks; ``key`` is its part of the names of files."""
 
@@ -247,26 +232,34 @@ class _Point(Point, frozen=True, kw_only=True):
     folded: Folded
 
 
-def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
-    """Draw the stacks of one machine's profiles.
+class Flames:
+    """The flamegraphs of one machine.
 
     Args:
         manifests: those of ``profiles.read_manifests``.
         suffix: suffix of the figures' names, ``""`` for the first machine.
+
+    Attributes:
+        shown: those in the page: comparisons, and the points of launches that have only one.
+        files: texts of files by name: the stacks of all points.
+        notes: stacks that could not be read, as sentences.
     """
-    flames = Flames()
-    points = _read_points(manifests, flames.notes)
-    for kind, a, b in choose_pairs(manifests, points):
-        name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
-        flames.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
-    for own in points.values():
-        for point in own.values():
-            name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
-            for end, text in to_files(title, point.folded).items():
-                flames.files[f"stacks-{name}{end}"] = text
-            if len(own) == 1:
-                flames.shown.append(Flame(name, title, point.folded))
-    return flames
+
+    def __init__(self, manifests: Sequence[Profiled], *, suffix: str = "") -> None:
+        self.shown: list[Flame] = []
+        self.files: dict[str, str] = {}
+        self.notes: list[str] = []
+        points = _read_points(manifests, self.notes)
+        for kind, a, b in choose_pairs(manifests, points):
+            name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
+            self.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
+        for own in points.values():
+            for point in own.values():
+                name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
+                for end, text in to_files(title, point.folded).items():
+                    self.files[f"stacks-{name}{end}"] = text
+                if len(own) == 1:
+                    self.shown.append(Flame(name, title, point.folded))
 
 
 class PointError(Exception):
