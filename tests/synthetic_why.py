@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import convert, structs
 
 import made_records
-from scaling_study.analysis.experiment_runs import make_run
+from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import cause_file
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec, experiment
@@ -224,7 +224,7 @@ def judge(world, seed=3, *, replicates=1, change=list, measured=True, **options)
     runs = []
     for replicate in range(replicates):
         records = change(make_records(world, rng, replicate=replicate, **options))
-        runs.append(make_run(records[0], records))
+        runs.append(WhyRun(records[0], records))
     known = microbenchmarks(world, rng) if measured else None
     return codec.plain(cause_file.judge(runs, known, None))
 

@@ -10,7 +10,7 @@ from configs import ROOT, config, minimal
 from scaling_study import cli
 from scaling_study.config import launches
 from scaling_study.config.config import load_config
-from scaling_study.config.estimate import chosen_counts, describe, estimate
+from scaling_study.config.estimate import Estimate, chosen_counts, describe
 from scaling_study.config.launches import launch_id
 from scaling_study.config.plan import Plan, make_plan, priority, read_plan
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS
@@ -137,12 +137,12 @@ def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
     nothing = {"profile": {"launches": []}, "why": "off", "confirm": "off"}
     made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
-    forecast = estimate(made, (1, 2), start_s=10.0)
+    forecast = Estimate(made, (1, 2), start_s=10.0)
     assert (forecast.cohorts, forecast.windows, forecast.profiles) == (6, 36, 0)
     assert forecast.whole_s == forecast.stages_s["measure"] == (60 + 72, 60 + 144)
     alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
-    assert estimate(alone, (1, 2), start_s=10.0).cohorts == 12
-    assert estimate(alone, (1, 2), start_s=10.0).windows == 36
+    assert Estimate(alone, (1, 2), start_s=10.0).cohorts == 12
+    assert Estimate(alone, (1, 2), start_s=10.0).windows == 36
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_profiled_counts_are_the_ends_or_those_asked_for_that_there_are(asked, c
 def test_description_says_what_will_be_done():
     made = make_plan(load_config(config()))
     made = made.model_copy(update={"launches": made.launches[:4]})
-    text = describe(made, (1, 2, 4), estimate(made, (1, 2, 4), start_s=8.0))
+    text = describe(made, (1, 2, 4), Estimate(made, (1, 2, 4), start_s=8.0))
     for said in (
         "Study full.study_1-a: my scripts/train é 'x'.py\n",
         "4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded\n",

@@ -1,13 +1,13 @@
 """How much starts of one launch differ, told from the members of its cohorts."""
 
-import dataclasses
+import copy
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from scaling_study.analysis import experiment_runs
-from scaling_study.analysis.experiment_runs import make_run
+from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis.case import Measurements, make_case
 from scaling_study.diagnosis.shares import recovered_share
 from scaling_study.stats.variances import START_SD, start_deviation
@@ -43,9 +43,15 @@ def test_noise_alone_is_no_difference_of_starts():
     assert start_deviation([run(rng, between=0.0, noise=0.1)], STEP_S) < 1.5 * START_SD
 
 
+def changed(case, **values):
+    other = copy.copy(case)
+    vars(other).update(values)
+    return other
+
+
 def made(world, **options):
     records = make_records(world, np.random.default_rng(2), **options)
-    return make_run(records[0], records)
+    return WhyRun(records[0], records)
 
 
 def test_a_run_holds_its_members_step_less_their_waiting_for_a_cpu():
@@ -67,9 +73,7 @@ def test_members_that_took_turns_alone_make_a_comparison_surer():
     assert case.alone["reference"] == case.alone["pinned"] == 4
     widths = []
     for alone in ({}, case.alone, case.alone | {"pinned": 1}):
-        found = recovered_share(
-            dataclasses.replace(case, alone=alone), "single_process_loss", "pinned"
-        )
+        found = recovered_share(changed(case, alone=alone), "single_process_loss", "pinned")
         widths.append(found.high - found.low)
     assert widths[0] > widths[2] > widths[1]
 
@@ -78,7 +82,7 @@ def test_swapped_batches_are_not_waited_for():
     """Beside batches from memory new ones are made, and waited for; that wait is no training."""
     measured = {"step_s": np.array([0.010, 0.011]), "load_s_per_step": np.array([0.004, np.nan])}
     columns = {("loader_beside", 1): measured, ("cached_batches", 1): measured}
-    case = dataclasses.replace(
+    case = changed(
         make_case([made(World(n=2))], None),
         measurements=Measurements(columns, np.array([0, 0]), "blocks"),
     )

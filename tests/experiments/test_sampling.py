@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_state, wait_until
-from scaling_study.diagnosis.sampled import sampled
+from scaling_study.diagnosis.sampled import Sampled
 from scaling_study.experiments import sampling
 from scaling_study.records.experiment import SampledLock, SampledMember, Samples, Wait
 
@@ -231,6 +231,6 @@ def test_who_is_stopped_is_seen(started):
 )  # fmt: skip
 def test_looks_are_divided_by_what_threads_wait_for(states, waits, calls, shares):
     member = SampledMember(slot=0, samples=20, states=states, waits=waits)
-    found = sampled([Samples(n=1, interval_s=0.02, members=[member], locks=[])], 1)
+    found = Sampled([Samples(n=1, interval_s=0.02, members=[member], locks=[])], 1)
     assert found.calls == {(name, ""): count for name, count in calls.items()}
     assert found.shares == shares

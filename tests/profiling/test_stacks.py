@@ -36,7 +36,7 @@ def line(*frames, count=1, head=HEAD):
 def test_a_command_line_may_hold_anything(command):
     text = f'process 10:"python";process 12:"{command}";thread (12): MainThread;a (x.py:1) 4\n'
     (sample,) = stacks.parse(text)
-    assert sample.processes == (10, 12)
+    assert sample.processes == [10, 12]
     assert sample.tid == 12
     assert [frame.text for frame in sample.frames] == ["a (x.py)"]
     assert sample.count == 4

@@ -12,7 +12,7 @@ import synthetic_profiles
 from scaling_study.profiling.profiles import profile_folders, read_manifests
 from scaling_study.profiling.stacks import THREADS, TRAINER, Folded
 from scaling_study.report import flamegraph
-from scaling_study.report.flamegraph import PointError, view_flames, view_points
+from scaling_study.report.flamegraph import Flames, PointError, view_points
 from scaling_study.report.page import render_page
 
 RUNNING = (TRAINER, "running", "phase: forward")
@@ -46,7 +46,7 @@ OTHER = profile({"main f g": 9, "main h": 5, "main k": 2}, label="other")
 
 
 def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
-    found = decode(flamegraph.view("x", "x", ONE, OTHER))
+    found = decode(flamegraph.Flame("x", "x", ONE, OTHER))
     assert {path[-1]: path for path in found}["g"] == ("all", *RUNNING, "main", "f", "g")
     assert {path[-1]: times for path, times in found.items()} == {
         **dict.fromkeys(("all", *RUNNING, "main"), pytest.approx((0.010, 0.016))),
@@ -59,17 +59,17 @@ def test_a_frame_has_the_times_of_all_below_it_in_both_profiles():
 
 def test_what_cannot_be_seen_is_left_out():
     times = {"main wide": 1000.0} | {f"main narrow{place}": 0.01 for place in range(100)}
-    found = decode(flamegraph.view("x", "x", profile(times)))
+    found = decode(flamegraph.Flame("x", "x", profile(times)))
     assert found["all", *RUNNING, "main"][0] == pytest.approx(1.001)
     assert {path[-1] for path in found} == {"all", *RUNNING, "main", "wide"}
 
 
 def test_the_caption_says_what_is_compared():
-    caption = flamegraph.view("x", "x", ONE, OTHER).caption
+    caption = flamegraph.Flame("x", "x", ONE, OTHER).caption
     assert "one: 100 samples, a step 10.0 ms (9.00 ms unsampled)" in caption
     assert "libraries are missing" not in caption
     blind = profile({"main": 1}, native=False)
-    assert "libraries are missing" in flamegraph.view("x", "x", blind).caption
+    assert "libraries are missing" in flamegraph.Flame("x", "x", blind).caption
 
 
 def test_own_times_exclude_callees_and_other_threads():
@@ -80,7 +80,7 @@ def test_own_times_exclude_callees_and_other_threads():
 
 def test_data_holds_nothing_that_could_end_it():
     one = Folded({(*RUNNING, HOSTILE, "f"): 1.0}, 1.0, 1.0, 10, 0.1, HOSTILE, native=True)
-    flame = flamegraph.view("x", HOSTILE, one, one)
+    flame = flamegraph.Flame("x", HOSTILE, one, one)
     assert not re.search(r"[<>&\u2028]", flame.data)
     assert HOSTILE in json.loads(flame.data)["names"]
     html = page_of(flame)
@@ -103,8 +103,8 @@ def opened(page, tmp_path):
     pool = profile({"work": 9}, owner=POOL)
     one = dataclasses.replace(DEEP, stacks=DEEP.stacks | pool.stacks)
     flames = [
-        flamegraph.view("one", "1 against 64", one, DEEPER),
-        flamegraph.view("two", "n", DEEP),
+        flamegraph.Flame("one", "1 against 64", one, DEEPER),
+        flamegraph.Flame("two", "n", DEEP),
     ]
     path.write_text(page_of(*flames), encoding="utf-8")
     page.open(path)
@@ -256,7 +256,7 @@ def folder(tmp_path):
 
 
 def test_comparisons_are_shown_and_every_point_is_a_file(folder):
-    flames = view_flames(manifests(folder))
+    flames = Flames(manifests(folder))
     assert [flame.title for flame in flames.shown] == [
         "default: 1 against 8 processes",
         f"{BEST.label}: 1 against 8 processes",
@@ -280,7 +280,7 @@ def test_comparisons_are_shown_and_every_point_is_a_file(folder):
 def test_stacks_that_cannot_be_read_are_a_note(tmp_path, lines):
     place = synthetic_profiles.write_target(tmp_path, DEFAULT, synthetic.machine())
     synthetic_profiles.add_stacks(place, lines=lines)
-    flames = view_flames(manifests(tmp_path))
+    flames = Flames(manifests(tmp_path))
     assert flames.shown == []
     assert len(flames.notes) == 2
     assert "No flamegraph of default, n = 1" in flames.notes[0]
@@ -290,7 +290,7 @@ def test_the_page_has_them(folder, page):
     study = rendering.make_study(folder, ns=(1, 8), replicates=1, windows=1, steps=3)
     page.open(rendering.render(study))
     names = {path.name for path in (study / "figures").glob("stacks-*")}
-    assert names == set(view_flames(manifests(folder)).files)
+    assert names == set(Flames(manifests(folder)).files)
     page.unfold()
     page.run("new Promise(done => setTimeout(done, 200))")
     widths = page.run(

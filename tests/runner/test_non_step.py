@@ -47,12 +47,12 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
     two.us[[40, 41, 150, 151]] *= 30
     steps = non_step.Steps.concat([one, two])
     pairs = steps.us > 200_000
-    assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 109, 1]
+    assert non_step._distances(steps, pairs).tolist() == [1, 109, 1]
     assert non_step.find(steps).kinds == ()
     # Windows that know nothing of the steps between: one pair in each.
     apart = steps.at >= 100
     steps = replace(steps, at=steps.at + 1_000 * apart, fresh=steps.fresh | (steps.at == 100))
-    assert non_step._distances(steps, np.arange(len(pairs)), pairs).tolist() == [1, 1]
+    assert non_step._distances(steps, pairs).tolist() == [1, 1]
     found = non_step.find(steps)
     assert found.kinds == ()
     assert non_step.lacking(steps, found, [1, 2]) == []

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -23,10 +23,12 @@ from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable_lines
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.plan import Plan
+from scaling_study.config.launches import NO_LAUNCH
+from scaling_study.config.plan import RECOMMENDED, Plan, make_plan, read_plan
 from scaling_study.records.analysis import Machines, Recommendation
-from scaling_study.records.codec import write_file
-from scaling_study.runner.measure import Job
+from scaling_study.records.codec import read_file, write_file
+from scaling_study.runner import job_process
+from scaling_study.runner.measure import STOPPED, Job, Measurement, read_job
 
 WRONG_INPUT = 2
 """The exit status of argparse after a wrong command line; a wrong config has the same."""
@@ -153,7 +155,6 @@ def _written(path: Path | None) -> Iterator[None]:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    from scaling_study.config.plan import read_plan
 
     return read_plan(options.plan or options.study_folder / "plan.json")
 
@@ -171,7 +172,6 @@ def check(options: argparse.Namespace) -> int:
     from scaling_study.config.config_file import as_written, located, read_config, shipped
     from scaling_study.config.import_config import is_import
     from scaling_study.config.launches import look
-    from scaling_study.config.plan import make_plan
     from scaling_study.host import limits
     from scaling_study.report.study import outline
     from scaling_study.runner import resolve
@@ -234,11 +234,9 @@ def build(options: argparse.Namespace) -> int:
 @_stage("--job", "--builds", "--limit", "--log", "--output")
 def observe(options: argparse.Namespace) -> None:
     """Observe one start of the default launch's program, to find its unit of work."""
-    from dataclasses import asdict
+    from scaling_study.runner import observe
 
-    from scaling_study.runner import job_process, measure, observe
-
-    job = measure.read_job(options.job, 0)
+    job = read_job(options.job, 0)
     with job_process.prepared("observe", options.log):
         found = observe.Observer(job, options.builds, options.limit).observe()
         write_file(options.output, asdict(found))
@@ -247,13 +245,11 @@ def observe(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--replicate")
 def measure(options: argparse.Namespace) -> None:
     """Measure one launch and replicate of a study."""
-    from scaling_study.runner import job_process, measure
-
-    if (options.output.parents[1] / measure.STOPPED).exists():  # a cluster queues many at once
+    if (options.output.parents[1] / STOPPED).exists():  # a cluster queues many at once
         sys.exit("the default launch's script cannot be measured, so nothing is")
-    job = measure.read_job(options.job, options.replicate)
+    job = read_job(options.job, options.replicate)
     with job_process.prepared(f"measure ({job.launch.label})", options.log, options.probed):
-        measure.Measurement(job, options.output, options.builds).run()
+        Measurement(job, options.output, options.builds).run()
 
 
 @_stage(*MEASURING, "--round", "--node", "--nodes")
@@ -261,8 +257,6 @@ def race(options: argparse.Namespace) -> None:
     """Measure the launches of one round of a race, batch by batch."""
     from scaling_study.confirm import first_models
     from scaling_study.records.confirmation import FIRST_MODELS
-    from scaling_study.runner import job_process
-    from scaling_study.runner.measure import read_job
     from scaling_study.search import rounds
 
     found = rounds.read(options.round)
@@ -296,7 +290,6 @@ def decide(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
 def searched(options: argparse.Namespace) -> None:
     """Write the plan with the combinations and the outcome of a race."""
-    from scaling_study.config.plan import read_plan
     from scaling_study.search import rounds
 
     plan = rounds.grown(read_plan(options.study_folder / "plan.json"), options.study_folder)
@@ -316,12 +309,11 @@ def analyse(options: argparse.Namespace) -> None:
 def confirm(options: argparse.Namespace) -> None:
     """Run the recommended and the default launch as a user would."""
     from scaling_study.confirm.confirm import Confirmation
-    from scaling_study.runner import job_process, measure
 
     plan, found = _recommendation(options)
     with job_process.prepared("confirm", options.log, options.probed):
         Confirmation(
-            measure.read_job(options.job, 0), plan.by_id, found, options.output, options.builds,
+            read_job(options.job, 0), plan.by_id, found, options.output, options.builds,
             baseline=plan.baseline, today=plan.today,
         ).run()  # fmt: skip
 
@@ -330,7 +322,6 @@ def confirm(options: argparse.Namespace) -> None:
 def profile(options: argparse.Namespace) -> None:
     """Profile one launch of a study."""
     from scaling_study.profiling import profile_launch
-    from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
     again = plan is not None and job.launch.id in plan.profiled
@@ -348,7 +339,6 @@ def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
     from scaling_study.analysis.boundary import read_law
     from scaling_study.experiments import why
-    from scaling_study.runner import job_process
 
     job, plan, machine = _targeted(options)
     launch = job.launch.id
@@ -368,7 +358,6 @@ def why(options: argparse.Namespace) -> None:
 def microbenchmarks(options: argparse.Namespace) -> None:
     """Measure how much each part of the machine slows down, or copy a kept measurement."""
     from scaling_study.experiments import microbenchmarks
-    from scaling_study.runner import job_process
 
     with job_process.prepared("microbenchmarks", options.log, options.probed):
         microbenchmarks.take(options.kept, options.code, options.output)
@@ -377,9 +366,7 @@ def microbenchmarks(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--replicate")
 def loader_experiment(options: argparse.Namespace) -> None:
     """Measure what the recommended launch's data loader costs."""
-    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.experiments import loader_experiment
-    from scaling_study.runner import job_process
 
     options.target = RECOMMENDED
     job, _, machine = _targeted(options)
@@ -506,9 +493,6 @@ def flamegraph(options: argparse.Namespace) -> int:
 
 def _recommendation(options: argparse.Namespace) -> tuple[Plan, Machines[Recommendation]]:
     """Return the plan and recommendation.json."""
-    from scaling_study.records.analysis import Machines, Recommendation
-    from scaling_study.records.codec import read_file
-
     path = options.study_folder / "analysis/recommendation.json"
     with file_errors.told(options.stage, reads="plan.json and analysis"):
         return _plan(options), read_file(path, Machines[Recommendation])
@@ -519,12 +503,9 @@ def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
 
     The job's launch has no id if none is recommended on this machine.
     """
-    from scaling_study.config.launches import NO_LAUNCH
-    from scaling_study.config.plan import RECOMMENDED
     from scaling_study.host import probe
-    from scaling_study.runner import measure
 
-    job = measure.read_job(options.job, options.replicate if "replicate" in options else 0)
+    job = read_job(options.job, options.replicate if "replicate" in options else 0)
     machine = probe.read_machine().hash
     if options.target != RECOMMENDED:
         return job, None, machine

@@ -37,8 +37,6 @@ TITLES = {
 }
 """Titles of rules whose names are less clear."""
 
-MINUTE_S, HOUR_S = 60, 3600
-
 
 @dataclass(frozen=True, slots=True)
 class _Job:
@@ -164,7 +162,7 @@ def expected_s(
         jobs: how many jobs these rules have in the whole study.
         spent_s: time that a race has taken in earlier runs.
     """
-    times_s = estimate.estimate(plan, counts).stages_s
+    times_s = estimate.Estimate(plan, counts).stages_s
     found = {rule: sum(span) / 2 / max(1, jobs.get(rule, 0)) for rule, span in times_s.items()}
     if "race" in found:
         found["race"] = max(0.0, found["race"] - spent_s)
@@ -190,8 +188,8 @@ def _last_line(job: _Job) -> str:
 
 def describe_s(seconds: float) -> str:
     """Write a time in seconds, minutes or hours, rounded for a progress line."""
-    if seconds < MINUTE_S:
+    if seconds < estimate.MINUTE_S:
         return f"{seconds:.0f} s"
-    if seconds < 2 * HOUR_S:
-        return f"{seconds / MINUTE_S:.0f} min"
-    return f"{seconds / HOUR_S:.1f} h"
+    if seconds < 2 * estimate.HOUR_S:
+        return f"{seconds / estimate.MINUTE_S:.0f} min"
+    return f"{seconds / estimate.HOUR_S:.1f} h"

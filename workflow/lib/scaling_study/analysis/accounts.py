@@ -25,18 +25,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from scaling_study.common.counter import TIMED
 from scaling_study.records.columns import PER_STEP
+from scaling_study.runner.counter_snapshots import GATED
 from scaling_study.stats.intervals import Floats, Integers
 
-PHASES = (
-    "load_s",
-    "forward_s",
-    "backward_s",
-    "optimizer_s",
-    "ranks_wait_s",
-    *(counter.field for counter in TIMED),
-)
+PHASES = (*GATED, "ranks_wait_s")
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""
 OF_ALL_STEPS = [
     column.name for column in PER_STEP if column.name.removesuffix("_per_step") not in PHASES

@@ -24,7 +24,7 @@ from scaling_study.analysis.record_rows import (
 )
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
-from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE, VMSTAT
+from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE
 from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
@@ -49,12 +49,14 @@ OVER_MEMBERS = {
 """How the values of a window's members are combined."""
 
 
-@dataclass(frozen=True, slots=True)
 class WhyRun:
     """One job of experiments: one target, one replicate.
 
-    Attributes:
+    Args:
         head: Its first record.
+        records: All of them.
+
+    Attributes:
         readbacks: By cohort: ``reference``, names of interventions, ``kernels``.
         failed: Reasons of interventions that did not start, prove themselves or last, by name.
         left_out: Reasons of interventions that were tried and cannot be made here, by name.
@@ -66,15 +68,24 @@ class WhyRun:
         end: Its last record; None where the job was cut off.
     """
 
-    head: experiment.Why
-    readbacks: dict[str, experiment.Readbacks]
-    failed: dict[str, str]
-    left_out: dict[str, str]
-    windows: pd.DataFrame
-    members: pd.DataFrame
-    samples: list[experiment.Samples]
-    foreign: list[experiment.ForeignProcess]
-    end: experiment.End | None
+    def __init__(self, head: experiment.Why, records: Sequence[experiment.Record]) -> None:
+        self.head = head
+        self.readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
+        unproven = {name for name, one in self.readbacks.items() if not one.proven}
+        windows = [
+            flagged(one, NOT_PROVEN) if _cohort(one) in unproven else one
+            for one in of_kind(records, experiment.Window)
+        ]
+        counted = member_rows(windows, OF_MEMBER)
+        self.windows, self.members = _frame(head, windows, counted), _unhindered(counted)
+        failed = of_kind(records, experiment.ChangeFailed)
+        self.failed = {one.intervention: one.reason for one in failed}
+        left_out = of_kind(records, experiment.ChangeLeftOut)
+        self.left_out = {one.intervention: one.reason for one in left_out}
+        self.samples = of_kind(records, experiment.Samples)
+        foreign = of_kind(records, experiment.Foreign)
+        self.foreign = [one for each in foreign for one in each.processes]
+        self.end = last(records, experiment.End)
 
 
 def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
@@ -104,32 +115,7 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
-    return make_run(*_read(path, experiment.Why))
-
-
-def make_run(head: experiment.Why, records: Sequence[experiment.Record]) -> WhyRun:
-    """Arrange the records of one job."""
-    readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
-    unproven = {name for name, one in readbacks.items() if not one.proven}
-    windows = [
-        flagged(one, NOT_PROVEN) if _cohort(one) in unproven else one
-        for one in of_kind(records, experiment.Window)
-    ]
-    counted = member_rows(windows, OF_MEMBER)
-    foreign = of_kind(records, experiment.Foreign)
-    return WhyRun(
-        head=head,
-        readbacks=readbacks,
-        failed={one.intervention: one.reason for one in of_kind(records, experiment.ChangeFailed)},
-        left_out={
-            one.intervention: one.reason for one in of_kind(records, experiment.ChangeLeftOut)
-        },
-        windows=_frame(head, windows, counted),
-        members=_unhindered(counted),
-        samples=of_kind(records, experiment.Samples),
-        foreign=[one for each in foreign for one in each.processes],
-        end=last(records, experiment.End),
-    )
+    return WhyRun(*_read(path, experiment.Why))
 
 
 def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
@@ -208,7 +194,9 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
             },
         }
     )
-    counts = pd.DataFrame([one.vmstat for one in windows], columns=[*VMSTAT], dtype=np.float64)
+    counts = pd.DataFrame(
+        [one.vmstat for one in windows], columns=[*experiment.VMSTAT], dtype=np.float64
+    )
     return found.join(counts.div(steps, axis=0).add_suffix("_per_step"))
 
 

@@ -23,7 +23,6 @@ Knee
     beyond the measured counts, is not reported.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,12 +42,16 @@ REFINED_STARTS = 2  # the best start, and one more in case it leads to a local o
 NEAR_NOTHING = 1e-3  # part of a parameter that every draw keeps: no rate becomes zero
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Fit:
     """A law fitted to a launch's points.
 
-    Attributes:
+    Args:
         law: The candidate.
+        n: Distinct process counts, ascending; at least three more than the law has parameters.
+        throughput: Steps/s at each.
+
+    Attributes:
+        bounds: Lowest and highest values of the parameters.
         parameters: The fitted values.
         aicc: The law's criterion.
         r2: Share of the variance of log throughput that it explains; NaN without variance.
@@ -57,52 +60,33 @@ class Fit:
             throughput.
     """
 
-    law: Law
-    parameters: Floats
-    aicc: float
-    r2: float
-    misfit: float
-    sensitivity: Floats
+    def __init__(self, law: Law, n: Integers, throughput: Floats) -> None:
+        logs = np.log(throughput)
 
+        def residuals(parameters: Floats) -> Floats:
+            return np.asarray(np.log(law.throughput(n, parameters)) - logs)
 
-def fit(law: Law, n: Integers, throughput: Floats) -> Fit:
-    """Fit one law.
-
-    Args:
-        law: The candidate.
-        n: Distinct process counts, ascending; at least three more than the law has parameters.
-        throughput: Steps/s at each.
-    """
-    logs = np.log(throughput)
-
-    def residuals(parameters: Floats) -> Floats:
-        return np.asarray(np.log(law.throughput(n, parameters)) - logs)
-
-    starts = [np.array(start) for start in law.starts(n, throughput)]
-    starts.sort(key=lambda start: float((residuals(start) ** 2).sum()))
-    low, high = (np.array(bound) for bound in list(zip(*law.parameters, strict=True))[1:])
-    ends = [
-        optimize.least_squares(residuals, start, bounds=(low, high), x_scale=start)
-        for start in starts[:REFINED_STARTS]
-    ]
-    end = min(ends, key=lambda each: float(each.cost))
-    squares = 2 * float(end.cost)
-    contrasts = len(n) - 1
-    counted = len(law.parameters)  # without the level, with the variance
-    aicc = (
-        contrasts * np.log(max(squares / contrasts, RESOLUTION**2))
-        + 2 * counted
-        + 2 * counted * (counted + 1) / (contrasts - counted - 1)
-    )
-    total = float(((logs - logs.mean()) ** 2).sum())
-    return Fit(
-        law,
-        end.x,
-        float(aicc),
-        1 - squares / total if total else np.nan,
-        float(np.sqrt(squares / (len(n) - len(law.parameters)))),
-        np.linalg.pinv(np.asarray(end.jac)),
-    )
+        starts = [np.array(start) for start in law.starts(n, throughput)]
+        starts.sort(key=lambda start: float((residuals(start) ** 2).sum()))
+        low, high = (np.array(bound) for bound in list(zip(*law.parameters, strict=True))[1:])
+        ends = [
+            optimize.least_squares(residuals, start, bounds=(low, high), x_scale=start)
+            for start in starts[:REFINED_STARTS]
+        ]
+        end = min(ends, key=lambda each: float(each.cost))
+        squares = 2 * float(end.cost)
+        contrasts = len(n) - 1
+        counted = len(law.parameters)  # without the level, with the variance
+        aicc = (
+            contrasts * np.log(max(squares / contrasts, RESOLUTION**2))
+            + 2 * counted
+            + 2 * counted * (counted + 1) / (contrasts - counted - 1)
+        )
+        total = float(((logs - logs.mean()) ** 2).sum())
+        self.law, self.bounds, self.parameters, self.aicc = law, (low, high), end.x, float(aicc)
+        self.r2 = 1 - squares / total if total else np.nan
+        self.misfit = float(np.sqrt(squares / (len(n) - counted)))
+        self.sensitivity = np.linalg.pinv(np.asarray(end.jac))
 
 
 def fewest_counts(law: Law) -> int:
@@ -128,7 +112,7 @@ def choose(
         needed = max(FEWEST_COUNTS, sorted(map(fewest_counts, laws))[1])
         reason = f"process counts measured: {len(n)}; a choice needs {needed}"
         return ChosenLaw(status="refused", reason=reason)
-    fits = sorted((fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)
+    fits = sorted((Fit(law, n, throughput) for law in fitted), key=lambda each: each.aicc)
     best = fits[0]
     support = np.exp([(best.aicc - each.aicc) / 2 for each in fits])
     weights = (support / support.sum()).tolist()
@@ -149,9 +133,8 @@ def _knee(best: Fit, n: Integers, scatter: Floats) -> Interval | None:
         return None
     normals = np.random.default_rng(0).standard_normal((REDRAWN, len(n)))
     errors = np.maximum(scatter, best.misfit) * normals
-    low, high = (np.array(bound) for bound in list(zip(*best.law.parameters, strict=True))[1:])
-    low = np.maximum(low, NEAR_NOTHING * best.parameters)
-    parameters = (best.parameters + errors @ best.sensitivity.T).clip(low, high)
+    low = np.maximum(best.bounds[0], NEAR_NOTHING * best.parameters)
+    parameters = (best.parameters + errors @ best.sensitivity.T).clip(low, best.bounds[1])
     # If the law does not bend in a draw, its knee is beyond all counts.
     knees = [np.inf if (knee := best.law.knee(each)) is None else knee for each in parameters]
     ends = np.quantile(knees, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count
@@ -44,9 +43,16 @@ Span = tuple[float, float]
 LATE = 1.3
 
 
-@dataclass(frozen=True, slots=True)
 class Estimate:
-    """Size and time of a plan, for given process counts.
+    """Size and time of a study, from its settings alone.
+
+    A step's time is not known yet, so a window takes between its shortest and its longest time.
+    The estimate ignores retries, launches that the machine must skip, and existing measurements.
+
+    Args:
+        plan: The plan.
+        process_counts: The process counts on this machine.
+        start_s: Time of a cohort from its start to its first window.
 
     Attributes:
         cohorts: Cohorts that are started.
@@ -56,58 +62,39 @@ class Estimate:
             budget without the time of the confirmation.
     """
 
-    cohorts: int
-    windows: int
-    profiles: int
-    stages_s: Mapping[str, Span]
+    def __init__(self, plan: Plan, process_counts: Sequence[int], start_s: float = START_S) -> None:
+        measure = plan.measure
+        runs = len(plan.launches) * measure.replicates
+        self.cohorts = runs * (len(process_counts) if measure.isolated else 1)
+        self.windows = runs * len(process_counts) * measure.windows
+        profiled = chosen_counts(plan.profile.processes, process_counts)
+        self.profiles = len(plan.profiled) * len(profiled)
+        profiling_s = start_s + sum(_profile_s(plan.profile, n) for n in profiled)
+        confirm_s = plan.confirm.seconds or 0.0
+        if plan.search.budget_minutes is not None:
+            race_s = max(0.0, 60 * plan.search.budget_minutes - confirm_s)
+            measuring = {"race": _exactly(race_s)}
+        elif plan.workload.runs:
+            one_s = self.windows * (plan.run_s or start_s)
+            measuring = {"measure": (one_s, SLOWER * one_s)}
+        else:
+            starts_s = start_s * (self.windows if plan.workload.pool else self.cohorts)
+            bounds_s = measure.shortest_s, measure.longest_s
+            short_s, long_s = (starts_s + self.windows * one for one in bounds_s)
+            measuring = {"measure": (short_s, long_s)}
+        self.stages_s: Mapping[str, Span] = {
+            **measuring,
+            "confirm": _exactly(confirm_s),
+            "profile": _exactly(len(plan.profiled) * profiling_s),
+            "why": efforts.seconds(plan.why.effort, len(plan.explained), start_s),
+            "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
+        }
 
     @property
     def whole_s(self) -> Span:
         """Shortest and longest time of all."""
         shortest, longest = zip(*self.stages_s.values(), strict=True)
         return sum(shortest), sum(longest)
-
-
-def estimate(plan: Plan, process_counts: Sequence[int], start_s: float = START_S) -> Estimate:
-    """Estimate a study from its settings alone.
-
-    A step's time is not known yet, so a window takes between its shortest and its longest time.
-    The estimate ignores retries, launches that the machine must skip, and existing measurements.
-
-    Args:
-        plan: The plan.
-        process_counts: The process counts on this machine.
-        start_s: Time of a cohort from its start to its first window.
-    """
-    measure = plan.measure
-    runs = len(plan.launches) * measure.replicates
-    cohorts = runs * (len(process_counts) if measure.isolated else 1)
-    windows = runs * len(process_counts) * measure.windows
-    profiled = chosen_counts(plan.profile.processes, process_counts)
-    profiling_s = start_s + sum(_profile_s(plan.profile, n) for n in profiled)
-    confirm_s = plan.confirm.seconds or 0.0
-    if plan.search.budget_minutes is None:
-        if plan.workload.runs:
-            one_s = plan.run_s or start_s
-            measuring = {"measure": (windows * one_s, windows * SLOWER * one_s)}
-        else:
-            starts_s = start_s * (windows if plan.workload.pool else cohorts)
-            short_s, long_s = (windows * one for one in (measure.shortest_s, measure.longest_s))
-            measuring = {"measure": (starts_s + short_s, starts_s + long_s)}
-    else:
-        measuring = {"race": _exactly(max(0.0, 60 * plan.search.budget_minutes - confirm_s))}
-    return Estimate(
-        cohorts=cohorts,
-        windows=windows,
-        profiles=len(plan.profiled) * len(profiled),
-        stages_s={
-            **measuring,
-            "confirm": _exactly(confirm_s),
-            "profile": _exactly(len(plan.profiled) * profiling_s),
-            "why": efforts.seconds(plan.why.effort, len(plan.explained), start_s),
-            "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
-        },
-    )
 
 
 def unit(observed: Observed) -> str:

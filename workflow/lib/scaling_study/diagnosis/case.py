@@ -17,11 +17,10 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import runqueue
-from scaling_study.diagnosis.sampled import Sampled, sampled
+from scaling_study.diagnosis.sampled import Sampled
 from scaling_study.experiments import interventions
 from scaling_study.launch.axes import ranks
-from scaling_study.records.experiment import ForeignProcess, Microbenchmarks, Why
-from scaling_study.records.machine import Machine
+from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
 from scaling_study.stats.intervals import Floats, Integers
@@ -86,9 +85,12 @@ def arrange(rows: pd.DataFrame, by: str, units: Units) -> Measurements:
     return Measurements(columns, replicates, units)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """All measurements of one target. Derived values are cached by the object's identity.
+
+    Args:
+        runs: Its replicates, at least one.
+        microbenchmarks: microbenchmarks.json of the machine; None without one.
 
     Attributes:
         head: First record of the target's first run.
@@ -108,32 +110,41 @@ class Case:
             whose members it shares.
         sampled: Samples of the training threads, by n.
         foreign: Other programs that took CPU time.
-        microbenchmarks: microbenchmarks.json, if there is one.
+        machine: The machine.
+        n: The process count whose slowdown is explained.
     """
 
-    head: Why
-    measurements: Measurements
-    stressed: Measurements
-    start_sd: float
-    alone: Mapping[str, int]
-    read_back: Mapping[str, Readback]
-    failed: Mapping[str, str]
-    left_out: Mapping[str, str]
-    titles: Mapping[str, str]
-    shares_members_with: Mapping[str, str]
-    sampled: Mapping[int, Sampled]
-    foreign: Sequence[ForeignProcess]
-    microbenchmarks: Microbenchmarks | None
-
-    @property
-    def machine(self) -> Machine:
-        """The machine."""
-        return self.head.machine
-
-    @property
-    def n(self) -> int:
-        """The process count whose slowdown is explained."""
-        return self.head.n
+    def __init__(self, runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> None:
+        self.microbenchmarks = microbenchmarks
+        self.head = runs[0].head
+        self.machine, self.n = self.head.machine, self.head.n
+        rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
+        samples = [one for run in runs for one in run.samples]
+        self.sampled = {n: Sampled(samples, n) for n in (1, self.n)}
+        online = len(self.machine.topology.cpus)
+        parts = runqueue.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
+        rows = rows.join(parts).join(_stolen(rows))
+        self.read_back = _readbacks(runs)
+        rows = rows.join(_blocked(rows, self.sampled, self.read_back))
+        beside = rows["experiment"] == "stressor"
+        reference = rows[rows["name"] == REFERENCE]
+        step_s = reference.loc[reference["n"] == self.n, "step_s"].mean()
+        self.measurements = arrange(rows[~beside], "n", units_of(reference["replicate"]))
+        self.stressed = arrange(rows[beside], "dose", "blocks")
+        self.start_sd = start_deviation([run.members for run in runs], step_s)
+        self.alone = _alone(runs)
+        self.foreign = [one for run in runs for one in run.foreign]
+        self.failed = {name: reason for run in runs for name, reason in run.failed.items()}
+        unfit = [one for run in runs for one in run.head.not_applicable]
+        tried = [one for run in runs for one in run.head.interventions]
+        self.left_out = {one.intervention: one.reason for one in unfit}
+        for run in runs:
+            self.left_out |= run.left_out
+        self.titles = {one.intervention: one.title for one in unfit}
+        self.titles |= {one.intervention: one.title for one in tried}
+        changes = self.head.interventions
+        shared = {one.intervention: one.options.get("of") for one in changes}
+        self.shares_members_with = {name: str(other) for name, other in shared.items() if other}
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
         """Return a field of the report of a cohort's first member; None if it has none."""
@@ -219,53 +230,13 @@ def or_none(value: float) -> float | None:
 
 
 def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> Case | None:
-    """Arrange the runs of one target.
+    """Arrange the runs of one target; return None without windows of the reference at 1 and at n.
 
     Args:
         runs: Its replicates, at least one.
         microbenchmarks: microbenchmarks.json of the machine; None without one.
-
-    Returns:
-        The case; None if the reference lacks usable windows at 1 or at n.
     """
-    head = runs[0].head
-    machine = head.machine
-    rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
-    waits = {n: sampled([s for run in runs for s in run.samples], n) for n in (1, head.n)}
-    parts = runqueue.split(
-        rows, allowed_cpus=len(machine.cpus), online_cpus=len(machine.topology.cpus)
-    )
-    rows = rows.join(parts).join(_stolen(rows))
-    read_back = _readbacks(runs)
-    rows = rows.join(_blocked(rows, waits, read_back))
-    stressed = rows["experiment"] == "stressor"
-    reference = rows[rows["name"] == REFERENCE]
-    step_s = reference.loc[reference["n"] == head.n, "step_s"].mean()
-    case = Case(
-        head=head,
-        measurements=arrange(rows[~stressed], "n", units_of(reference["replicate"])),
-        stressed=arrange(rows[stressed], "dose", "blocks"),
-        start_sd=start_deviation([run.members for run in runs], step_s),
-        alone=_alone(runs),
-        read_back=read_back,
-        failed={name: reason for run in runs for name, reason in run.failed.items()},
-        left_out={
-            **{one.intervention: one.reason for run in runs for one in run.head.not_applicable},
-            **{name: reason for run in runs for name, reason in run.left_out.items()},
-        },
-        titles={
-            **{one.intervention: one.title for run in runs for one in run.head.not_applicable},
-            **{one.intervention: one.title for run in runs for one in run.head.interventions},
-        },
-        shares_members_with={
-            one.intervention: str(one.options["of"])
-            for one in head.interventions
-            if "of" in one.options
-        },
-        sampled=waits,
-        foreign=[one for run in runs for one in run.foreign],
-        microbenchmarks=microbenchmarks,
-    )
+    case = Case(runs, microbenchmarks)
     return case if case.measured(REFERENCE, "scaling_loss") else None
 
 

@@ -1,6 +1,5 @@
 """Samples of training threads: how often they waited, and for what."""
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -27,9 +26,12 @@ PEERS = frozenset({"pipe", "socket"})
 """A read of these waits for another process, not for a device."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Sampled:
     """Samples of the training threads of n members.
+
+    Args:
+        records: All samples of a target.
+        n: How many members trained.
 
     Attributes:
         samples: Number of looks at a thread.
@@ -39,48 +41,34 @@ class Sampled:
         locks: Mean number of waiters by path of a file lock.
     """
 
-    samples: int
-    asleep: int
-    shares: Mapping[str, float]
-    calls: Mapping[tuple[str, str], int]
-    locks: Mapping[str, float]
+    def __init__(self, records: Sequence[Samples], n: int) -> None:
+        calls: Counter[tuple[str, str]] = Counter()
+        states: Counter[str] = Counter()
+        chosen = [record for record in records if record.n == n]
+        self.locks: dict[str, float] = defaultdict(float)
+        for record in chosen:
+            for lock in record.locks:
+                self.locks[lock.path] += lock.waiters_mean / len(chosen)
+            for member in record.members:
+                states.update(member.states)
+                for wait in member.waits:
+                    calls[wait.syscall, wait.on] += wait.count
+        asleep = states["S"] + states["D"]
+        # A thread in uninterruptible sleep outside of a system call waits for a page of a device.
+        calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
+        stopped = states["T"] + states["t"]  # by a signal, by a tracer
+        calls[STOPPED, ""] += stopped
+        self.samples, self.asleep, self.calls = states.total(), asleep + stopped, +calls
+        kinds: Counter[str] = Counter()
+        for (syscall, on), count in self.calls.items():
+            kinds[kind_of(syscall, on)] += count
+        total = max(self.asleep, kinds.total(), 1)
+        self.shares = {kind: count / total for kind, count in kinds.items()}
 
     @property
     def enough(self) -> bool:
         """Whether there are enough looks to say that something did not happen."""
         return self.samples >= FEWEST_SAMPLES
-
-
-def sampled(records: Sequence[Samples], n: int) -> Sampled:
-    """Pool the samples that were taken with n members."""
-    calls: Counter[tuple[str, str]] = Counter()
-    states: Counter[str] = Counter()
-    chosen = [record for record in records if record.n == n]
-    waiters: dict[str, float] = defaultdict(float)
-    for record in chosen:
-        for lock in record.locks:
-            waiters[lock.path] += lock.waiters_mean / len(chosen)
-        for member in record.members:
-            states.update(member.states)
-            for wait in member.waits:
-                calls[wait.syscall, wait.on] += wait.count
-    asleep = states["S"] + states["D"]
-    # A thread in uninterruptible sleep outside of a system call waits for a page from a device.
-    calls[FAULT, ""] += min(states["D"], max(0, asleep - calls.total()))
-    stopped = states["T"] + states["t"]  # by a signal, by a tracer
-    calls[STOPPED, ""] += stopped
-    calls, asleep = +calls, asleep + stopped
-    kinds: Counter[str] = Counter()
-    for (syscall, on), count in calls.items():
-        kinds[kind_of(syscall, on)] += count
-    total = max(asleep, kinds.total(), 1)
-    return Sampled(
-        samples=states.total(),
-        asleep=asleep,
-        shares={kind: count / total for kind, count in kinds.items()},
-        calls=calls,
-        locks=waiters,
-    )
 
 
 def kind_of(syscall: str, on: str) -> str:

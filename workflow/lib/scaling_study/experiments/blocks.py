@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec import structs
 
 from scaling_study.config.efforts import Effort, LoaderEffort
-from scaling_study.records.experiment import Window
+from scaling_study.records.experiment import VMSTAT, Window
 from scaling_study.records.window import Taken
 from scaling_study.runner import windows
 from scaling_study.runner.cohort import Cohort, WindowSettings
@@ -26,11 +26,6 @@ from scaling_study.runner.member_processes import MemberEndedError
 # Further attempts of a job. A machine that is never quiet must not make the study endless: its
 # disturbed windows are evidence of that.
 ATTEMPTS = 10
-
-VMSTAT = (
-    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
-    *("thp_fault_alloc", "thp_split_page", "compact_stall", "pgpgin"),
-)
 
 # The next attempt would have such a flag too: others use the quota, or bursts outlast it.
 LASTING = frozenset({"throttled_burst"})
@@ -203,4 +198,4 @@ def read_vmstat() -> dict[str, int]:
     """Return the counters of /proc/vmstat on memory pages and disks."""
     rows = (line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     counts = {name: int(value) for name, value in rows}
-    return {name: counts[name] for name in VMSTAT if name in counts}
+    return {name: counts[name] for name in (*VMSTAT, "pgpgin") if name in counts}

@@ -25,7 +25,7 @@ from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Status
 from scaling_study.runner import cohort, headroom, member_processes, resolve
-from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
+from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, FailedError
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.measure import Job, harness_digest, measured_digest
 
@@ -49,10 +49,6 @@ class Impossible(str):
     """The reason why a change cannot be made in this script, which is no failure."""
 
     __slots__ = ()
-
-
-class FailedError(Exception):
-    """The experiment cannot begin, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,13 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
     return found
 
 
+def signal_all(pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes, of which some may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def read_tree(pid: int) -> dict[int, Process]:
     """Read the counters of a member and of all its descendants, by process id.
 

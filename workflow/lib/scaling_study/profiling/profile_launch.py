@@ -33,7 +33,7 @@ from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, pool, resolve, windows
-from scaling_study.runner.cohort_windows import LostError
+from scaling_study.runner.cohort_windows import FailedError, LostError
 from scaling_study.runner.free_run import program_of
 from scaling_study.runner.measure import Job
 
@@ -90,7 +90,7 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
             points.extend(taken(job, resolved, counts, part, folder))
     except UnavailableError as error:
         content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
-    except _FailedError as error:
+    except FailedError as error:
         content = replace(content, status="failed", reason=str(error))
     codec.write_file(folder / "profile.json", replace(content, points=tuple(points)))
 
@@ -122,8 +122,8 @@ def _of_pool(
                     run.start(0)
                     run.all_train(job.plan.measure)
                 except LostError as error:
-                    raise _FailedError(str(error)) from None
-                yield _Profiling(job, pool.PoolMembers(run), own, folder).point(n)
+                    raise FailedError(str(error)) from None
+                yield _Profiling(job, run, own, folder).point(n)
 
 
 def _chosen(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
@@ -167,15 +167,11 @@ def without_profile(launch: Launch | None, machine: str) -> Profiled:
     return replace(content, status="skipped", reason="no launch is recommended on this machine")
 
 
-class _FailedError(Exception):
-    """A profile could not be taken; the text says why."""
-
-
 class _Profiling:
     """The profiles of what trains, as far as they are taken from outside."""
 
     def __init__(
-        self, job: Job, one: cohort.Cohort | pool.PoolMembers, private_folder: Path, output: Path
+        self, job: Job, one: cohort.Cohort | pool.PoolRun, private_folder: Path, output: Path
     ) -> None:
         self._job = job
         self._settings = job.plan.profile
@@ -190,7 +186,7 @@ class _Profiling:
         """Take all profiles at a process count, each between windows without a profiler.
 
         Raises:
-            _FailedError: a member ended.
+            FailedError: a member ended.
         """
         (self._output / str(n)).mkdir(parents=True, exist_ok=True)
         kinds = [kind for kind in KINDS if getattr(self._settings, kind)]
@@ -198,7 +194,7 @@ class _Profiling:
             around = [self._unprofiled(n)]
             profiles = [self._profile(n, kind, around) for kind in kinds]
         except member_processes.MemberEndedError:
-            raise _FailedError(self._last_event("a member ended")) from None
+            raise FailedError(self._last_event("a member ended")) from None
         bare_s = tuple(first for first, *_ in around)
         return ProfiledPoint(
             n=n,
@@ -214,7 +210,7 @@ class _Profiling:
             found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
         except UnavailableError as error:
             found = Profile(kind=kind, status="skipped", reason=error.reason, remedy=error.remedy)
-        except _FailedError as error:
+        except FailedError as error:
             found = Profile(kind=kind, status="failed", reason=str(error))
         around.append(self._unprofiled(n))
         if not turns_s:
@@ -256,7 +252,7 @@ class _Profiling:
             words = [spy] if native_failed else [spy, "--native"]
             try:
                 turn, steps_s = self._turn(n, at, f"stacks-{len(turns)}.raw", words, seconds)
-            except (UnavailableError, _FailedError) as error:
+            except (UnavailableError, FailedError) as error:
                 if turns:
                     log.info("n = %d: no more stacks (%s)", n, error)
                     break
@@ -295,7 +291,7 @@ class _Profiling:
 
         Raises:
             UnavailableError: this machine forbids it.
-            _FailedError: nothing was sampled.
+            FailedError: nothing was sampled.
         """
         slot = self._cohort.alive[at]
         raw = self._output / str(n) / file
@@ -320,7 +316,7 @@ class _Profiling:
             raise _not_sampled(done)
         steps_s = _step_times(activities[at], ended_ns - seconds * 10**9)
         if not steps_s:
-            raise _FailedError(f"no whole step within {seconds} s")
+            raise FailedError(f"no whole step within {seconds} s")
         turn = Turn(
             slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s),
             trainer_tid=trainer_tid, file=file,
@@ -328,7 +324,7 @@ class _Profiling:
         try:
             samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
         except stacks.StackError as error:
-            raise _FailedError(str(error)) from None
+            raise FailedError(str(error)) from None
         return replace(turn, samples=samples), steps_s
 
 
@@ -341,16 +337,16 @@ class _MemberProfiling(_Profiling):
         """Start the cohort in the first of these slots, and let it warm up.
 
         Raises:
-            _FailedError: a member did not start, or lacks a setting of the launch.
+            FailedError: a member did not start, or lacks a setting of the launch.
         """
         measure, one = self._job.plan.measure, self._cohort
         one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
         reports = one.read_back(measure.start_timeout_s)
         if len(reports) < one.size:
-            raise _FailedError(self._last_event("a member did not come to its gate"))
+            raise FailedError(self._last_event("a member did not come to its gate"))
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
-            raise _FailedError(wrong)
+            raise FailedError(wrong)
         one.warm_up(measure.warmup_steps)
 
     def _unprofiled(self, n: int) -> list[float]:
@@ -378,7 +374,7 @@ class _MemberProfiling(_Profiling):
             raise member_processes.MemberEndedError([slot])
         noted = self._private / f"{kind}.json"
         if not noted.exists():
-            raise _FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
+            raise FailedError(f"no whole step within {OPERATORS_LONGEST_S:g} s")
         covered = json.loads(noted.read_text())["steps"]
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
@@ -388,13 +384,13 @@ class _MemberProfiling(_Profiling):
         return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
 
 
-def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | _FailedError:
+def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | FailedError:
     """Return why py-spy sampled nothing; if the machine forbids tracing, it is no failure."""
     said = (done.stderr or done.stdout).strip().splitlines()
     reason = f"py-spy: {said[-1] if said else f'status {done.returncode}'}"
     if any("ermission" in line for line in said):
         return UnavailableError(reason, NO_TRACING)
-    return _FailedError(reason)
+    return FailedError(reason)
 
 
 def _step_times(own: windows.Activity, since_ns: int) -> list[float]:

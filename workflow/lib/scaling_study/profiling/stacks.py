@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scaling_study.profiling import stack_frames
-from scaling_study.profiling.stack_frames import Frame
 from scaling_study.records.profile import Turn
 
 TRAINER = "trainer"
@@ -34,9 +33,12 @@ class StackError(ValueError):
     """A file without readable stacks; the message names the line, if there is one."""
 
 
-@dataclass(frozen=True, slots=True)
 class Sample:
     """One line of the raw format.
+
+    Args:
+        body: the line without its number of samples.
+        count: that number.
 
     Attributes:
         processes: ids, outermost first; more than one for a child of the profiled process; none
@@ -44,14 +46,19 @@ class Sample:
         tid: the thread's id, or None where the sampler did not write it.
         thread: the thread's name, or ``""``.
         frames: outermost first.
-        count: samples.
     """
 
-    processes: tuple[int, ...]
-    tid: int | None
-    thread: str
-    frames: tuple[Frame, ...]
-    count: int
+    def __init__(self, body: str, count: int) -> None:
+        self.count = count
+        self.processes: list[int] = []
+        while found := _PROCESS.match(body):
+            self.processes.append(int(found[1]))
+            body = body[found.end() :]
+        self.tid, self.thread = None, ""
+        if found := _THREAD.match(body):
+            self.tid, self.thread = int(found["tid"], 0), (found["name"] or "").strip('"')
+            body = body[found.end() :].removeprefix(";")
+        self.frames = [stack_frames.read_frame(one) for one in body.split(";") if one]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +93,11 @@ def parse(text: str) -> Iterator[Sample]:
     """
     start = 0
     for count in _COUNT.finditer(text):  # a command line may hold a line's end
-        yield _parse_stack(text[start : count.start()].lstrip(), int(count[1]))
+        yield Sample(text[start : count.start()].lstrip(), int(count[1]))
         start = count.end()
     if rest := text[start:].strip():
         line = text.count("\n", 0, text.index(rest, start)) + 1
         raise StackError(f"line {line}: a stack without a number of samples: {rest[:80]!r}")
-
-
-def _parse_stack(body: str, count: int) -> Sample:
-    processes = []
-    while found := _PROCESS.match(body):
-        processes.append(int(found[1]))
-        body = body[found.end() :]
-    tid, thread = None, ""
-    if found := _THREAD.match(body):
-        tid, thread = int(found["tid"], 0), (found["name"] or "").strip('"')
-        body = body[found.end() :].removeprefix(";")
-    frames = tuple(stack_frames.read_frame(one) for one in body.split(";") if one)
-    return Sample(tuple(processes), tid, thread, frames, count)
 
 
 def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str = "") -> Folded:

@@ -330,11 +330,6 @@ OPERATORS = Table(
     "one operator in one phase of one profiled member, from a few steps of torch's profiler",
     (*WHERE, *_columns(fields(_Operator))),
 )
-VMSTAT = (
-    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
-    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
-)
-"""Counters of /proc/vmstat whose change in a window is recorded, where the kernel has them."""
 EXPERIMENTS = Table(
     "experiments",
     "one window of the experiments that look for causes",
@@ -353,7 +348,7 @@ EXPERIMENTS = Table(
         *_columns(MACHINE, "frequency_mhz"),
         *(
             Field(f"{name}_per_step", float, "1/step", f"`{name}` of /proc/vmstat (machine).")
-            for name in VMSTAT
+            for name in experiment.VMSTAT
         ),
     ),
 )

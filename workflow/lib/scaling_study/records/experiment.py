@@ -23,6 +23,11 @@ from scaling_study.records.readback import Checked, Readback
 from scaling_study.records.window import Ending, LostMember, Measured, Slot, Taken
 
 EffortName = Literal["quick", "full"]
+VMSTAT = (
+    *("pswpin", "pswpout", "pgmajfault", "numa_hint_faults", "numa_pages_migrated"),
+    *("thp_fault_alloc", "thp_split_page", "compact_stall"),
+)
+"""Counters of /proc/vmstat that windows have, where the kernel has them: pages and huge pages."""
 
 
 class Heading(Measured, frozen=True, kw_only=True):

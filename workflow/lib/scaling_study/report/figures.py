@@ -1,30 +1,23 @@
 """The figures of a machine, each with its title and its caption."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.quantities import format_count, known, time_unit
 from scaling_study.config import process_counts
+from scaling_study.config.plan import Plan
 from scaling_study.profiling import operator_groups
+from scaling_study.records.analysis import Comparison, FrontPoint
+from scaling_study.records.experiment import Microbenchmarks
+from scaling_study.records.verdict import Sensitivity, Target
 from scaling_study.report import draw, words
 from scaling_study.report.draw import About, Curve, Figure, Row, Stack, Step
-from scaling_study.report.model import estimate
+from scaling_study.report.model import Machine, estimate
 from scaling_study.stats.interval import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import pandas as pd
-
-    from scaling_study.config.plan import Plan
-    from scaling_study.records.analysis import Comparison, FrontPoint
-    from scaling_study.records.experiment import Microbenchmarks
-    from scaling_study.records.verdict import Sensitivity, Target
-    from scaling_study.report.model import Machine
 
 MARKERS = ("o", "X", "s", "^", "D", "v")
 """Markers of the series in colour: more lines than these cannot be told apart."""

@@ -5,29 +5,23 @@ draws it (``workflow/report/flame.js``). Stacks are also written for other progr
 flamegraph.pl reads them, and for https://speedscope.app.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.profiling.stacks import Folded
 from scaling_study.records.analysis import Point, name_sides
+from scaling_study.records.profile import Profiled
 from scaling_study.report.words import processes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaling_study.profiling.stacks import Folded
-    from scaling_study.records.profile import Profiled
-
-    Labels = tuple[str, str | None]
+Labels = tuple[str, str | None]
 
 LEAST_SHARE = 1 / 20_000
 """Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
@@ -61,7 +55,7 @@ class Node:
 
     name: str
     times: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, "Node"] = field(default_factory=dict)
 
     @property
     def width(self) -> float:
@@ -69,32 +63,8 @@ class Node:
         return max(self.times)
 
 
-@dataclass(frozen=True, slots=True)
 class Flame:
-    """A flamegraph, as templates show it.
-
-    Attributes:
-        name: unique in the page; letters, digits, ``-`` and ``_``.
-        title: one line.
-        caption: what it shows and what it leaves out.
-        labels: names of the first and the second profile; the second is None if there is only one.
-        data: JSON for ``<script type="application/json">``, without characters special to HTML.
-        rows: the frames with the largest own times, or the most different ones, with their times
-            in both profiles (s per step), callees excluded.
-    """
-
-    name: str
-    title: str
-    caption: str
-    labels: Labels
-    data: str
-    rows: list[tuple[str, float, float]]
-
-
-def view(
-    name: str, title: str, a: Folded, b: Folded | None = None, labels: Labels | None = None
-) -> Flame:
-    """Return the flamegraph of one profile, or of the difference between two.
+    """A flamegraph of one profile or of the difference between two, as templates show it.
 
     Args:
         name: unique in the page; letters, digits, ``-`` and ``_``.
@@ -102,18 +72,26 @@ def view(
         a: the profile, or the one that the other is compared with.
         b: the other profile; frames are red where it takes longer.
         labels: names of the profiles below the title; their own labels by default.
+
+    Attributes:
+        caption: what it shows and what it leaves out.
+        labels: names of the first and the second profile; the second is None if there is only one.
+        data: JSON for ``<script type="application/json">``, without characters special to HTML.
+        rows: the frames with the largest own times, or the most different ones, with their times
+            in both profiles (s per step), callees excluded.
     """
-    called = labels or (a.label, b.label if b else None)
-    # A difference that is small compared with this time stays pale (``heat`` in flame.js).
-    pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
-    return Flame(
-        name=name,
-        title=title,
-        caption=_caption(a, b, called),
-        labels=called,
-        data=to_json(merge(a, b), labels=called, pale=pale_s),
-        rows=own_times(a, b),
-    )
+
+    def __init__(
+        self, name: str, title: str, a: Folded, b: Folded | None = None,
+        labels: Labels | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.title = name, title
+        self.labels: Labels = labels or (a.label, b.label if b else None)
+        self.caption = _caption(a, b, self.labels)
+        # A difference that is small compared with this time stays pale (``heat`` in flame.js).
+        pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
+        self.data = to_json(merge(a, b), labels=self.labels, pale=pale_s)
+        self.rows = own_times(a, b)
 
 
 def merge(a: Folded, b: Folded | None = None) -> Node:
@@ -247,21 +225,6 @@ def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Flames:
-    """The flamegraphs of one machine.
-
-    Attributes:
-        shown: those in the page: comparisons, and the points of launches that have only one.
-        files: texts of files by name: the stacks of all points.
-        notes: stacks that could not be read, as sentences.
-    """
-
-    shown: list[Flame] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 class _Point(Point, frozen=True, kw_only=True):
     """A profiled point with its stacks; ``key`` is its part of the names of files."""
 
@@ -269,26 +232,34 @@ class _Point(Point, frozen=True, kw_only=True):
     folded: Folded
 
 
-def view_flames(manifests: Sequence[Profiled], *, suffix: str = "") -> Flames:
-    """Draw the stacks of one machine's profiles.
+class Flames:
+    """The flamegraphs of one machine.
 
     Args:
         manifests: those of ``profiles.read_manifests``.
         suffix: suffix of the figures' names, ``""`` for the first machine.
+
+    Attributes:
+        shown: those in the page: comparisons, and the points of launches that have only one.
+        files: texts of files by name: the stacks of all points.
+        notes: stacks that could not be read, as sentences.
     """
-    flames = Flames()
-    points = _read_points(manifests, flames.notes)
-    for kind, a, b in choose_pairs(manifests, points):
-        name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
-        flames.shown.append(view(name, title, a.folded, b.folded, name_sides(kind, a, b)))
-    for own in points.values():
-        for point in own.values():
-            name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
-            for end, text in to_files(title, point.folded).items():
-                flames.files[f"stacks-{name}{end}"] = text
-            if len(own) == 1:
-                flames.shown.append(view(name, title, point.folded))
-    return flames
+
+    def __init__(self, manifests: Sequence[Profiled], *, suffix: str = "") -> None:
+        self.shown: list[Flame] = []
+        self.files: dict[str, str] = {}
+        self.notes: list[str] = []
+        points = _read_points(manifests, self.notes)
+        for kind, a, b in choose_pairs(manifests, points):
+            name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
+            self.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
+        for own in points.values():
+            for point in own.values():
+                name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
+                for end, text in to_files(title, point.folded).items():
+                    self.files[f"stacks-{name}{end}"] = text
+                if len(own) == 1:
+                    self.shown.append(Flame(name, title, point.folded))
 
 
 class PointError(Exception):
@@ -320,7 +291,7 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
     titles = [f"{known[name].label}, {processes(known[name].n)}" for name in asked]
     second = known[other].folded if other is not None else None
-    return view("points", " against ".join(titles), known[point].folded, second)
+    return Flame("points", " against ".join(titles), known[point].folded, second)
 
 
 def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:

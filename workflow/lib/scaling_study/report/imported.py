@@ -1,8 +1,9 @@
 """The report of a study of saved tables: what they show per step, and what they cannot show."""
 
-from __future__ import annotations
+from collections.abc import Hashable, Sequence
+from pathlib import Path
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from scaling_study.common.printable import printable_lines
 from scaling_study.common.quantities import (
@@ -13,7 +14,7 @@ from scaling_study.common.quantities import (
     format_seconds,
 )
 from scaling_study.common.tables import read_table
-from scaling_study.records.analysis import Inflation, Machines, SavedTables
+from scaling_study.records.analysis import Inflation, Machines, SavedTable, SavedTables
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, sections, svg
@@ -21,15 +22,7 @@ from scaling_study.report.page import render_page, yaml_text
 from scaling_study.report.render import write
 from scaling_study.report.words import Mark, listed, listed_all, processes
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.records.analysis import SavedTable
-
-    Cells = dict[Hashable, dict[Hashable, float]]
+Cells = dict[Hashable, dict[Hashable, float]]
 
 SAME_WORK = 0.02
 """Calls and operations that differ by less are the same work: tables have few digits."""
@@ -133,7 +126,7 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
     return notes
 
 
-def _spread(operators: pd.DataFrame, values: pd.Series[float]) -> dict[str, float]:
+def _spread(operators: pd.DataFrame, values: "pd.Series[float]") -> dict[str, float]:
     """Return, for each operator, the largest value of the tables over the smallest, less 1."""
     groups = values[values > 0].groupby(operators["operator"], sort=False)
     spread = (groups.max() / groups.min() - 1)[groups.count() > 1]

@@ -70,7 +70,7 @@ def render_study(
                 texts[path] = text
             else:
                 path.unlink(missing_ok=True)  # left by an earlier recommendation
-        seen = flamegraph.view_flames(machine.profiled, suffix=machine.suffix)
+        seen = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
         texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
         for name in FIGURES:
             texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN

@@ -78,7 +78,7 @@ log = logging.getLogger("measure")
 
 
 class FailedError(Exception):
-    """The cohort's windows do not count; the text says why."""
+    """Members cannot be measured, or their windows do not count; the text says why."""
 
 
 class LostError(Exception):

@@ -5,7 +5,7 @@ Pool mode and confirmation run them. Their processes rest at no gates.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scaling_study.common import last_words, placeholders
@@ -15,6 +15,8 @@ from scaling_study.config.workload import Workload
 from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
 from scaling_study.member import iterations, model_queue
 from scaling_study.runner import environment, supervisor, switch_script
+from scaling_study.runner.cohort_windows import CohortRun
+from scaling_study.runner.member_processes import Host
 
 ORPHANS_S = 1.0
 """Processes that a program left behind have this long to end with it."""
@@ -81,6 +83,25 @@ class Program:
             group, python = [*launch.group, *launch.fresh()], None if self.bare else launch.python
             words = switch_script.command(python, self.words, self.switches)
         return [*bind_command(member.cpus, member.mempolicy, own, group), *words]
+
+
+@dataclass(slots=True)
+class ProgramWindows(CohortRun):
+    """The windows of a program that runs as a whole, at all process counts of a launch.
+
+    Attributes:
+        launch: the launch; its folder is private.
+        members: the program in each slot.
+        program: the words that all of them share.
+        host: facts about the machine.
+        proven: whether processes have shown that they got what the launch asks for.
+    """
+
+    launch: Launch
+    members: Sequence[Member]
+    program: Program
+    host: Host
+    proven: bool = field(init=False, default=False)
 
 
 def program_of(workload: Workload, axes: Axes, folder: Path) -> Program:

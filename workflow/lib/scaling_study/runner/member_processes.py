@@ -2,12 +2,11 @@
 
 import json
 import logging
-import os
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -411,7 +410,7 @@ class MemberProcesses:
     def _signal(self, number: int) -> None:
         host = self._launcher.host
         for root in self.members.pids.values() if host is None else [host]:
-            _signal_all(kernel_counters.descendants(root), number)
+            kernel_counters.signal_all(kernel_counters.descendants(root), number)
 
     @contextmanager
     def _quiet(self, active: Sequence[int]) -> Iterator[None]:
@@ -422,11 +421,11 @@ class MemberProcesses:
         out = [self.members.pids[slot] for slot in self.alive if slot not in active]
         trees = [kernel_counters.descendants(pid) for pid in out]
         stopped = [pid for tree in trees if self._restless or len(tree) > 1 for pid in tree]
-        _signal_all(stopped, signal.SIGSTOP)
+        kernel_counters.signal_all(stopped, signal.SIGSTOP)
         try:
             yield
         finally:
-            _signal_all(stopped, signal.SIGCONT)
+            kernel_counters.signal_all(stopped, signal.SIGCONT)
 
     @property
     def _patience_s(self) -> float:
@@ -498,7 +497,9 @@ class MemberProcesses:
 
     def _kill(self, slot: int) -> None:
         """Kill a member and everything below it."""
-        _signal_all(kernel_counters.descendants(self.members.pids[slot])[1:], signal.SIGKILL)
+        kernel_counters.signal_all(
+            kernel_counters.descendants(self.members.pids[slot])[1:], signal.SIGKILL
+        )
         self.members.kill(slot)
 
     def _event(self, slot: int, what: str, reason: str) -> None:
@@ -531,9 +532,3 @@ class MemberProcesses:
                     with path.open("ab") as file:
                         file.truncate(0)
                         file.write(end)
-
-
-def _signal_all(pids: Sequence[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)

@@ -14,22 +14,16 @@ right, and the machine may be what makes them long.
 Pure: arrays go in, labels come out.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from scaling_study.records.window import Life, Taken
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from scaling_study.records.window import Life, Taken
+from scaling_study.stats.intervals import Floats, Integers
 
 LONG = 4.0
 """A step is long if it takes this many times the median step of its process count."""
@@ -62,7 +56,7 @@ the median and at least this long. Disturbances on a shared machine are shorter.
 as large a share that recur every few seconds, and windows show these anyway."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Steps:
     """Steps of one launch, in any order; one array element each.
 
@@ -80,8 +74,13 @@ class Steps:
     us: Integers
     fresh: NDArray[np.bool_]
 
+    @cached_property
+    def order(self) -> Integers:
+        """The steps' indices, member by member, in each member's own order."""
+        return np.lexsort((self.at, self.member))
+
     @classmethod
-    def concat(cls, parts: Sequence[Steps]) -> Steps:
+    def concat(cls, parts: Sequence[Self]) -> Self:
         """Concatenate parts; no part gives no steps."""
         none = np.empty(0, dtype=np.int64)
         empty = cls(none, none, none, none, none.astype(np.bool_))
@@ -122,7 +121,7 @@ class Found:
 
 def member_steps(
     member: int, n: int, life: Life, step_us: Iterable[int]
-) -> tuple[Steps, slice[int, int]]:
+) -> tuple[Steps, "slice[int, int]"]:
     """Return all steps in a member's window record, and which of them lie inside the window.
 
     The last step may have run beside fewer members than n: its place counts, its time does not.
@@ -178,7 +177,6 @@ def find(steps: Steps) -> Found:
     whole_us = float(steps.us[~steps.fresh].sum())
     if steps.us[long].sum() < WORTH_SHARE * whole_us:
         return Found((), labels, frozenset())
-    order = np.lexsort((steps.at, steps.member))
     kinds: list[Kind] = []
     left = long.copy()
     loose, doubtful = np.zeros((2, len(long)), dtype=np.bool_)
@@ -189,37 +187,35 @@ def find(steps: Steps) -> Found:
         left &= ~kind
         # The first checkpoints may take much longer than later ones, but are regular with them.
         last = labels == max(1, len(kinds))
-        if kinds and _is_every(steps, order, kind | last, kinds[-1].every):
+        if kinds and _is_every(steps, kind | last, kinds[-1].every):
             labels[kind] = len(kinds)
             kinds[-1] = replace(kinds[-1], seen=int((kind | last).sum()))
             continue
         longer = labels > 0, sum(one.per_step for one in kinds)
-        found = _regular(steps, order, kind, *longer)
+        found = _regular(steps, kind, *longer)
         # Long steps without a regular distance of their own may have one together with these.
         if found is None and loose.any():
-            found = _regular(steps, order, kind | loose, *longer)
+            found = _regular(steps, kind | loose, *longer)
         if found is not None:
-            if _is_every(steps, order, kind | loose, found.every):
+            if _is_every(steps, kind | loose, found.every):
                 kind |= loose
                 loose = np.zeros_like(loose)
             kinds.append(replace(found, seen=int(kind.sum())))
             labels[kind] = len(kinds)
             continue
         loose |= kind
-        if _may_come_back(steps, order, kind, times, whole_us):
+        if _may_come_back(steps, kind, times, whole_us):
             doubtful |= kind
     return Found(tuple(kinds), labels, frozenset(steps.n[doubtful & loose].tolist()))
 
 
-def _is_every(steps: Steps, order: Integers, kind: NDArray[np.bool_], every: float) -> bool:
+def _is_every(steps: Steps, kind: NDArray[np.bool_], every: float) -> bool:
     """Return whether phases recur at this distance."""
-    found = _every(steps, order, kind)
+    found = _every(steps, kind)
     return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
 
 
-def _may_come_back(
-    steps: Steps, order: Integers, kind: NDArray[np.bool_], times: Floats, whole_us: float
-) -> bool:
+def _may_come_back(steps: Steps, kind: NDArray[np.bool_], times: Floats, whole_us: float) -> bool:
     """Return whether long steps take much of the time and are too few to tell if they recur.
 
     A script that is started again after each of them never shows a distance.
@@ -229,17 +225,13 @@ def _may_come_back(
         times[kind].max() >= SUSPECT
         and us.max() >= SUSPECT_US
         and us.sum() > SUSPECT_SHARE * whole_us
-        and len(_distances(steps, order, kind)) < FEWEST_DISTANCES
+        and len(_distances(steps, kind)) < FEWEST_DISTANCES
         and kind.sum() > steps.fresh.sum()
     )
 
 
 def _regular(
-    steps: Steps,
-    order: Integers,
-    kind: NDArray[np.bool_],
-    longer: NDArray[np.bool_],
-    longer_per_step: float,
+    steps: Steps, kind: NDArray[np.bool_], longer: NDArray[np.bool_], longer_per_step: float
 ) -> Kind | None:
     """Return a kind whose phases come at a regular distance; None if they do not.
 
@@ -247,26 +239,25 @@ def _regular(
 
     Args:
         steps: all steps.
-        order: their order by member.
         kind: which of them may be of this kind.
         longer: which are of a longer kind.
         longer_per_step: phases of longer kinds per step.
     """
     seen = int(kind.sum())
-    every = _every(steps, order, kind)
+    every = _every(steps, kind)
     if every is not None:
         return Kind(every, 1 / every, seen)
-    every = _every(steps, order, kind | longer)
+    every = _every(steps, kind | longer)
     if every is not None and 1 / every > longer_per_step:
         return Kind(every, 1 / every - longer_per_step, seen)
     return None
 
 
-def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Integers:
+def _distances(steps: Steps, kind: NDArray[np.bool_]) -> Integers:
     """Return the steps from one phase of a kind to the next, if all steps between are known."""
-    place = np.flatnonzero(kind[order])
-    picked = order[place]
-    restarts = np.cumsum(steps.fresh[order])[place]
+    place = np.flatnonzero(kind[steps.order])
+    picked = steps.order[place]
+    restarts = np.cumsum(steps.fresh[steps.order])[place]
     distance = np.diff(steps.at[picked])
     whole = (
         (np.diff(steps.member[picked]) == 0)
@@ -276,14 +267,14 @@ def _distances(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> Intege
     return np.asarray(distance[whole], dtype=np.int64)
 
 
-def _every(steps: Steps, order: Integers, kind: NDArray[np.bool_]) -> float | None:
+def _every(steps: Steps, kind: NDArray[np.bool_]) -> float | None:
     """Return the regular distance of phases; None if distances differ or too few are seen to tell.
 
     Long steps that come in bursts have equal short distances, and then a long time without any. So
     phases must be seen about as often as their distance predicts, over the process counts that show
     any.
     """
-    known = sorted(_distances(steps, order, kind))
+    known = sorted(_distances(steps, kind))
     if len(known) < FEWEST_DISTANCES:
         return None
     if known[-1] - known[0] > max(1.0, REGULAR_SHARE * known[0]):

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,25 +64,33 @@ COMMAND = "nothing looks into a command"
 NO_TORCH = "its interpreter has no torch"
 
 
-@dataclass(slots=True)
 class _Start:
-    """What is known of a start.
+    """What is known of a start, when it is made.
+
+    Args:
+        run: the start.
+        looks: knows whether its child processes hang.
+        ended: its end; None while it runs.
 
     Attributes:
-        pages: counts of its processes.
         pid: its own process.
+        passed_s: the time since it began.
+        pages: counts of its processes.
         again: whether it has become another program (os.exec).
         hangs: how its child processes hang; empty if they do not.
-        ended: its end; None while it runs.
         computes: share of its time for which its own process computes.
     """
 
-    pages: Sequence[iterations.Page]
-    pid: int
-    again: bool
-    hangs: str
-    ended: Ended | None
-    computes: float
+    def __init__(self, run: FreeRun, looks: hangs.Hangs, ended: Ended | None) -> None:
+        begun, folder = run.slots.begun[0], run.pages[0]
+        self.ended, self.pid = ended, begun.pid
+        self.passed_s = time.monotonic() - begun.at_s
+        self.hangs = "" if ended else looks.of(self.pid)
+        used_s = cpu_s(ended) if ended else kernel_counters.read_process(self.pid).cpu_s
+        self.computes = used_s / max(self.passed_s, LOOK_S)
+        self.pages = iterations.read_pages(folder)
+        became = folder / f"{iterations.BEGAN}{self.pid}"
+        self.again = became.exists() and became.stat().st_size > 1
 
     @property
     def own(self) -> iterations.Page | None:
@@ -207,15 +215,12 @@ class Observer:
 
     def _watch(self, run: FreeRun) -> tuple[Observed, _Start]:
         """Watch a start until its unit is known; return what is known of it, too."""
-        looks, begun = hangs.Hangs(), run.slots.begun[0]
+        looks = hangs.Hangs()
         while True:
-            ended = run.slots.wait(LOOK_S)
-            passed_s = time.monotonic() - begun.at_s
-            how = "" if ended else looks.of(begun.pid)
-            start = _look(run, begun.pid, passed_s, ended[0] if ended else None, how)
-            late = passed_s > max(self._limit_s, LATE_S)
-            if ended or how or late or self._is_clear(start):
-                return self._decide(run, start, passed_s), start
+            start = _Start(run, looks, next(iter(run.slots.wait(LOOK_S)), None))
+            late = start.passed_s > max(self._limit_s, LATE_S)
+            if start.ended or start.hangs or late or self._is_clear(start):
+                return self._decide(run, start), start
 
     def _is_clear(self, start: _Start) -> bool:
         """Return whether a running start has shown steps that can be timed one by one."""
@@ -226,10 +231,10 @@ class Observer:
             return start.goes_on and not start.unequal()
         return unit != RUN
 
-    def _decide(self, run: FreeRun, start: _Start, passed_s: float) -> Observed:
+    def _decide(self, run: FreeRun, start: _Start) -> Observed:
         unit, why = start.unit(starts_processes=self._workload.starts_processes)
         why = self._uncounted or why
-        run_s = passed_s if start.ended else None
+        run_s = start.passed_s if start.ended else None
         if start.ended and start.ended.status and not start.pages:
             words, output = run.last_words(0), run.output(0)
             how = f"the program {describe_exit(start.ended.status)}"
@@ -237,7 +242,7 @@ class Observer:
         if unit == OPTIMIZER and start.unequal():
             why += UNEQUAL
             unit = RUN if start.ended else unit
-        if unit == RUN and not start.hangs and passed_s > self._limit_s:
+        if unit == RUN and not start.hangs and start.passed_s > self._limit_s:
             return Observed("", ENDLESS.format(why=why, limit=self._limit_s))
         if unit == POOL:
             return Observed(OPTIMIZER, why, pool=True)
@@ -253,17 +258,3 @@ def _skips(run: FreeRun, enough_s: float) -> float | None:
             return None if used_s >= enough_s or iterations.read_pages(run.pages[0]) else used_s
         used_s = kernel_counters.tree_cpu_s(pid)
     return None
-
-
-def _look(run: FreeRun, pid: int, passed_s: float, ended: Ended | None, how: str) -> _Start:
-    """Return what is known of a start now."""
-    used_s = cpu_s(ended) if ended else kernel_counters.read_process(pid).cpu_s
-    became = run.pages[0] / f"{iterations.BEGAN}{pid}"
-    return _Start(
-        pages=iterations.read_pages(run.pages[0]),
-        pid=pid,
-        again=became.exists() and became.stat().st_size > 1,
-        hangs=how,
-        ended=ended,
-        computes=used_s / max(passed_s, LOOK_S),
-    )

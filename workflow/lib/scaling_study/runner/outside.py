@@ -7,7 +7,6 @@ those of the process that has used the most CPU time; CPUs are those of all its 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
@@ -21,9 +20,11 @@ PRELOAD = "LD_PRELOAD"
 INSIDE = "set by the file of switches, inside the process"
 
 
-@dataclass(frozen=True, slots=True)
 class Seen:
     """What the kernel tells of a slot's processes.
+
+    Args:
+        pid: the first of them.
 
     Attributes:
         cpus: CPUs that some thread of them may run on.
@@ -33,11 +34,17 @@ class Seen:
         threads: threads of all of them.
     """
 
-    cpus: frozenset[int]
-    policy: str
-    env: Mapping[str, str]
-    mapped: frozenset[str]
-    threads: int
+    def __init__(self, pid: int) -> None:
+        tree = kernel_counters.read_tree(pid)
+        busiest = max(tree, key=lambda one: tree[one].cpu_s)
+        threads = kernel_counters.threads_of([tree])
+        maps = kernel_counters.read_text(f"/proc/{busiest}/maps").splitlines()
+        texts = kernel_counters.read_text(f"/proc/{busiest}/environ").split("\0")
+        self.cpus = kernel_counters.allowed_cpus(threads.values())
+        self.policy, _ = memory_policy(busiest)
+        self.env = dict(text.split("=", 1) for text in texts if "=" in text)
+        self.mapped = {line.split(maxsplit=5)[-1] for line in maps}
+        self.threads = len(threads)
 
 
 def read(pids: Mapping[int, int]) -> dict[int, Seen]:
@@ -49,23 +56,8 @@ def read(pids: Mapping[int, int]) -> dict[int, Seen]:
     found = {}
     for slot, pid in pids.items():
         with suppress(OSError):
-            found[slot] = _seen(pid)
+            found[slot] = Seen(pid)
     return found
-
-
-def _seen(pid: int) -> Seen:
-    tree = kernel_counters.read_tree(pid)
-    busiest = max(tree, key=lambda one: tree[one].cpu_s)
-    threads = kernel_counters.threads_of([tree])
-    maps = kernel_counters.read_text(f"/proc/{busiest}/maps").splitlines()
-    texts = kernel_counters.read_text(f"/proc/{busiest}/environ").split("\0")
-    return Seen(
-        kernel_counters.allowed_cpus(threads.values()),
-        memory_policy(busiest)[0],
-        dict(text.split("=", 1) for text in texts if "=" in text),
-        frozenset(line.split(maxsplit=5)[-1] for line in maps),
-        len(threads),
-    )
 
 
 def checks(

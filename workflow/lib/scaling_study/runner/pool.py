@@ -8,40 +8,32 @@ when a process will end, so the second edge is read several times, at growing in
 reading at which all n still trained closes the window.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import select
 import time
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import Self
 
 from msgspec import convert, structs
 
 from scaling_study.common import private
+from scaling_study.config.config import Measure
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
+from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Slot
+from scaling_study.records.window import Slot, Taken
 from scaling_study.runner import counter_snapshots, hangs, windows
-from scaling_study.runner.cohort_windows import CohortRun, LostError
-from scaling_study.runner.free_run import FreeRun, with_processes
+from scaling_study.runner.cohort_windows import LostError
+from scaling_study.runner.counter_snapshots import CounterSnapshot
+from scaling_study.runner.free_run import FreeRun, Program, ProgramWindows, with_processes
 from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scaling_study.config.config import Measure
-    from scaling_study.launch.launchers.launcher import Launch, Member
-    from scaling_study.records.window import Taken
-    from scaling_study.runner.counter_snapshots import CounterSnapshot
-    from scaling_study.runner.free_run import Program
-    from scaling_study.runner.member_processes import Host
 
 LOOK_S = 0.25
 """Interval at which processes are looked at before and after a window."""
@@ -53,23 +45,8 @@ UNSEEN = (
 )
 
 
-@dataclass(slots=True)
-class PoolWindows(CohortRun):
-    """The windows of a pool at all its process counts.
-
-    Attributes:
-        launch: the launch; its folder is private.
-        members: the first one is the program, with ``{n}`` for the number of its processes.
-        program: the same without its arguments.
-        host: facts about the machine.
-        proven: whether processes have shown that they got what the launch asks for.
-    """
-
-    launch: Launch
-    members: Sequence[Member]
-    program: Program
-    host: Host
-    proven: bool = field(init=False, default=False)
+class PoolWindows(ProgramWindows):
+    """The windows of a pool at all its process counts; its first member is the program."""
 
     def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
         return self._take_each(todo)
@@ -98,7 +75,7 @@ class PoolWindows(CohortRun):
                 self._starts()
             return self._window(run, window)
 
-    def _readbacks(self, run: PoolRun) -> None:
+    def _readbacks(self, run: "PoolRun") -> None:
         found = run.reports(run.counted.values())
         reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
         slots = [
@@ -113,7 +90,7 @@ class PoolWindows(CohortRun):
         ]
         self._write_readbacks("before", checks, reports)
 
-    def _window(self, run: PoolRun, window: windows.Window) -> Taken:
+    def _window(self, run: "PoolRun", window: windows.Window) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
@@ -194,6 +171,7 @@ class PoolRun(FreeRun):
 
     Attributes:
         counted: the pages of n processes that train at once, numbered as if by slot.
+        events: none, unlike a cohort's: the program tells how it ended.
     """
 
     def __init__(
@@ -208,6 +186,7 @@ class PoolRun(FreeRun):
         super().__init__(launch, with_processes(members, n), program, read_back=read_back)
         self.n = n
         self.counted: dict[int, iterations.Page] = {}
+        self.events: Sequence[MemberEnd] = ()
 
     def __enter__(self) -> Self:
         """Return itself; leaving it ends the program with all that it has started."""
@@ -236,7 +215,7 @@ class PoolRun(FreeRun):
         deadline = time.monotonic() + settings.start_timeout_s
         most, looks = 0, hangs.Hangs()
         while time.monotonic() < deadline:
-            pages = self.training()
+            pages = self.living()
             self.refuse_more(pages)
             most = max(most, len(pages))
             warmed = all(page.iterations >= warm for page in pages)
@@ -274,7 +253,7 @@ class PoolRun(FreeRun):
         """Return whether each process has ended a step after a time."""
         return all(page.ends_ns()[-1] > since_ns for page in self.counted.values())
 
-    def training(self) -> list[iterations.Page]:
+    def living(self) -> list[iterations.Page]:
         """Return the pages of the program's living processes."""
         living = set(kernel_counters.descendants(os.getpid()))
         return [page for page in iterations.read_pages(self.pages[0]) if page.pid in living]
@@ -310,22 +289,12 @@ class PoolRun(FreeRun):
             left_ms = (until_ns - time.perf_counter_ns()) / 1e6
             return bool(poll.poll(max(1, math.ceil(left_ms))))
 
+    # ---- in the place of a cohort, whose members do not rest
 
-class PoolMembers:
-    """The processes of a running pool in the place of a cohort's members; they do not rest.
-
-    Args:
-        run: the run, in which all of them train.
-
-    Attributes:
-        alive: their numbers.
-        events: none: the program tells how it ended.
-    """
-
-    def __init__(self, run: PoolRun) -> None:
-        self._run = run
-        self.alive = [*run.counted]
-        self.events: Sequence[MemberEnd] = ()
+    @property
+    def alive(self) -> list[int]:
+        """The numbers of its processes."""
+        return [*self.counted]
 
     def ask(self, slot: int, order: int) -> bool:  # noqa: ARG002 (as a cohort's)
         """Take no orders."""
@@ -333,11 +302,11 @@ class PoolMembers:
 
     def trainer(self, slot: int) -> tuple[int, int]:
         """Return a process and its training thread."""
-        return self._run.counted[slot].pid, self._run.counted[slot].trainer_tid
+        return self.counted[slot].pid, self.counted[slot].trainer_tid
 
     @contextmanager
     def training(self, n: int) -> Iterator[list[windows.Activity]]:
-        """Watch the first n of them for as long as the context lasts; as ``Cohort.training``.
+        """Watch the first n processes for as long as the context lasts; as ``Cohort.training``.
 
         Raises:
             MemberEndedError: one has ended.
@@ -346,7 +315,7 @@ class PoolMembers:
         opened_ns = time.perf_counter_ns()
         yield done
         closed_ns = time.perf_counter_ns()
-        if self._run.sleep(closed_ns):
+        if self.sleep(closed_ns):
             raise MemberEndedError(self.alive)
-        counted = [*self._run.counted.items()][:n]
+        counted = [*self.counted.items()][:n]
         done += [activity(*one, opened_ns, closed_ns) for one in counted]

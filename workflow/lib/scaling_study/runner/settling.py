@@ -24,9 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaling_study.runner import non_step
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from scaling_study.stats.intervals import Floats, Integers
 
 CHANGE = 0.03
 """A cohort has settled if its times change by a smaller part of all time."""

@@ -62,9 +62,7 @@ def end_descendants(grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     while len(family := kernel_counters.descendants(os.getpid())) > 1:
         if time.monotonic() > deadline:
-            for pid in family[1:]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kernel_counters.signal_all(family[1:], signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -121,8 +119,8 @@ def run(command: list[str], watched: int) -> int:
     end_descendants(ORPHANS_S)
     private.remove(folder)
     if code == STOPS:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(watched, STUDY_STOPS)  # Snakemake starts no further job, and fails
+        # Snakemake starts no further job, and fails.
+        kernel_counters.signal_all([watched], STUDY_STOPS)
     if code < 0:
         # Printed last, because the terminal may be gone.
         with contextlib.suppress(OSError):

@@ -17,15 +17,15 @@ from msgspec import structs
 from scaling_study.common import private
 from scaling_study.common.quantities import format_bytes
 from scaling_study.host import machine_counters, perf_events
-from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
+from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member.channel import Step
 from scaling_study.member.model_queue import Ended
 from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Taken, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
-from scaling_study.runner.cohort_windows import CohortRun, FailedError, LostError
+from scaling_study.runner.cohort_windows import FailedError, LostError
 from scaling_study.runner.counter_snapshots import CounterSnapshot
-from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once
-from scaling_study.runner.member_processes import Host, MemberEnd, ScriptEndedError
+from scaling_study.runner.free_run import ORPHANS_S, FreeRun, ProgramWindows, at_once
+from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
 
 LOOK_S = 20.0
 """A window in which nothing has ended for so long is looked at: processes may hang. A look takes
@@ -92,24 +92,14 @@ class _Slot:
 
 
 @dataclass(slots=True)
-class RunWindows(CohortRun):
+class RunWindows(ProgramWindows):
     """The windows of whole runs at all process counts of a launch.
 
     Attributes:
-        launch: the launch; its folder is private.
-        members: the program in each slot.
-        program: the words that all of them share.
-        host: facts about the machine.
-        proven: whether runs have shown that they got what the launch asks for.
         peak_bytes: the most memory that a run has taken.
         first_s: CPU time of the first run alone; None before it.
     """
 
-    launch: Launch
-    members: Sequence[Member]
-    program: Program
-    host: Host
-    proven: bool = field(init=False, default=False)
     peak_bytes: int = field(init=False, default=0)
     first_s: float | None = field(init=False, default=None)
 
