@@ -5,7 +5,9 @@ in the order attached, bare, bare, attached. The figure is the median, over such
 neighbouring blocks, of the attached blocks' step time by the bare ones', with a bootstrap interval:
 whatever else the machine does meets both alike. Each case is a process of its own. Usage:
 
-    python benchmarks/attached.py [--runs 15] [--case NCF]
+    python benchmarks/attached.py [--seconds 60] [--case NCF]
+
+The scripts of benchmarks/truth.py are cases too, which `--case` alone runs.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import json
 import os
 import runpy
 import subprocess
@@ -28,9 +31,10 @@ from figures import figure
 from scipy import stats
 from torch.optim import optimizer
 from torch.utils.data import dataloader
+from truth_list import ROWS, SCRIPTS
 
 from scaling_study.common import private
-from scaling_study.member import channel, files, loaders
+from scaling_study.member import channel, files, iterations, loaders
 from scaling_study.member.member import Member, Options, member_of
 
 ROOT = Path(__file__).parent.parent
@@ -49,29 +53,61 @@ LONG_S = 3e-3
 class Case(NamedTuple):
     """A script, and how many steps make a block: short ones meet the machine's changes alike.
 
-    The first steps of a block meet cold code and do not count. Between steps of milliseconds all
-    code gets cold, so one is enough there.
+    Attributes:
+        command: The script and its arguments.
+        block: Steps of a block.
+        cold: The first steps of a block, which meet cold code and do not count. Between steps of
+            milliseconds all code gets cold, so one is enough there.
+        period: Whether a block is a period of unequal steps, whose mean counts; else the median.
+        step: What ends a step, as `Iterations` takes it.
+        counts: Whether the script counts its steps itself; else each optimizer's step is one.
     """
 
     command: list[str]
     block: int
     cold: int
+    period: bool = False
+    step: str = "optimizer"
+    counts: bool = False
 
 
-CASES = {
+PROMISED = {
     "TSMixerx": Case(["scripts/workloads/tsmixerx.py", "--steps", "260"], 4, 1),
     "NCF": Case(["scripts/workloads/ncf.py", "--rows", "33792", "--epochs", "1"], 4, 1),
     "plain loop": Case(["tests/workloads/plain_loop.py", "--steps", "2000"], 16, 2),
 }
+COLD = 2
+TRUTH = {
+    name: Case(
+        [str(row.script), *row.args],
+        row.block,
+        0 if row.period else min(COLD, row.block // 4),
+        row.period,
+        row.step,
+        counts=True,
+    )
+    for name, row in ROWS.items()
+    if not row.whole
+}
+CASES = PROMISED | TRUTH
 
 
-def attached_member(folder: Path) -> Member:
-    """Make a member whose gate stays open."""
+class OverError(BaseException):
+    """The time is over: it ends a script without an end, past its own handlers."""
+
+
+def attached_member(folder: Path, step: str) -> Member:
+    """Make a member whose gate stays open.
+
+    Args:
+        folder: Its channel's, empty.
+        step: What ends a step.
+    """
     channel.create(folder, 1, 1)
     os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
     os.open(channel.gate(folder, 0, 0), os.O_RDWR)
     words = channel.open_words(folder)
-    member = member_of(folder, 0, Options())
+    member = member_of(folder, 0, Options(step))
     words[channel.ORDER] = channel.RUN
     return member
 
@@ -109,7 +145,10 @@ class Switch:
         self._hooks = AuditHooks(lambda: files.note_written(member.folder, 0))
         self._inner = ITERATOR.__next__, torch.autograd.backward
         self._loader = member.timed(channel.LOAD_NS, self._inner[0])
-        self._backward = member.timed(channel.BACKWARD_NS, self._inner[1])
+        torch.autograd.backward = member.timed(channel.BACKWARD_NS, self._inner[1])
+        if member.how == iterations.BACKWARD:
+            member.hook()
+        self._backward = torch.autograd.backward
         self._fetcher: Any = None
         self._fetch: tuple[Any, Any] = (None, None)
         loaders.watch(loaders.MADE, member.timer("loader_made"))
@@ -130,6 +169,8 @@ class Switch:
         self._hooks.attach(attached=attached)
         if attached:
             ITERATOR.__next__, torch.autograd.backward = self._loader, self._backward
+            if self._member.how == iterations.BACKWARD:
+                return
             optimizer.register_optimizer_step_pre_hook(self._member.before_optimizer)
             optimizer.register_optimizer_step_post_hook(self._member.after_optimizer)
         else:
@@ -139,14 +180,19 @@ class Switch:
 class Clock:
     """Times every step in the same way, and switches between them, outside of what it times."""
 
-    def __init__(self, switch: Switch, case: Case) -> None:
-        self._switch = switch
-        self._block, self._cold = case.block, case.cold
+    def __init__(self, switch: Switch, case: Case, seconds: float) -> None:
+        self._switch, self._case = switch, case
+        self.over_s = time.monotonic() + seconds
         self.durations: list[int] = []
         self._began = 0
 
     def install(self) -> None:
-        """Wrap the optimizers' step outside of torch's hooks, where both kinds of step pass."""
+        """Time what the script counts, or the optimizers' step outside of torch's hooks."""
+        if self._case.counts:
+            import counting  # noqa: PLC0415 (`main` adds its folder to the path)
+
+            counting.Counter.iteration = lambda _: self.step_end()  # type: ignore[assignment, method-assign]
+            return
         for kind in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD):
             kind.step = self._timed(kind.step)
 
@@ -156,21 +202,31 @@ class Clock:
         @functools.wraps(step)
         def timed(*args: Any, **kwargs: Any) -> Any:
             result = step(*args, **kwargs)
-            self.durations.append(time.perf_counter_ns() - self._began)
-            block, rest = divmod(len(self.durations), self._block)
-            if rest == 0:
-                self._switch.attach(attached=block % 4 in {0, 3})
-            self._began = time.perf_counter_ns()
+            self.step_end()
             return result
 
         return timed
 
+    def step_end(self) -> None:
+        """Time the step that ends now, and switch after a block of them."""
+        self.durations.append(time.perf_counter_ns() - self._began)
+        block, rest = divmod(len(self.durations), self._case.block)
+        if rest == 0:
+            if time.monotonic() > self.over_s:
+                raise OverError
+            self._switch.attach(attached=block % 4 in {0, 3})
+        self._began = time.perf_counter_ns()
+
     def groups(self) -> tuple[list[float], list[float]]:
-        """Return the ratio of each group of blocks since the last call, and the bare times (s)."""
-        group = 4 * self._block
+        """Return the ratio of each group of blocks since the last call, and the bare times (s).
+
+        The first group has the first steps of the script, and does not count.
+        """
+        group = 4 * self._case.block
         whole = len(self.durations) // group
-        blocks = np.array(self.durations[: whole * group]).reshape(whole, 4, self._block)
-        step = np.median(blocks[:, :, self._cold :], axis=2) / 1e9
+        blocks = np.array(self.durations[: whole * group]).reshape(whole, 4, self._case.block)
+        mean = np.mean if self._case.period else np.median
+        step = mean(blocks[1:, :, self._case.cold :], axis=2) / 1e9
         self.durations.clear()
         bare_s = (step[:, 1] + step[:, 2]) / 2
         return list((step[:, 0] + step[:, 3]) / 2 / bare_s), list(bare_s)
@@ -184,18 +240,24 @@ def run(command: list[str]) -> None:
         runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
-def measure(name: str, runs: int, folder: Path) -> None:
-    """Print the ratio attached / bare; of short steps, what is added to each."""
+def measure(name: str, seconds: float, folder: Path) -> list[float]:
+    """Print the ratio attached / bare; of short steps, what is added to each.
+
+    Returns:
+        The ratio of each group of blocks.
+    """
     case = CASES[name]
-    run(case.command)
-    switch = Switch(attached_member(folder))
-    clock = Clock(switch, case)
+    if not case.counts:
+        run(case.command)
+    switch = Switch(attached_member(folder, case.step))
+    clock = Clock(switch, case, seconds)
     clock.install()
     ratios: list[float] = []
     bare_s: list[float] = []
-    for _ in range(runs):
+    while time.monotonic() < clock.over_s:
         switch.attach(attached=True)
-        run(case.command)
+        with contextlib.suppress(OverError):
+            run(case.command)
         more, times = clock.groups()
         ratios += more
         bare_s += times
@@ -209,23 +271,27 @@ def measure(name: str, runs: int, folder: Path) -> None:
         added_us = (ratio - 1) * step_s * 1e6
         what = f"attached - bare, {name}"
         figure(what, "at most 25 us a step", f"{added_us:.1f} us; {text}", met=added_us <= 25)
+    return ratios
 
 
 def main() -> None:
-    """Measure one case, or all of them."""
+    """Measure one case, or all that are promised."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--ratios", type=Path, help="a file for the ratios of all groups of blocks")
     options = parser.parse_args()
     if options.case is None:
-        for name in CASES:
-            command = [sys.executable, __file__, "--runs", str(options.runs), "--case", name]
+        for name in PROMISED:
+            command = [sys.executable, __file__, "--seconds", str(options.seconds), "--case", name]
             subprocess.run(command, check=True)
         return
     torch.set_num_threads(1)
-    sys.path.insert(0, str(ROOT / "scripts/workloads"))
+    sys.path[:0] = [str(ROOT / "scripts/workloads"), str(ROOT / SCRIPTS)]
     with private.folder() as folder:
-        measure(options.case, options.runs, folder)
+        ratios = measure(options.case, options.seconds, folder)
+    if options.ratios:
+        options.ratios.write_text(json.dumps([round(one, 5) for one in ratios]), encoding="utf-8")
 
 
 if __name__ == "__main__":

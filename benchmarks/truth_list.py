@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scaling_study.config.workload import RUN
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SCRIPTS = Path("benchmarks/truth")
-"""Relative to the project, as a study's config names it."""
+"""Relative to the project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,101 +23,90 @@ class Row:
         what: The script, in a few words.
         script: Its path in the project.
         counts: What the number counts on both sides.
-        loop_s: How long a shell loop is counted, after each slot's first iteration, or its first
-            whole process.
         args: The script's arguments.
-        steps: Steps of a whole process, where those are compared.
+        steps: Steps of a whole process, where whole processes are compared.
+        confirm_s: Time of the confirmation, where whole processes are compared: three models or
+            more in each of its rounds.
         step: What the study counts as a step (`workload.step`).
+        block: Iterations of a turn, where the cost of being measured is taken; 0 for none.
+        period: Whether these are a whole period, so that their mean counts; else their median does.
     """
 
     what: str
     script: Path
     counts: str
-    loop_s: float
     args: tuple[str, ...] = ()
     steps: int | None = None
+    confirm_s: int = 120
     step: str = "optimizer"
+    block: int = 16
+    period: bool = False
 
     @property
     def whole(self) -> bool:
         """Whether whole processes per hour are compared, and not iterations per second."""
-        return self.confirmed or self.step == RUN
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether they are compared with what a study has confirmed, not with its windows."""
         return self.steps is not None
 
-    def studies(self, counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def studies(self, counts: Sequence[int]) -> list[list[int]]:
         """Return the process counts of each study that these counts need.
 
-        One study measures all throughputs. It confirms the recommended launch at one count only,
-        so confirmed whole processes need a study for each count.
+        A study confirms whole processes at one count only.
         """
-        return [(n,) for n in counts] if self.confirmed else [counts]
-
-    def of_default(self, n: int) -> bool:
-        """Whether the default launch is compared, and not one thread per process.
-
-        A study confirms the recommended launch and the default one: alone on a machine the default
-        may be the recommended one, and at larger counts it may take minutes for a model.
-        """
-        return self.confirmed and n == 1
+        return [[n] for n in counts] if self.whole else [[*counts]]
 
 
 DENSE, LOADER = SCRIPTS / "dense.py", SCRIPTS / "loader.py"
 ITERATIONS = "iterations/s"
 PROCESSES = "whole processes/h"
-# A loop is long enough for ten periods where the script has some, for five where they take seconds.
-# It counts from the first iteration on. Dense layers, whose steps become slower after some 600
-# (units of a ReLU die, and Adam's averages of their gradients become denormal numbers), run longer.
 ROWS = {
-    "plain": Row("plain loop", DENSE, ITERATIONS, 30),
+    "plain": Row("plain loop", DENSE, ITERATIONS),
     "validation": Row(
         "some seconds of validation after every 400 steps",
         DENSE,
         ITERATIONS,
-        30,
         ("--validate-every", "400"),
     ),
     "checkpoints": Row(
-        "a checkpoint of 100 MB every 300 steps", SCRIPTS / "checkpoints.py", ITERATIONS, 25
+        "a checkpoint of 100 MB every 300 steps", SCRIPTS / "checkpoints.py", ITERATIONS
     ),
     "slow_storage": Row(
         "two loader workers that are the bottleneck",
         LOADER,
         "batches/s",
-        25,
         ("--item-seconds", "0.1", "--batch-size", "16", "--batches", "6250"),
+        block=2,
+        period=True,
     ),
-    "short_epochs": Row("epochs of 60 steps, new workers in each", LOADER, ITERATIONS, 30),
-    "gan": Row(
-        "GAN, two optimizers in turn", SCRIPTS / "gan.py", "rounds of both optimizers/s", 15
+    "short_epochs": Row(
+        "epochs of 60 steps, new workers in each", LOADER, ITERATIONS, block=60, period=True
     ),
+    "gan": Row("GAN, two optimizers in turn", SCRIPTS / "gan.py", "rounds of both optimizers/s"),
     "accumulation": Row(
-        "gradients of 4 batches accumulated", DENSE, "optimizer steps/s", 30, ("--accumulate", "4")
+        "gradients of 4 batches accumulated", DENSE, "optimizer steps/s", ("--accumulate", "4")
     ),
     "by_hand": Row(
-        "parameters updated by hand", DENSE, ITERATIONS, 30, ("--by-hand",), step="backward"
+        "parameters updated by hand", DENSE, ITERATIONS, ("--by-hand",), step="backward"
     ),
-    "lbfgs": Row("LBFGS with a closure", SCRIPTS / "lbfgs.py", "optimizer steps/s", 15),
-    "lengths": Row("lengths that differ 40-fold", SCRIPTS / "lengths.py", "batches/s", 15),
-    "compiled": Row(
-        "torch.compile, empty caches",
-        DENSE,
-        "iterations/s, both sides after compiling",
-        30,
-        ("--compile",),
+    "lbfgs": Row("LBFGS with a closure", SCRIPTS / "lbfgs.py", "optimizer steps/s", block=4),
+    "lengths": Row(
+        "lengths that differ 40-fold", SCRIPTS / "lengths.py", "batches/s", block=40, period=True
     ),
-    "ends": Row("300 steps and an end", DENSE, PROCESSES, 40, ("--steps", "300"), 300),
+    "compiled": Row("torch.compile, empty caches", DENSE, ITERATIONS, ("--compile",)),
+    "ends": Row("300 steps and an end", DENSE, PROCESSES, ("--steps", "300"), 300),
     "runs": Row(
         "episodes of unequal lengths, as whole runs",
         SCRIPTS / "episodes.py",
         PROCESSES,
-        40,
+        steps=1,
         step=RUN,
+        block=0,
     ),
     "tsmixerx": Row(
-        "TSMixerx as shipped", Path("scripts/workloads/tsmixerx.py"), PROCESSES, 60, steps=500
+        "TSMixerx as shipped",
+        SCRIPTS / "shipped.py",
+        PROCESSES,
+        ("scripts/workloads/tsmixerx.py",),
+        500,
+        confirm_s=220,
     ),
 }

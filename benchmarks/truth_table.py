@@ -1,34 +1,30 @@
-"""The cells that runs of the truth benchmark make together, and their table."""
+"""The cells that studies of the truth benchmark make together, and their table."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from ledger import Entry, describe
-from scipy.stats import norm
+from scipy import stats
 from truth_list import ROWS
 
 from scaling_study.common.doc_tables import write_table
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import CONFIDENCE
-from scaling_study.stats.throughputs import Start, Throughputs, fit, interval_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scaling_study.stats.interval import Interval
-    from scaling_study.stats.intervals import Floats
+    from collections.abc import Sequence
 
 LOW, HIGH = 0.97, 1.03
-"""A study is true where this range and its ratio's interval meet."""
-WIDEST = 0.04
-"""Of each side of the interval: a wider one would meet the range too easily."""
+"""A study is true if its ratio's interval lies in this range."""
+WIDEST = 0.02
+"""Of the whole interval."""
 
-OK, FAIL, COARSE = "ok", "FAIL", "not precise enough"
-NO_LOOP, NO_STUDY = "no loop", "no number of the study"
+OK, FAIL, COARSE, NONE = "ok", "FAIL", "not precise enough", "no number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,66 +34,52 @@ class Cell:
     Attributes:
         row: Name of the script's row.
         n: Processes.
-        loop: Log mean of what the shell loops counted; NaN without one.
-        loops: How many loops were counted.
-        study: Log mean of what studies say; NaN where they say nothing.
-        ratio: Study by loop.
-        verdict: OK, FAIL, COARSE, NO_LOOP or NO_STUDY.
-        reasons: Where a side is missing: why its runs failed.
+        windows: Windows, or rounds of whole processes, that are compared.
+        counts: Iterations or whole processes in them: the study's, and the script's.
+        rates: Geometric means: the study's, and the script's.
+        ratio: Of these two.
+        cost: Time with the counter by that without it; None if it was not taken.
+        reasons: Why runs of it failed.
     """
 
     row: str
     n: int
-    loop: float
-    loops: int
-    study: float
+    windows: int
+    counts: tuple[int, int]
+    rates: tuple[float, float]
     ratio: Interval
-    verdict: str
+    cost: Interval | None
     reasons: tuple[str, ...]
 
-
-def verdict(found: Interval) -> str:
-    """Judge a ratio: a wide interval that misses the range fails all the same."""
-    if found.low is None or found.high is None:
-        return COARSE
-    if found.high < LOW or found.low > HIGH:
-        return FAIL
-    reach = max(found.high / found.value - 1, 1 - found.low / found.value)
-    return OK if reach <= WIDEST else COARSE
-
-
-def pooled(entries: Iterable[Entry]) -> Throughputs:
-    """Return draws of all loops and throughputs, by row and kind of run.
-
-    Two loops of a script say little about how much loops differ; loops of all scripts say much.
-    So it is learnt from all rows together, as a study learns how much starts of a launch differ.
-    """
-    values: dict[tuple[str, int], list[float]] = {}
-    for entry in entries:
-        for n in entry["counts"] if entry["status"] == "ok" else ():
-            own = values.setdefault((f"{entry['row']} {entry['kind']}", n), [])
-            if entry["kind"] == "loop":
-                own.append(entry["rate"])
-            else:
-                own.extend(entry["points"][str(n)].get("values", ()))
-    return fit(
-        [
-            Start(launch, f"{launch} {n} {number}", {n: value})
-            for (launch, n), own in values.items()
-            for number, value in enumerate(own)
-        ]
-    )
+    @property
+    def verdict(self) -> str:
+        """Whether the study is true."""
+        low, high = self.ratio.low, self.ratio.high
+        if math.isnan(self.ratio.value):
+            return NONE
+        if low is None or high is None or high - low > WIDEST:
+            return COARSE
+        return OK if low >= LOW and high <= HIGH else FAIL
 
 
-def confirmed(rounds: Sequence[Entry], draws: int) -> tuple[float, Floats]:
-    """Return the log mean of confirmations, which have intervals of their own, and draws of it."""
-    if not rounds:
-        return math.nan, np.full(draws, math.nan)
-    ends = [[one[key] for key in ("low", "value", "high")] for one in rounds]
-    low, value, high = np.log(np.array(ends, np.float64)).T
-    deviation = np.hypot.reduce((high - low) / 2 / norm.ppf((1 + CONFIDENCE) / 2)) / len(rounds)
-    mean = float(value.mean())
-    return mean, np.random.default_rng(1).normal(mean, deviation, draws)
+def mean_ratio(ratios: Sequence[float]) -> Interval:
+    """Return the geometric mean of ratios, with its t interval; NaN without any."""
+    if not ratios:
+        return Interval(math.nan, None, None)
+    logs = np.log(ratios)
+    mean = float(logs.mean())
+    if len(ratios) == 1:
+        return Interval(math.exp(mean), None, None)
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(ratios) - 1) * stats.sem(logs)
+    return Interval(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+
+
+def median_ratio(ratios: Sequence[float]) -> Interval:
+    """Return the median of ratios, among which are outliers, with its bootstrap interval."""
+    rng = np.random.default_rng(1)
+    found = stats.bootstrap((ratios,), np.median, confidence_level=CONFIDENCE, rng=rng)
+    low, high = found.confidence_interval
+    return Interval(float(np.median(ratios)), float(low), float(high))
 
 
 def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
@@ -108,53 +90,40 @@ def cell(entries: Sequence[Entry], name: str, n: int) -> Cell:
         name: The row's.
         n: Processes.
     """
-    known = pooled(entries)
-    own = [entry for entry in entries if entry["row"] == name and n in entry["counts"]]
-    good = [entry for entry in own if entry["status"] == "ok"]
-    loops = sum(entry["kind"] == "loop" for entry in good)
-    ours, theirs = (f"{name} study", n), (f"{name} loop", n)
-    loop, study, logs = known.mean(theirs), known.mean(ours), known.of(ours)
-    if ROWS[name].confirmed:
-        points = [entry["points"][str(n)] for entry in good if entry["kind"] == "study"]
-        rounds = [one for point in points for one in point["rounds"]]
-        study, logs = confirmed(rounds, len(logs))
-    ratio = interval_of(logs - known.of(theirs), study - loop, sure=known.sure)
-    judged = NO_LOOP if not loops else NO_STUDY if math.isnan(study) else verdict(ratio)
-    reasons = tuple(
-        f"the {entry['kind']} failed: {entry['reason']}"
-        for entry in own
-        if entry["status"] != "ok" and judged in {NO_LOOP, NO_STUDY}
+    own = [entry for entry in entries if entry["row"] == name]
+    ran = [entry for entry in own if entry["status"] == "ok"]
+    studies = [entry for entry in ran if entry.get("n") == n]
+    ratios = [ratio for entry in ran if "ratios" in entry for ratio in entry["ratios"]]
+    rates = [pair for entry in studies for pair in entry["rates"]]
+    said, counted = (
+        statistics.geometric_mean(each) if rates else math.nan
+        for each in ([pair[side] for pair in rates] for side in (0, 1))
     )
-    return Cell(name, n, loop, loops, study, ratio, judged, reasons)
+    return Cell(
+        row=name,
+        n=n,
+        windows=sum(entry["windows"] for entry in studies),
+        counts=(
+            sum(entry["counts"][0] for entry in studies),
+            sum(entry["counts"][1] for entry in studies),
+        ),
+        rates=(said, counted),
+        ratio=mean_ratio([said / counted for said, counted in rates]),
+        cost=median_ratio(ratios) if ratios and n == 1 else None,
+        reasons=tuple(
+            entry["reason"] for entry in own if entry["status"] != "ok" and entry["n"] in {n, None}
+        ),
+    )
 
 
-def gave_something(entry: Entry) -> bool:
-    """Whether a run gave a number, so that it need not be done again."""
-    if entry["status"] != "ok":
-        return False
-    points = entry["points"].values() if entry["kind"] == "study" else ()
-    return entry["kind"] == "loop" or any(one.get("values") or one.get("rounds") for one in points)
-
-
-def newest(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of each row that are of the code of its last entry.
-
-    Each process count of a row that is confirmed has studies of its own.
-    """
-
-    def row(entry: Entry) -> tuple[str, ...]:
-        alone = ROWS[entry["row"]].confirmed
-        return (entry["row"], *(map(str, entry["counts"]) if alone else ()))
-
-    last = {row(entry): entry["code"] for entry in entries}
-    return [entry for entry in entries if entry["code"] == last[row(entry)]]
-
-
-HEAD = ("script", "n", "compared", "loop", "study", "study / loop", "verdict")
+HEAD = (
+    *("script", "n", "windows", "count: study", "script", "compared", "study", "script"),
+    *("study / script", "verdict", "cost of being measured"),
+)
 
 
 def markdown(cells: Sequence[Cell], older: Sequence[str], machines: Sequence[str]) -> str:
-    """Return the table, its count of cells that are true, and where it was made.
+    """Return the table, its number of cells that are true, and where it was made.
 
     Args:
         cells: In the order of the table.
@@ -165,18 +134,18 @@ def markdown(cells: Sequence[Cell], older: Sequence[str], machines: Sequence[str
         (
             ROWS[one.row].what,
             str(one.n),
+            *(f"{number:,}" for number in (one.windows, *one.counts)),
             ROWS[one.row].counts,
-            f"{math.exp(one.loop):.4g} ({one.loops} times)" if one.loops else "",
-            "" if math.isnan(one.study) else f"{math.exp(one.study):.4g}",
-            describe(one.ratio),
+            *(f"{rate:.4g}" for rate in one.rates),
+            describe(one.ratio, 4),
             one.verdict,
+            describe(one.cost, 4),
         )
         for one in cells
     ]
-    verdicts = pd.Series([one.verdict for one in cells]).value_counts()
-    counts = ", ".join(f"{count} {name}" for name, count in verdicts.items() if name != OK)
+    true = sum(one.verdict == OK for one in cells)
     notes = [
-        f"- {verdicts.get(OK, 0)} of {len(cells)} cells are true; {counts or 'all of them'}.",
+        f"- {true} of {len(cells)} cells are true.",
         *([f"- Runs of older code: {', '.join(older)}."] if older else []),
         *(f"- On {machine}." for machine in machines),
         *(f"- {one.row}, n = {one.n}: {why}" for one in cells for why in one.reasons),

@@ -44,12 +44,10 @@ model = torch.nn.Sequential(
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 counter = Counter()
 while True:
-    for step, rows in enumerate(loader, 1):
+    for rows in loader:
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(rows), rows.mean(dim=1, keepdim=True))
         loss.backward()
         optimizer.step()
         counter.iteration()
-        if args.item_seconds and step % WORKERS == 0:  # a batch of each worker
-            counter.period()
     counter.period()

@@ -1,95 +1,107 @@
-"""The truth benchmark's own parts: what a loop counts, the cells of a ledger, the studies."""
+"""The truth benchmark's own parts: what scripts count, the cells of a ledger, the studies."""
 
 import subprocess
+import sys
+import time
 
 import counting
-import ledger
+import numpy as np
 import pytest
+import truth
 import truth_runs
+import truth_stamps
 import truth_table
 from ledger import ROOT
 from truth_list import ROWS
+from truth_stamps import Log
 
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.stats.interval import Interval
+from test_timeline import TYPICAL, queue, record
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 
 
-# What a loop counts
+def log(began=0.0, ended=None, iterations=(), periods=()):
+    return Log(began, ended, True, np.array(iterations, float), np.array(periods, float))
 
 
-def test_iterations_are_counted_while_all_processes_run():
-    early = [10 + 0.1 * i for i in range(101)]  # 10 to 20 s
-    late = [15 + 0.2 * i for i in range(101)]  # 15 to 35 s
-    found = truth_runs.throughput([early, late])
-    assert found["rate"] == pytest.approx(15)
-    assert found["count"] == 50 + 25
-    assert found["seconds"] == pytest.approx(5, abs=0.2)
+# What scripts count
 
 
-def test_only_whole_periods_are_counted():
-    periods = [[*(n + 0.01 * i for i in range(1, 11)), -(n + 1.0)] for n in range(6)]
-    stamps = [stamp for period in periods for stamp in period]
-    cut = [*stamps, *(6 + 0.01 * i for i in range(1, 8))]  # a period of which 7 steps were done
-    for log in (stamps, cut):
-        found = truth_runs.throughput([log])
-        assert (found["rate"], found["count"]) == (pytest.approx(10), 50)
+def test_a_script_stores_what_the_benchmark_reads(tmp_path):
+    code = "import counting; c = counting.Counter(); c.iteration(); c.iteration(); c.period()"
+    path = str(ROOT / "benchmarks/truth")
+    before = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", code, "--seed", "3"],
+        env={"PYTHONPATH": path, "TRUTH_LOG": str(tmp_path)},
+        check=True,
+    )
+    after = time.monotonic()
+    ((slot, (found,)),) = truth_stamps.read_logs(tmp_path).items()
+    assert slot == 3
+    assert found.plain
+    first, second = found.iterations
+    (period,) = found.periods
+    # The kernel tells when a process began in ticks of 10 ms.
+    assert before - 0.02 < found.began < first <= second <= period <= found.ended <= after
 
 
-@pytest.mark.parametrize(
-    "logs",
-    [
-        [[1.0, 2.0, 3.0], []],
-        [[1.0, 2.0]],
-        [[1.0, 2.0, -2.1, 3.0, -3.1, 4.0]],
-        [[1.0, 2.0, 3.0, 4.0], [3.5, 4.5, 5.5]],
-    ],
-    ids=["nothing", "two iterations", "two periods", "no common time"],
-)
-def test_too_few_edges_give_no_rate(logs):
-    with pytest.raises(ValueError, match=r"are needed|counted nothing"):
-        truth_runs.throughput(logs)
-
-
-def test_whole_processes_are_counted_from_the_first_ones_end():
-    found = truth_runs.whole_processes([[107.0, 112.0, 117.0, 122.0], [106.0, 116.0, 126.0]])
-    assert found["rate"] == pytest.approx(3600 / 5 + 3600 / 10)
-    assert found["count"] == 3 + 2
-    with pytest.raises(ValueError, match="2 processes ended in a slot; 3 are needed"):
-        truth_runs.whole_processes([[1.0, 2.0, 3.0], [1.0, 2.0]])
-
-
-def test_a_counter_stores_what_a_loop_reads(tmp_path, monkeypatch):
-    log = tmp_path / "0.0"
-    monkeypatch.setenv("TRUTH_LOG", str(log))
-    assert truth_runs.read_stamps(log) == []
+def test_nothing_is_stored_without_a_folder(monkeypatch):
+    monkeypatch.delenv("TRUTH_LOG", raising=False)
     counter = counting.Counter()
-    assert truth_runs.read_stamps(log, 1) == []
-    counter.iteration()
     counter.iteration()
     counter.period()
-    first, second, period = truth_runs.read_stamps(log)
-    assert truth_runs.read_stamps(log, 1) == [first]
-    assert 0 < first <= second <= -period
 
 
-def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
-    # Each slot ends on its third run.
-    script = (
-        f'echo "$1 $2"; echo >>{tmp_path}/runs."$1";'
-        f' [ "$(wc -l <{tmp_path}/runs."$1")" -lt 3 ] || exit 7'
+# Windows
+
+
+def test_a_window_holds_the_iterations_whose_stamps_follow_its_edges():
+    # Stamps come 0.1 ms after the steps' ends; the script rests from 2 to 5 s.
+    stamps = [*np.arange(1, 2, 0.01), *np.arange(5, 6, 0.01)]
+    found = truth_stamps.stretch([log(iterations=np.add(stamps, 1e-4))], 5.2, 5.7)
+    assert len(found.times) == 50
+    assert found.times.sum() == pytest.approx(0.5)
+    assert not found.ends_period.any()
+    with pytest.raises(ValueError, match="no iteration after a window"):
+        truth_stamps.stretch([log(iterations=stamps)], 5.2, 6.1)
+
+
+def test_a_rate_holds_whole_periods_though_windows_do_not():
+    # Ten iterations of 0.1 s, then a phase of 1 s: 10 iterations in 2 s.
+    ends = np.concatenate([2 * period + np.arange(1, 11) / 10 for period in range(20)])
+    process = log(iterations=ends, periods=np.arange(1, 20) * 2.0 - 0.01)
+    assert truth_stamps.period({0: [process]}) == 10
+    with_phases = truth_stamps.stretch([process], 1.5, 4.5)
+    without = truth_stamps.stretch([process], 6.2, 6.8)
+    last_s = truth_stamps.mean_last_s([with_phases, without])
+    assert last_s == pytest.approx(1.1)
+    assert np.isnan(truth_stamps.mean_last_s([without]))
+    for own in ([with_phases], [without], [with_phases, without]):
+        assert truth_stamps.rate(own, last_s, 10) == pytest.approx(5)
+    assert truth_stamps.rate([without], np.nan, np.nan) == pytest.approx(10)
+
+
+# Whole processes
+
+
+def test_whole_processes_are_counted_from_the_first_start_to_that_of_the_cut_one():
+    ended = [log(10.0, 13.9), log(14.0, 17.9)]
+    assert truth_stamps.slot_turn([*ended, log(18.0)]) == (2, 8.0)
+    assert truth_stamps.slot_turn(ended) == (2, pytest.approx(7.9))
+    assert truth_stamps.slot_turn([log(10.0)])[0] == 0
+
+
+def test_logs_belong_to_the_round_in_which_their_processes_began():
+    first, second = (
+        record([queue(slot, [TYPICAL] * 2, cut_s) for slot in (0, 1)], cut_s) for cut_s in (10, 5)
     )
-    loop = ["bash", ROOT / "benchmarks/truth/loop.sh", "2", tmp_path]
-    command = ["bash", "-c", script, "name", "{member}", "a b"]
-    assert subprocess.run([*loop, *command], check=False, timeout=60).returncode == 0
-    for slot in "01":
-        ends = truth_runs.read_ends(tmp_path / f"{slot}.ends")
-        assert len(ends) == 2
-        assert ends == sorted(ends)
-        assert (tmp_path / f"{slot}.failed").read_text() == "7\n"
-        assert (tmp_path / f"{slot}.out").read_text() == f"{slot} a b\n"
+    logs = {0: [log(100.0), log(108.0), log(111.5)], 1: [log(100.1), log(111.6), log(115.0)]}
+    found = truth_stamps.rounds_of([first, second], logs)
+    assert found == [{0: logs[0][:2], 1: logs[1][:1]}, {0: logs[0][2:], 1: logs[1][1:]}]
 
 
 # Cells of a ledger
@@ -98,68 +110,67 @@ def test_the_shell_loop_starts_each_process_again_until_one_fails(tmp_path):
 @pytest.mark.parametrize(
     ("low", "value", "high", "expected"),
     [
-        (0.98, 1.00, 1.02, truth_table.OK),
-        (0.93, 0.95, 0.965, truth_table.FAIL),
-        (1.04, 1.05, 1.06, truth_table.FAIL),
-        (1.80, 2.00, 2.20, truth_table.FAIL),
-        (0.95, 1.00, 1.05, truth_table.COARSE),
+        (0.995, 1.00, 1.005, truth_table.OK),
+        (0.96, 0.965, 0.975, truth_table.FAIL),
+        (1.04, 1.045, 1.05, truth_table.FAIL),
+        (0.985, 1.00, 1.015, truth_table.COARSE),
         (None, 1.00, None, truth_table.COARSE),
+        (None, np.nan, None, truth_table.NONE),
     ],
 )
-def test_a_cell_fails_if_its_interval_misses_the_range_or_is_wide(low, value, high, expected):
-    assert truth_table.verdict(Interval(value, low, high)) == expected
+def test_a_cell_is_true_if_its_interval_is_narrow_and_within_the_range(low, value, high, expected):
+    found = truth_table.Cell("gan", 1, 1, (1, 1), (1.0, 1.0), Interval(value, low, high), None, ())
+    assert found.verdict == expected
 
 
-def loop_entry(rate, row="gan", n=1):
-    found = {"rate": rate, "count": 100, "seconds": 15.0}
-    return {"row": row, "kind": "loop", "counts": [n], **DONE, **found}
+def study_entry(rates, row="gan", n=1):
+    found = {"n": n, "windows": 12, "counts": [300, 299], "rates": rates}
+    return {"row": row, **DONE, **found}
 
 
-def study_entry(points, row="gan", counts=(1, 2)):
-    return {"row": row, "kind": "study", "counts": list(counts), **DONE, "points": points}
+FAILED = {"row": "gan", "n": 1, **DONE, "status": "failed", "reason": "disk full"}
 
 
-def measured(*values):
-    return {"values": list(values)}
-
-
-def test_a_cell_is_made_of_all_loops_and_all_replicates():
+def test_a_cell_is_made_of_all_starts_of_all_studies():
     entries = [
-        loop_entry(100.0),
-        loop_entry(77.0, n=2),
-        study_entry({"1": measured(200.0, 202.0), "2": measured(320.0)}),
-        study_entry({"1": measured(198.0, 200.0), "2": measured(322.0)}),
-        loop_entry(101.0),
-        loop_entry(55.0, row="plain"),
+        study_entry([[200.0, 100.0], [202.0, 101.0]]),
+        study_entry([[100.0, 50.0]]),
+        study_entry([[320.0, 77.0]], n=2),
+        study_entry([[320.0, 77.0]], row="plain"),
+        {"row": "gan", **DONE, "ratios": [1.0, 1.01, 1.02] * 10},
     ]
     found = truth_table.cell(entries, "gan", 1)
-    assert (found.loops, found.verdict) == (2, truth_table.FAIL)
-    assert found.ratio.value == pytest.approx(200 / 100.5, rel=1e-3)
-    assert found.ratio.high / found.ratio.low < 1.1
+    assert (found.windows, found.counts, found.verdict) == (24, (600, 598), truth_table.FAIL)
+    assert (found.ratio.low, found.ratio.high) == (pytest.approx(2), pytest.approx(2))
+    assert found.cost.low <= found.cost.value == 1.01 <= found.cost.high
+    assert truth_table.cell(entries, "gan", 2).cost is None
 
 
-def test_a_study_without_a_number_is_no_truth(tmp_path):
-    entries = [loop_entry(1.0), study_entry({"1": measured(), "2": measured()})]
-    assert truth_table.cell(entries, "gan", 1).verdict == truth_table.NO_STUDY
-    failed = entries[0] | {"kind": "study", "status": "failed", "reason": "disk full"}
-    ledger.write(tmp_path / "new/truth.jsonl", [entries[0], failed])
-    found = truth_table.cell(ledger.read(tmp_path / "new/truth.jsonl"), "gan", 1)
-    text = truth_table.markdown([found], [], ["a machine"])
-    assert "0 of 1 cells are true; 1 no number of the study." in text
-    assert "- gan, n = 1: the study failed: disk full" in text
+def test_a_study_without_a_number_is_no_truth():
+    found = truth_table.cell([FAILED], "gan", 1)
+    text = truth_table.markdown([found], ["plain"], ["a machine"])
+    assert truth_table.NONE in text
+    assert "- 0 of 1 cells are true.\n- Runs of older code: plain.\n- On a machine." in text
+    assert "- gan, n = 1: disk full" in text
+
+
+def test_the_newest_code_counts_and_failures_only_where_nothing_else_does():
+    old, new = study_entry([]) | {"code": "b"}, study_entry([])
+    assert truth.newest([old, FAILED]) == [FAILED]
+    assert truth.newest([old, FAILED, new]) == [new]
 
 
 # The rows and their studies
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_rows_study_has_default_settings(name):
+def test_a_rows_study_has_default_settings(name, tmp_path):
     for counts in ROWS[name].studies((1, 2)):
-        plan = make_plan(load_config(truth_runs.config(name, counts)))
-        assert tuple(plan.processes) == counts
-        assert plan.measure.replicates == 2
+        plan = make_plan(load_config(truth_runs.config(name, counts, tmp_path)))
+        assert [*plan.processes] == counts
+        assert plan.measure.replicates == truth_runs.REPLICATES
         assert not plan.profiled
         assert not plan.explained
         baseline = next(one for one in plan.launches if one.id == plan.baseline)
         assert baseline.axes["intra_op"] == 1
-        assert plan.workload.steps_per_model == (1 if plan.workload.runs else ROWS[name].steps)
+        assert plan.workload.steps_per_model == ROWS[name].steps

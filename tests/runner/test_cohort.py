@@ -147,6 +147,12 @@ def test_sleeping_members_sleep(three):
     assert record.machine.sleeping_cpu_s < 0.5 * used_s
 
 
+def test_a_window_says_when_it_began(three):
+    before_s = time.monotonic()
+    record = three.take(windows.Window(0, 0, 2), SETTINGS)
+    assert before_s < record.released_s < time.monotonic() - record.window_s
+
+
 @pytest.mark.timing
 def test_a_window_of_bursts_holds_every_step_of_each(three):
     bursts = cohort.WindowSettings(0, 0.05, 0.05, 0.0, bursts=3, rest_s=0.1)

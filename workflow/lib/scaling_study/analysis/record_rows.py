@@ -26,7 +26,7 @@ UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
 WINDOW_FIELDS = (
     *("cohort", "window", "block", "n", "attempt", "valid"),
-    *("window_s", "start_skew_s", "overlap"),
+    *("window_s", "released_s", "start_skew_s", "overlap"),
 )
 R = TypeVar("R")
 W = TypeVar("W", window.Window, experiment.Window)

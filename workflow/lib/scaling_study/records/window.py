@@ -294,6 +294,8 @@ class Taken(Struct, frozen=True, kw_only=True):
     """Why it does not count, and remarks."""
     window_s: Seconds
     """Time from release to close."""
+    released_s: Seconds | None = None
+    """When the first member was released, on the machine's monotonic clock; null in older files."""
     start_skew_s: Seconds
     """Time from the first to the last release of a member."""
     overlap: Share

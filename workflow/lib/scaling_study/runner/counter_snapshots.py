@@ -223,6 +223,7 @@ def taken(
         valid=not windows.INVALID.intersection(found),
         flags=found,
         window_s=(stretches[-1].closed_ns - began_ns) / 1e9,
+        released_s=began_ns / 1e9,
         start_skew_s=start_skew_s,
         overlap=overlap,
         machine=machine,
