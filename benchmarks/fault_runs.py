@@ -234,7 +234,8 @@ class Run:
         reason: why it is incomplete, or None.
         step_1_s: step of one process (s); NaN without a usable window.
         step_n_s: step with all of them (s); likewise.
-        stolen_cpus: CPUs that the hypervisor took, with one process or with all.
+        lost_cpus: CPUs that the hypervisor or programs that are not injected took, with one process
+            or with all.
         named: causes, the largest first.
     """
 
@@ -246,7 +247,7 @@ class Run:
     reason: str | None
     step_1_s: float
     step_n_s: float
-    stolen_cpus: float
+    lost_cpus: float
     named: tuple[Named, ...]
 
     @property
@@ -324,7 +325,10 @@ def judge(case: Case, kept: Path) -> Run:
         for part, loss_s in losses.items()
         for cause in getattr(target, part).named
     ]
-    stolen = [count for count in target.counts if count.name == "steal_cpus"]
+    hog = not case.control and "foreign_load" in FAULTS[case.fault].causes
+    taken = {"steal_cpus"} if hog else {"steal_cpus", "foreign_cpus"}
+    lost = [count for count in target.counts if count.name in taken]
+    lost_cpus = (cpus or 0.0 for count in lost for cpus in (count.low, count.high))
     return Run(
         case=case,
         started=datetime.fromisoformat(run.head.started),
@@ -334,7 +338,7 @@ def judge(case: Case, kept: Path) -> Run:
         reason=target.reason,
         step_1_s=step_1_s,
         step_n_s=step_n_s,
-        stolen_cpus=max((n or 0.0 for count in stolen for n in (count.low, count.high)), default=0),
+        lost_cpus=max(lost_cpus, default=0.0),
         named=tuple(sorted(named, key=lambda cause: -cause.seconds)),
     )
 

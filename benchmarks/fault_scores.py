@@ -28,9 +28,9 @@ ACCOUNTED_SHARE = 0.9
 LONGEST_APART = timedelta(minutes=20)
 """From a clean run to the runs that are compared with it: the machine drifts."""
 
-STOLEN_CPUS = 0.1
-"""A hypervisor that takes more than this is a cause of its own: the run is not kept, whatever it
-names, and is done again."""
+LOST_CPUS = 0.1
+"""A hypervisor or a program that takes more than this is a cause of its own: the run is not kept,
+whatever it names, and is done again."""
 
 JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
 """Statuses of a verdict that says something; all others are runs without a result."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from child_processes import OverdueError, stop_cleanly
 from fault_list import FAULTS
 from fault_runs import WORKLOADS, Case, kept_runs, measure_case, measure_microbenchmarks
-from fault_scores import STOLEN_CPUS, due, markdown
+from fault_scores import LOST_CPUS, due, markdown
 from ledger import ROOT
 
 from scaling_study.common.doc_tables import fill, update
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KEPT = ROOT / "docs/evidence/injected-faults"
 DOCUMENT = KEPT.with_suffix(".md")
 ATTEMPTS = 3
-"""At a run that the hypervisor disturbs; disturbances last some minutes."""
+"""At a run that others disturb; disturbances last some minutes."""
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(case: Case) -> Run | None:
-    """Run a case, and again while the hypervisor disturbs it; None if no run of it counts."""
+    """Run a case, and again while others disturb it; None if no run of it counts."""
     for _ in range(ATTEMPTS):
         try:
             run = measure_case(case, KEPT)
@@ -57,9 +57,9 @@ def measure(case: Case) -> Run | None:
             print(f"{case.name}: {error}", file=sys.stderr, flush=True)
             return None
         named = ", ".join(cause.cause for cause in run.named) or "nothing named"
-        stolen = f"the hypervisor took {run.stolen_cpus:.2f} CPUs"
-        print(f"{case.name}: {run.status}, {named}; {stolen}", file=sys.stderr, flush=True)
-        if run.stolen_cpus <= STOLEN_CPUS:
+        lost = f"{run.lost_cpus:.2f} CPUs lost to others"
+        print(f"{case.name}: {run.status}, {named}; {lost}", file=sys.stderr, flush=True)
+        if run.lost_cpus <= LOST_CPUS:
             return run
         (KEPT / case.file).unlink()
     return None

@@ -125,7 +125,7 @@ def run(fault, number=0, *, step_n_s=0.02, named=(), workload="ncf", control=Fal
     return Run(**{
         "case": Case(workload, fault, number, control), "started": NOW, "host": "h",
         "machine": HERE, "status": "explained", "reason": None, "step_1_s": 0.01,
-        "step_n_s": step_n_s, "stolen_cpus": 0.0, **more,
+        "step_n_s": step_n_s, "lost_cpus": 0.0, **more,
         "named": tuple(Named("scaling_loss", *each) for each in named),
     })  # fmt: skip
 
