@@ -222,7 +222,7 @@ FAULTS = {
         controlled=True,
         missing=one_cpu,
     ),
-    "sync": _in_step("a checkpoint that waits for the disk", "file_io", "sync", controlled=True),
+    "sync": _in_step("a log that waits for the disk", "file_io", "sync", controlled=True),
     "mapped": _in_step(
         "data in a mapped file that memory does not keep", "file_io", "mapped", controlled=True
     ),

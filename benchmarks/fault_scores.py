@@ -28,7 +28,7 @@ ACCOUNTED_SHARE = 0.9
 LONGEST_APART = timedelta(minutes=20)
 """From a clean run to the runs that are compared with it: the machine drifts."""
 
-LOST_CPUS = 0.1
+LOST_CPUS = 0.2
 """A hypervisor or a program that takes more than this is a cause of its own: the run is not kept,
 whatever it names, and is done again."""
 
