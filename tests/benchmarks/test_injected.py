@@ -17,8 +17,8 @@ from fault_list import FAULTS, NOTHING
 from fault_runs import Case, Named, Run, clean_of
 from ledger import ROOT
 
+import injected
 import synthetic_why
-from injected import DOCUMENT, KEPT
 from injected_worlds import Quota
 from jobs import environment, processes
 from processes import wait_until
@@ -26,6 +26,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host.limits import read_hierarchy
 from scaling_study.host.probe import read_machine
+from scaling_study.records import codec
 
 OUTSIDE = [sys.executable, str(fault_list.FOLDER / "outside.py")]
 BOTH = [
@@ -130,6 +131,12 @@ def run(fault, number=0, *, step_n_s=0.02, named=(), workload="ncf", control=Fal
     })  # fmt: skip
 
 
+RNG = np.random.default_rng(1)
+WORLD = (
+    synthetic_why.microbenchmarks(Quota(), RNG),
+    b"".join(map(codec.encode, synthetic_why.make_records(Quota(), RNG))),
+)
+"""What a run under a quota of half of the CPUs keeps."""
 CLEAN = [run(NOTHING, number, step_n_s=0.01 + 0.0001 * number) for number in range(5)]
 
 
@@ -223,16 +230,28 @@ def test_what_is_missing_is_due_after_a_clean_run_of_the_same_minutes():
 # ---- what is kept
 
 
+def test_a_run_that_others_disturb_is_not_kept_and_done_again(tmp_path, monkeypatch):
+    lost = iter([0.3, 0.1, 0.3, 0.3, 0.3])
+
+    def measured(case, kept):
+        fault_runs.keep(kept / case.file, *WORLD)
+        return replace(fault_runs.judge(case, kept), lost_cpus=next(lost))
+
+    monkeypatch.setattr(injected, "KEPT", tmp_path)
+    monkeypatch.setattr(injected, "measure_case", measured)
+    again, never = Case("ncf", NOTHING, 0), Case("ncf", NOTHING, 1)
+    assert injected.measure(again).lost_cpus == 0.1
+    assert injected.measure(never) is None
+    assert [run.case for run in fault_runs.kept_runs(tmp_path)] == [again]
+
+
 def test_a_kept_run_is_judged_and_names_no_path_of_this_machine(tmp_path):
-    world, rng = Quota(), np.random.default_rng(1)
-    records = (tmp_path / "made").with_suffix(".jsonl")
-    synthetic_why.write_run(records, world, rng)
-    content = records.read_bytes().replace(b"synthetic", bytes(ROOT / "script.py"))
     case = Case("ncf", "quota", 3)
     path = tmp_path / case.file
-    fault_runs.keep(path, synthetic_why.microbenchmarks(world, rng), content)
+    known, records = WORLD
+    fault_runs.keep(path, known, records.replace(b"synthetic", bytes(ROOT / "script.py")))
     [kept] = fault_runs.kept_runs(tmp_path)
-    assert (kept.case, kept.host) == (case, world.machine()["hash"])
+    assert (kept.case, kept.host) == (case, known.machine)
     assert kept.named[0].cause == "cpu_quota"
     added_s = kept.step_n_s - kept.step_1_s
     assert [kept.step_1_s, kept.named[0].seconds] == pytest.approx([added_s] * 2, rel=0.1)
@@ -241,5 +260,5 @@ def test_a_kept_run_is_judged_and_names_no_path_of_this_machine(tmp_path):
 
 
 def test_the_table_is_of_todays_rules():
-    runs = sorted(fault_runs.kept_runs(KEPT), key=lambda run: run.case)
-    assert fault_scores.markdown(runs) in DOCUMENT.read_text()
+    runs = sorted(fault_runs.kept_runs(injected.KEPT), key=lambda run: run.case)
+    assert fault_scores.markdown(runs) in injected.DOCUMENT.read_text()
