@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FOLDER = ROOT / "benchmarks/injected_faults"
-SLOW_GEMM = ROOT / "results/.faults/libslow_gemm.so"
+SCRATCH = ROOT / "results/.faults"
+SLOW_GEMM = SCRATCH / "libslow_gemm.so"
 CPUS = sorted(os.sched_getaffinity(0))
 HALF = max(1, len(CPUS) // 2)
 NOTHING = "nothing"
@@ -45,7 +46,8 @@ class Fault:
         outside: options of injected_faults/outside.py, around the whole job, by the dose's
             strength.
         missing: why it cannot be injected here, or None.
-        own: causes that come with what is around the fault, in its control too; as of a workload.
+        inherent: causes that come with what is around the fault, in its control too; as of a
+            workload.
         single_process: whether it slows one process alone already.
         promised: whether the self-test runs it unasked; others are for whoever writes causes.
         only: the workloads that it can be injected into; empty: all.
@@ -61,7 +63,7 @@ class Fault:
     most: int = len(CPUS)
     outside: Callable[[float], tuple[str, ...]] = lambda _strength: ()
     missing: Callable[[], str | None] = lambda: None
-    own: Mapping[str, str] = field(default_factory=dict)
+    inherent: Mapping[str, str] = field(default_factory=dict)
     single_process: bool = False
     promised: bool = True
     only: tuple[str, ...] = ()
@@ -128,7 +130,7 @@ def _ranks(title: str, cause: str, inject: str) -> Fault:
         axes={"intra_op": 1, "ranks": 2},
         most=1,
         missing=one_cpu,
-        own={"communication": "the ranks exchange their gradients in every step"},
+        inherent={"communication": "the ranks exchange their gradients in every step"},
         only=("ncf", "plain"),
     )
 
@@ -142,7 +144,7 @@ BOUND = {"intra_op": 1, "placement": "cores"}
 BESIDE: dict[str, Any] = {"most": 1, "missing": one_cpu}
 """One process, and something of its own on another CPU."""
 
-_ALL = {
+FAULTS = {
     NOTHING: Fault("nothing (A/A)", ()),
     "quota": _quota(1),
     "quota_v2": _quota(2),
@@ -204,7 +206,7 @@ _ALL = {
         controlled=True,
         axes={"intra_op": 1, "launcher": "dask"},
         control_axes={"intra_op": 1, "launcher": "dask", "allocator": "glibc-large-thresholds"},
-        own={"helper_threads": "a Dask worker samples its own stack a hundred times a second"},
+        inherent={"helper_threads": "a Dask worker samples its own stack a hundred times a second"},
         single_process=True,
     ),
     "slow_exchange": _ranks(
@@ -220,7 +222,7 @@ _ALL = {
         controlled=True,
         missing=one_cpu,
     ),
-    "sync": _in_step("a checkpoint that waits for the disk", "file_io", "sync", controlled=True),
+    "sync": _in_step("a log that waits for the disk", "file_io", "sync", controlled=True),
     "mapped": _in_step(
         "data in a mapped file that memory does not keep", "file_io", "mapped", controlled=True
     ),
@@ -280,6 +282,3 @@ _ALL = {
         "loader workers that restart in every epoch", "loader_starts", "loader_starts"
     ),
 }
-# Those that have no control are compared with the run of nothing, so they come right after it: the
-# machine drifts.
-FAULTS = {name: _ALL[name] for name in sorted(_ALL, key=lambda name: _ALL[name].controlled)}

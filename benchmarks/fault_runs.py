@@ -1,24 +1,27 @@
 """The runs of the self-test: workloads under faults, their experiments, and the verdict on them.
 
-The workload scripts stay as they are.
+The workload scripts stay as they are. A run keeps all that its verdict is made of, the machine's
+microbenchmarks and the records of its experiments, so that later rules can judge it again.
 """
 
 from __future__ import annotations
 
-import functools
+import lzma
+import math
 import shutil
 import sys
-import time
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from child_processes import OverdueError, run
-from fault_list import FAULTS, FOLDER, NOTHING
-from ledger import ROOT, Entry, machine
+import child_processes
+from fault_list import FAULTS, FOLDER, NOTHING, SCRATCH
+from ledger import ROOT
 
 from scaling_study.analysis.experiment_runs import read_run
-from scaling_study.common import code_digest
+from scaling_study.common import storage
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import cause_file
@@ -29,13 +32,16 @@ from scaling_study.runner import measure
 from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    from scaling_study.records.verdict import Target
+    from scaling_study.records.machine import Machine
 
 LONGEST_S = 3600.0
 """A job takes one to four minutes; one that takes this has gone wrong, and the others go on."""
+MICROBENCHMARKS = SCRATCH / "microbenchmarks.json"
+SUFFIX = ".jsonl.xz"
+CONTROL = "-control"
+"""Ends the name of a control's folder."""
 STRENGTHS = (1.0, 0.85, 1.15, 0.9, 1.1)
 """How much of a fault a run gets, in turn: a rule that fits one dose only would show."""
 
@@ -50,8 +56,8 @@ class Workload:
         args: of it.
         step_s: about what a step takes alone (s): doses are chosen by it, nothing is judged by it.
         multiplies: a slow multiply is this much slower still, where a step has few of them.
-        own: causes that it has without any fault, each with how that is known: naming one is true.
-            `own_causes` has those of the processor too.
+        inherent: causes that it has without any fault, each with how that is known: naming one is
+            true. `Run.inherent` has those of the processor too.
         axes: of its launch, unless the fault sets them.
     """
 
@@ -60,11 +66,11 @@ class Workload:
     args: tuple[str, ...]
     step_s: float
     multiplies: int = 1
-    own: Mapping[str, str] = field(default_factory=dict)
+    inherent: Mapping[str, str] = field(default_factory=dict)
     axes: Mapping[str, str] = field(default_factory=dict)
 
 
-OWN_ON_AMD = {
+INHERENT_ON_AMD = {
     "slow_blas": "on AMD, torch's MKL takes a kernel for older CPUs: OpenBLAS multiplies faster"
 }
 """As of a workload, of each of them where the processor is AMD's."""
@@ -85,14 +91,14 @@ WORKLOADS = {
         "scripts/workloads/ncf.py",
         ("--batch-size", "8", "--negatives", "511"),
         0.006,
-        own=dict.fromkeys(("data_loading", "too_few_workers", "loader_preparation"), DRAWING),
+        inherent=dict.fromkeys(("data_loading", "too_few_workers", "loader_preparation"), DRAWING),
     ),
     "plain": Workload(
         "plain loop",
         "benchmarks/injected_faults/plain_loop.py",
         (),
         0.009,
-        own={
+        inherent={
             "page_faults": "its tensors are allocated anew in each step, with some hundred faults"
         },
     ),
@@ -104,19 +110,14 @@ WORKLOADS = {
             *("--data", str(ROOT / "results/.images")),
         ),
         0.008,
-        own=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
+        inherent=dict.fromkeys(("too_few_workers", "loader_preparation"), DECODING),
         # With malloc as it is, its steps take none or 1,800 page faults, now and then.
         axes={"allocator": "glibc-large-thresholds"},
     ),
 }
 
 
-def own_causes(workload: str, machine: str) -> dict[str, str]:
-    """Return the causes that a workload has of itself on a machine, as its entries name it."""
-    return {**WORKLOADS[workload].own, **(OWN_ON_AMD if "AMD" in machine else {})}
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Case:
     """One job to run: a workload under a fault, or under the fault's control.
 
@@ -135,8 +136,12 @@ class Case:
     @property
     def name(self) -> str:
         """Its folder below the results."""
-        part = f"{self.fault}-control" if self.control else self.fault
-        return f"{self.workload}/{part}/{self.run}"
+        return f"{self.workload}/{self.fault}{CONTROL * self.control}/{self.run}"
+
+    @property
+    def file(self) -> str:
+        """The file that keeps it."""
+        return f"{self.name}{SUFFIX}"
 
     @property
     def strength(self) -> float:
@@ -197,97 +202,155 @@ class Case:
 
 def clean_of(case: Case) -> Case:
     """Return what a run is compared with: its control, or the workload with no fault."""
-    own = FAULTS[case.fault].controlled
-    return Case(case.workload, case.fault if own else NOTHING, case.run, control=own)
+    control = FAULTS[case.fault].controlled
+    return Case(case.workload, case.fault if control else NOTHING, case.run, control)
 
 
-def case_of(entry: Mapping[str, Any]) -> Case:
-    """Return the case that an entry is of."""
-    return Case(entry["workload"], entry["fault"], entry["run"], entry["control"])
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A cause that a verdict names.
+
+    Attributes:
+        part: of the step's time: `scaling_loss` or `single_process_loss`.
+        cause: its id.
+        seconds: that it takes of a step.
+    """
+
+    part: str
+    cause: str
+    seconds: float
 
 
-def not_possible(names: Iterable[str]) -> dict[str, str]:
-    """Return the faults that cannot be injected here, with the reason."""
-    reasons = {name: FAULTS[name].missing() for name in names}
-    return {name: reason for name, reason in reasons.items() if reason}
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, and the verdict on it.
+
+    Attributes:
+        case: what was run.
+        started: when its experiments began.
+        host: hash of the machine without the fault, which may be a quota.
+        machine: as members found it.
+        status: of the verdict.
+        reason: why it is incomplete, or None.
+        step_1_s: step of one process (s); NaN without a usable window.
+        step_n_s: step with all of them (s); likewise.
+        lost_cpus: CPUs that the hypervisor or programs that are not injected took, with one process
+            or with all.
+        named: causes, the largest first.
+    """
+
+    case: Case
+    started: datetime
+    host: str
+    machine: Machine
+    status: str
+    reason: str | None
+    step_1_s: float
+    step_n_s: float
+    lost_cpus: float
+    named: tuple[Named, ...]
+
+    @property
+    def inherent(self) -> dict[str, str]:
+        """Causes that its workload has of itself on its machine, each with the reason."""
+        amd = INHERENT_ON_AMD if self.machine.cpu_vendor == "AuthenticAMD" else {}
+        return {**WORKLOADS[self.case.workload].inherent, **amd}
 
 
-def experiment(case: Case, results: Path) -> Entry:
-    """Do a case's experiments; return its entry, with what the verdict names or why it failed."""
-    folder = results / case.name
+def measure_case(case: Case, kept: Path) -> Run:
+    """Do a case's experiments, keep what they recorded, and judge it.
+
+    Args:
+        case: what to run.
+        kept: folder of all kept runs.
+
+    Raises:
+        OverdueError: they take too long.
+        RuntimeError: they fail, or the fault cannot be injected here.
+    """
+    folder = SCRATCH / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    began, at = time.monotonic(), datetime.now(UTC)
-    try:
-        run(case.command(folder), folder, ROOT, LONGEST_S)
-        found = diagnose(case, results)
-    except (OverdueError, RuntimeError) as error:
-        found = {"status": "failed", "reason": str(error)}
-    return {
-        **asdict(case),
-        **found,
-        "started": at.isoformat(timespec="seconds"),
-        "wall_s": time.monotonic() - began,
-        "machine": machine(),
-    }
+    child_processes.run(case.command(folder), folder, ROOT, LONGEST_S)
+    known = codec.read_file(MICROBENCHMARKS, Microbenchmarks)
+    keep(kept / case.file, known, (folder / "0.jsonl").read_bytes())
+    return judge(case, kept)
 
 
-def diagnose(case: Case, results: Path) -> Entry:
-    """Ask the verdict about the records of a case."""
-    own = results / "microbenchmarks.json"
-    known = codec.read_file(own, Microbenchmarks) if own.exists() else None
-    try:
-        found = cause_file.judge([read_run(results / case.name / "0.jsonl")], known, None)
-    except Exception as error:  # noqa: BLE001 (hours of records wait behind it: `--again` asks anew)
-        return {"status": "failed", "reason": f"the verdict: {error!r}"}
-    codec.write_file(results / case.name / "verdict.json", found)
-    return {**summarise(found), "rules": rules()}
+def keep(path: Path, known: Microbenchmarks, records: bytes) -> None:
+    """Pack what a verdict is made of; paths below the project become relative to it.
+
+    Args:
+        path: the file to write.
+        known: the machine's microbenchmarks.
+        records: of the experiments.
+    """
+    content = (codec.encode(known) + records).replace(str(ROOT).encode(), b".")
+    storage.write_whole(path, lambda new: new.write_bytes(lzma.compress(content)))
 
 
-@functools.cache
-def rules() -> str:
-    """Return the digest of the code that gives verdicts."""
-    return code_digest.of_modules("diagnosis")[:12]
+def kept_runs(kept: Path) -> list[Run]:
+    """Judge all runs that a folder keeps."""
+    runs = []
+    for path in kept.rglob(f"*{SUFFIX}"):
+        workload, fault, name = path.relative_to(kept).parts
+        number, control = int(name.removesuffix(SUFFIX)), fault.endswith(CONTROL)
+        runs.append(judge(Case(workload, fault.removesuffix(CONTROL), number, control), kept))
+    return runs
 
 
-def summarise(found: Target) -> Entry:
-    """Return what of a target of causes.json the table needs; times in s."""
-    step_1, step_n = (one.value if one else None for one in (found.step_1_s, found.step_n_s))
-    named: list[dict[str, Any]] = []
-    if step_1 is not None and step_n is not None:
-        losses = {"scaling_loss": step_n - step_1, "single_process_loss": step_1}
-        named = [
-            {
-                "part": part,
-                "cause": one.cause,
-                "share": one.value,
-                "seconds": (one.value or 0.0) * loss_s,
-            }
-            for part, loss_s in losses.items()
-            for one in getattr(found, part).named
-        ]
-    stolen = [one for one in found.counts if one.name == "steal_cpus"]
-    return {
-        "status": found.status,
-        "reason": found.reason,
-        "n": found.n,
-        "step_1_s": step_1,
-        "step_n_s": step_n,
-        # With one process or with all.
-        "stolen_cpus": max(
-            (side or 0.0 for one in stolen for side in (one.low, one.high)), default=0.0
-        ),
-        "named": sorted(named, key=lambda one: -one["seconds"]),
-    }
+def judge(case: Case, kept: Path) -> Run:
+    """Judge a kept run.
+
+    Args:
+        case: what was run.
+        kept: folder of all kept runs.
+
+    Raises:
+        UnusableError: another version wrote it.
+    """
+    with TemporaryDirectory() as folder:
+        head, records = (Path(folder) / name for name in ("microbenchmarks.json", "0.jsonl"))
+        first, _, rest = lzma.decompress((kept / case.file).read_bytes()).partition(b"\n")
+        head.write_bytes(first)
+        records.write_bytes(rest)
+        known, run = codec.read_file(head, Microbenchmarks), read_run(records)
+    target = cause_file.judge([run], known, None)
+    step_1_s, step_n_s = (
+        step.value if step else math.nan for step in (target.step_1_s, target.step_n_s)
+    )
+    losses = {"scaling_loss": step_n_s - step_1_s, "single_process_loss": step_1_s}
+    named = [
+        Named(part, cause.cause, (cause.value or 0.0) * loss_s)
+        for part, loss_s in losses.items()
+        for cause in getattr(target, part).named
+    ]
+    hog = not case.control and "foreign_load" in FAULTS[case.fault].causes
+    taken = {"steal_cpus"} if hog else {"steal_cpus", "foreign_cpus"}
+    lost = [count for count in target.counts if count.name in taken]
+    lost_cpus = (cpus or 0.0 for count in lost for cpus in (count.low, count.high))
+    return Run(
+        case=case,
+        started=datetime.fromisoformat(run.head.started),
+        host=known.machine,
+        machine=run.head.machine,
+        status=target.status,
+        reason=target.reason,
+        step_1_s=step_1_s,
+        step_n_s=step_n_s,
+        lost_cpus=max(lost_cpus, default=0.0),
+        named=tuple(sorted(named, key=lambda cause: -cause.seconds)),
+    )
 
 
-def measure_microbenchmarks(results: Path) -> None:
-    """Measure the machine's microbenchmarks, or take those that an earlier call has kept."""
-    folder = results / "microbenchmarks"
+def measure_microbenchmarks() -> str:
+    """Measure this machine's microbenchmarks, or take kept ones; return the machine's hash."""
+    folder = SCRATCH / "microbenchmarks"
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
         *("--code", measure.harness_digest(*microbenchmarks.MODULES), "--kept", str(folder)),
-        *("--log", str(folder / "log"), "--output", str(results / "microbenchmarks.json")),
+        *("--log", str(folder / "log"), "--output", str(MICROBENCHMARKS)),
     ]
-    run(command, folder, ROOT, LONGEST_S)
+    child_processes.run(command, folder, ROOT, LONGEST_S)
+    return codec.read_file(MICROBENCHMARKS, Microbenchmarks).machine

@@ -1,35 +1,36 @@
-"""Injected against found: entries of runs go in, a table comes out. Pure."""
+"""Injected against named: judged runs go in, a table comes out. Pure."""
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from itertools import product
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from fault_list import FAULTS, NOTHING
-from fault_runs import WORKLOADS, Case, case_of, clean_of, own_causes, rules
+from fault_runs import WORKLOADS, clean_of
+from ledger import describe_machine
 
 from scaling_study.common.doc_tables import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
-    from ledger import Entry
+    from fault_runs import Case, Named, Run
 
 LEAST_SLOWDOWN = 1.10
 """A fault that slows the step down by less has injected nothing: the run does not count."""
 ACCOUNTED_SHARE = 0.9
-FEWEST_RUNS = 5
-"""What is promised of each case."""
-LONGEST_APART = timedelta(minutes=30)
-"""Between a run and the clean one that it is compared with: the machine drifts."""
+"""Of the added time; a smaller share is listed below the table."""
+LONGEST_APART = timedelta(minutes=20)
+"""From a clean run to the runs that are compared with it: the machine drifts."""
 
-STOLEN_CPUS = 0.1
-"""A hypervisor that takes more than this is a cause of its own: the run does not count, whatever it
-names, and is done again."""
+LOST_CPUS = 0.2
+"""A hypervisor or a program that takes more than this is a cause of its own: the run is not kept,
+whatever it names, and is done again."""
 
 JUDGED = frozenset({"explained", "nothing_to_explain", "inconclusive"})
 """Statuses of a verdict that says something; all others are runs without a result."""
@@ -60,7 +61,8 @@ class Score:
     @property
     def accounted(self) -> list[float]:
         """The share of the added time that named causes hold, for each run."""
-        return [one / other for one, other in zip(self.named_s, self.added_s, strict=True)]
+        both = zip(self.named_s, self.added_s, strict=True)
+        return [named_s / added_s for named_s, added_s in both]
 
     @property
     def share(self) -> float:
@@ -74,271 +76,213 @@ class Score:
         self.others.update(set(named) - set(causes))
 
 
-def score(workload: str, fault: str, entries: Iterable[Entry]) -> Score:
-    """Judge the runs of a fault with a workload; of NOTHING, the controls of all faults too."""
-    own = [entry for entry in entries if entry["workload"] == workload]
-    found = Score()
-    for entry in own:
-        clean_run = entry["fault"] == NOTHING or entry["control"]
-        if clean_run != (fault == NOTHING) or fault not in {NOTHING, entry["fault"]}:
-            continue
-        if reason := unusable(entry):
-            found.failures.append(reason)
-        elif clean_run:
-            allowed = allowed_causes(entry)
-            found.count([one["cause"] for one in entry["named"] if one["cause"] not in allowed], ())
-        else:
-            _compare(entry, own, found)
-    return found
+def scores(runs: Sequence[Run]) -> dict[tuple[str, str], Score]:
+    """Judge the runs of each fault with each workload; controls count as runs of NOTHING.
 
-
-def _compare(entry: Entry, own: Sequence[Entry], found: Score) -> None:
-    """Judge a run under a fault, beside the runs without it."""
-    clean_s = clean_step_s(entry, own)
-    if clean_s is None:
-        found.failures.append(f"run {entry['run']}: there is no clean run to compare it with")
-        return
-    slowdown = entry["step_n_s"] / clean_s
-    if slowdown < LEAST_SLOWDOWN:
-        found.failures.append(f"run {entry['run']}: the fault had no effect ({slowdown:.2f} times)")
-        return
-    named = beyond_own(entry, own)
-    found.count([one["cause"] for one in named], FAULTS[entry["fault"]].causes)
-    found.slowdown.append(slowdown)
-    found.named_s.append(sum(one["seconds"] for one in named))
-    found.added_s.append(entry["step_n_s"] - clean_s)
-
-
-def unusable(entry: Entry) -> str | None:
-    """Say why a run does not count, by itself; None if it does."""
-    if entry["status"] not in JUDGED:
-        return f"run {entry['run']}: {entry['status']}, {entry['reason']}"
-    if disturbed(entry):
-        taken = f"{entry['stolen_cpus']:.2f} CPUs"
-        return f"run {entry['run']}: the hypervisor took {taken} meanwhile"
-    return None
-
-
-def disturbed(entry: Entry) -> bool:
-    """Whether the machine was not a quiet one during a run that has a verdict."""
-    return entry["status"] in JUDGED and entry["stolen_cpus"] > STOLEN_CPUS
-
-
-def to_run(case: Case, entries: Iterable[Entry], now: datetime) -> tuple[Case, ...]:
-    """Return what is to be run for a case, in order; nothing if it has a run that counts.
-
-    A run that was disturbed, or that has no clean one of its half hour, is done again, after a new
-    clean run where the last is too long ago. A clean run stays, since others are compared with it.
+    Returns:
+        By fault and workload, in the order of their lists.
     """
-    known = {case_of(one): one for one in entries}
-    own = [one for one in known.values() if one["workload"] == case.workload]
-    entry, paired = known.get(case), _paired(case)
-    if entry and not disturbed(entry) and (mates(entry, own) or not paired):
-        return ()
-    if not paired:
-        return (case,)
+    outcome: defaultdict[tuple[str, str], Score] = defaultdict(Score)
+    for run in runs:
+        case = run.case
+        clean = case.control or case.fault == NOTHING
+        score = outcome[NOTHING if clean else case.fault, case.workload]
+        if run.status not in JUDGED:
+            score.failures.append(f"run {case.run}: {run.status}, {run.reason}")
+        elif clean:
+            allowed = allowed_causes(run)
+            score.count([named.cause for named in run.named if named.cause not in allowed], ())
+        else:
+            _compare(run, runs, score)
+    return {key: outcome[key] for key in product(FAULTS, WORKLOADS) if key in outcome}
+
+
+def _compare(run: Run, runs: Sequence[Run], score: Score) -> None:
+    """Judge a run under a fault, beside the runs without it."""
+    clean_s = clean_step_s(run, runs)
+    if clean_s is None:
+        score.failures.append(f"run {run.case.run}: there is no clean run to compare it with")
+        return
+    slowdown = run.step_n_s / clean_s
+    if slowdown < LEAST_SLOWDOWN:
+        text = f"run {run.case.run}: the fault had no effect ({slowdown:.2f} times)"
+        score.failures.append(text)
+        return
+    named = beyond_inherent(run, runs)
+    score.count([cause.cause for cause in named], FAULTS[run.case.fault].causes)
+    score.slowdown.append(slowdown)
+    score.named_s.append(sum(cause.seconds for cause in named))
+    score.added_s.append(run.step_n_s - clean_s)
+
+
+def due(case: Case, runs: Iterable[Run], host: str, now: datetime) -> tuple[Case, ...]:
+    """Return what is to be run for a case, in order; nothing if it is kept.
+
+    Args:
+        case: what is wanted.
+        runs: all kept runs.
+        host: hash of this machine.
+        now: the time, which decides whether a new clean run comes before it.
+    """
+    known = {run.case: run for run in runs}
     clean = clean_of(case)
-    if not clean.control:
-        ago = (now - _started(one) for one in clean_runs(case, own))
-        if min(ago, default=LONGEST_APART) < LONGEST_APART / 2:
-            return (case,)
-        while clean in known and not disturbed(known[clean]):
-            clean = replace(clean, run=clean.run + 1)
+    if case in known:
+        return ()
+    near = (now - run.started < LONGEST_APART for run in clean_runs(case, known.values(), host))
+    if case == clean or any(near):
+        return (case,)
+    while clean in known and not clean.control:
+        clean = replace(clean, run=clean.run + 1)
     return clean, case
 
 
-def beyond_own(entry: Entry, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return what a run names beyond what the workload has of itself, the largest first.
-
-    Of the causes of a workload or of what is around a fault only what is more than without the
-    fault (the median of those runs) counts.
-    """
-    clean = clean_runs(case_of(entry), entries)
-    allowed = allowed_causes(entry)
-    named = []
-    for one in entry["named"]:
-        usual = [
-            sum(
-                each["seconds"]
-                for each in run["named"]
-                if (each["cause"], each["part"]) == (one["cause"], one["part"])
-            )
-            for run in (clean if one["cause"] in allowed else ())
-        ]
-        seconds = one["seconds"] - statistics.median(usual or [0.0])
-        if seconds > 0:
-            named.append({**one, "seconds": seconds})
-    return sorted(named, key=lambda one: -one["seconds"])
-
-
-def clean_runs(case: Case, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the runs without the fault: of its control, or of the workload with no fault.
-
-    Args:
-        case: a run under the fault.
-        entries: of its workload.
-    """
-    wanted = clean_of(case)
+def clean_runs(case: Case, runs: Iterable[Run], host: str) -> list[Run]:
+    """Return a machine's runs without the fault: the control of its dose, or the bare workload."""
+    clean = clean_of(case)
     return [
-        one
-        for one in entries
-        if (one["fault"], one["control"]) == (wanted.fault, wanted.control) and not unusable(one)
+        run
+        for run in runs
+        if run.host == host
+        and run.status in JUDGED
+        and clean == (run.case if clean.control else replace(run.case, run=clean.run))
     ]
 
 
-def allowed_causes(entry: Entry) -> set[str]:
+def allowed_causes(run: Run) -> set[str]:
     """Return the causes that a run may name whatever fault is injected."""
-    of_workload = own_causes(entry["workload"], entry["machine"])
-    return {*of_workload, *FAULTS[entry["fault"]].own}
+    return {*run.inherent, *FAULTS[run.case.fault].inherent}
 
 
-def clean_step_s(entry: Entry, entries: Sequence[Entry]) -> float | None:
+def clean_step_s(run: Run, runs: Iterable[Run]) -> float | None:
     """Return what a step would take without the fault (s); None where no clean run tells.
 
     The machine's speed drifts from run to run. Where one process alone is as fast under the fault
     as without it, the run itself says how fast that is, and the clean runs by how much n processes
     are slower than one. Where it is not, the clean run that is nearest in time is compared.
     """
-    case = case_of(entry)
-    clean = mates(entry, entries) if _paired(case) else clean_runs(case, entries)
+    clean = clean_runs(run.case, runs, run.host)
     if not clean:
         return None
-    if FAULTS[entry["fault"]].single_process:
-        return float(clean[0]["step_n_s"])
-    ratio = statistics.median(one["step_n_s"] / one["step_1_s"] for one in clean)
-    return float(entry["step_1_s"] * ratio)
+    if FAULTS[run.case.fault].single_process:
+        return min(clean, key=lambda other: abs(other.started - run.started)).step_n_s
+    return run.step_1_s * statistics.median(other.step_n_s / other.step_1_s for other in clean)
 
 
-def mates(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the clean runs of the same half hour, the nearest first; a control has a dose."""
+def beyond_inherent(run: Run, runs: Iterable[Run]) -> list[Named]:
+    """Return what a run names beyond what the workload has of itself, the largest first.
 
-    def apart(one: Entry) -> timedelta:
-        return abs(_started(one) - _started(entry))
-
-    near = [
-        one
-        for one in clean_runs(case_of(entry), entries)
-        if apart(one) < LONGEST_APART
-        and (one["run"] == entry["run"] or not FAULTS[entry["fault"]].controlled)
-    ]
-    return sorted(near, key=lambda one: (apart(one), one["run"] != entry["run"]))
-
-
-def _paired(case: Case) -> bool:
-    """Whether a run is compared with a clean one of the same half hour only."""
-    fault = FAULTS[case.fault]
-    return case != clean_of(case) and (fault.single_process or fault.controlled)
-
-
-def _started(entry: Entry) -> datetime:
-    return datetime.fromisoformat(entry["started"])
-
-
-def markdown(entries: Sequence[Entry], missing: Mapping[str, str]) -> str:
-    """Return the table fault x workload, and the notes on it.
-
-    Args:
-        entries: of all runs.
-        missing: faults that cannot be injected here, with the reason.
+    Of the causes of a workload or of what is around a fault only what is more than without the
+    fault (the median of those runs) counts.
     """
-    workloads = [name for name in WORKLOADS if any(one["workload"] == name for one in entries)]
-    run = {one["fault"] for one in entries}
-    faults = [name for name in FAULTS if name in run or name in missing]
-    scores = {
-        (fault, workload): score(workload, fault, entries)
+    clean, allowed = clean_runs(run.case, runs, run.host), allowed_causes(run)
+    named = []
+    for cause in run.named:
+        usual = [
+            sum(
+                other.seconds
+                for other in clean_run.named
+                if (other.cause, other.part) == (cause.cause, cause.part)
+            )
+            for clean_run in (clean if cause.cause in allowed else ())
+        ]
+        seconds = cause.seconds - statistics.median(usual or [0.0])
+        if seconds > 0:
+            named.append(replace(cause, seconds=seconds))
+    return sorted(named, key=lambda cause: -cause.seconds)
+
+
+def markdown(runs: Sequence[Run]) -> str:
+    """Return the table fault x workload, and the notes on it: promised faults, then others."""
+    outcome = scores(runs)
+    workloads = [name for name in WORKLOADS if any(run.case.workload == name for run in runs)]
+    measured = {fault for fault, _ in outcome}
+    faults = [name for name, fault in FAULTS.items() if fault.promised] + [
+        name for name, fault in FAULTS.items() if name in measured and not fault.promised
+    ]
+    rows = [
+        [
+            FAULTS[fault].title,
+            *(cell(fault, workload, outcome.get((fault, workload))) for workload in workloads),
+        ]
         for fault in faults
-        for workload in workloads
-    }
-    rows = []
-    for fault in faults:
-        cells = [cell(fault, scores[fault, name]) for name in workloads]
-        if fault not in run:
-            cells = [f"not run: {missing[fault]}"] * len(workloads)
-        rows.append([FAULTS[fault].title, *cells])
+    ]
     head = ["injected fault", *(WORKLOADS[name].title for name in workloads)]
-    notes = own_notes(faults, entries) + remarks(scores)
+    notes = inherent_notes(runs) + remarks(outcome)
     parts = [write_table(head, rows).rstrip("\n")]
-    parts += ["\n".join(lines) for lines in (summary(scores), notes, where(entries))]
+    parts += ["\n".join(lines) for lines in (summary(outcome), notes, where(runs))]
     return "\n\n".join(parts) + "\n"
 
 
-def own_notes(faults: Iterable[str], entries: Iterable[Entry]) -> list[str]:
+def inherent_notes(runs: Iterable[Run]) -> list[str]:
     """Say which causes may be named without being injected."""
-    machines = sorted({(one["workload"], one["machine"]) for one in entries})
     lines = [
-        f"- {WORKLOADS[workload].title} has a cause of its own, which may be named without a "
-        f"fault: {cause} ({reason})"
-        for workload, machine in machines
-        for cause, reason in own_causes(workload, machine).items()
+        f"- {title} has a cause of its own, which may be named without a fault: {cause} ({reason})"
+        for run in runs
+        for title, causes in (
+            (WORKLOADS[run.case.workload].title, run.inherent),
+            (FAULTS[run.case.fault].title, FAULTS[run.case.fault].inherent),
+        )
+        for cause, reason in causes.items()
     ]
-    lines += [
-        f"- {FAULTS[name].title} comes with a cause that is not injected, in its control too: "
-        f"{cause} ({reason})"
-        for name in faults
-        for cause, reason in FAULTS[name].own.items()
+    return sorted(set(lines))
+
+
+def where(runs: Iterable[Run]) -> list[str]:
+    """Say where and when runs were done."""
+    days = defaultdict(set)
+    for run in runs:
+        if run.case.fault == NOTHING:  # another may change what a process may use
+            days[describe_machine(run.machine)].add(run.started.date().isoformat())
+    return [
+        f"- Measured on {machine}; {' to '.join(sorted({min(dates), max(dates)}))}."
+        for machine, dates in days.items()
     ]
-    return list(dict.fromkeys(lines))
 
 
-def where(entries: Sequence[Entry]) -> list[str]:
-    """Say where and when runs were done, and which verdicts are not of the rules of today."""
-    days = pd.DataFrame(entries).groupby("machine")["started"].agg(["min", "max"])
-    lines = [
-        f"- Measured on {machine}; {' to '.join(sorted({first[:10], last[:10]}))}."
-        for machine, first, last in days.itertuples()
-    ]
-    old = sum(entry.get("rules", rules()) != rules() for entry in entries)
-    if old:
-        lines.append(f"- The verdicts of {old} runs are of earlier rules.")
-    return lines
-
-
-def cell(fault: str, one: Score) -> str:
+def cell(fault: str, workload: str, score: Score | None) -> str:
     """Return what stands in the table for a fault and a workload."""
-    if not one.runs and not one.failures:
-        return "not run"
-    if not one.runs:
-        return "no effect" if any("no effect" in text for text in one.failures) else "no result"
+    if score is None:
+        return "not run" if FAULTS[fault].suits(workload) else ""
+    if not score.runs:
+        return "no effect" if any("no effect" in text for text in score.failures) else "no result"
     if fault == NOTHING:
-        return f"{one.runs - one.right} of {one.runs} named a cause"
-    slower = statistics.median(one.slowdown)
-    range_ = f" ({min(one.accounted):.0%} to {max(one.accounted):.0%})" if one.runs > 1 else ""
+        return f"{score.runs - score.right} of {score.runs} named a cause"
+    accounted = score.accounted
+    range_ = f" ({min(accounted):.0%} to {max(accounted):.0%})" if score.runs > 1 else ""
     return (
-        f"{one.right} of {one.runs} right; {one.share:.0%} accounted for{range_}; "
-        f"{slower:.2f} times slower"
+        f"{score.right} of {score.runs} right; {score.share:.0%} accounted for{range_}; "
+        f"{statistics.median(score.slowdown):.2f} times slower"
     )
 
 
-def summary(scores: Mapping[tuple[str, str], Score]) -> list[str]:
-    """Return the promises, each with what was found."""
-    injected = {key: one for key, one in scores.items() if key[0] != NOTHING and one.runs}
-    clean = [one for key, one in scores.items() if key[0] == NOTHING]
-    runs = sum(one.runs for one in injected.values())
-    right = sum(one.right for one in injected.values())
-    quiet, all_clean = sum(one.right for one in clean), sum(one.runs for one in clean)
+def summary(outcome: Mapping[tuple[str, str], Score]) -> list[str]:
+    """Return what holds for all cases."""
+    injected = {key: score for key, score in outcome.items() if key[0] != NOTHING and score.runs}
+    clean = [score for key, score in outcome.items() if key[0] == NOTHING]
+    runs = sum(score.runs for score in injected.values())
+    right = sum(score.right for score in injected.values())
+    quiet, all_clean = sum(score.right for score in clean), sum(score.runs for score in clean)
     below = [
         f"{FAULTS[fault].title} with {WORKLOADS[workload].title}"
-        for (fault, workload), one in injected.items()
-        if one.share < ACCOUNTED_SHARE
+        for (fault, workload), score in injected.items()
+        if score.share < ACCOUNTED_SHARE
     ]
-    few = sum(one.runs < FEWEST_RUNS for one in injected.values())
     share = f" ({right / runs:.0%})" if runs else ""
     less = ", ".join(below) or "nowhere"
     return [
         f"- The injected cause is named first in {right} of {runs} runs{share}.",
         f"- A/A runs and controls that name a cause: {all_clean - quiet} of {all_clean}.",
         f"- Less than {ACCOUNTED_SHARE:.0%} of the added time accounted for: {less}.",
-        f"- Fewer than {FEWEST_RUNS} runs that count: {few} of {len(injected)} cases.",
     ]
 
 
-def remarks(scores: Mapping[tuple[str, str], Score]) -> list[str]:
+def remarks(outcome: Mapping[tuple[str, str], Score]) -> list[str]:
     """Return what else was named, and the runs that do not count."""
     lines = []
-    for (fault, workload), one in scores.items():
-        where = f"{FAULTS[fault].title}, {WORKLOADS[workload].title}"
-        if one.others:
-            named = ", ".join(f"{cause} ({count})" for cause, count in sorted(one.others.items()))
-            lines.append(f"- {where}: {'also' if fault != NOTHING else 'falsely'} named: {named}")
-        lines += [f"- {where}, {text}" for text in one.failures]
+    for (fault, workload), score in outcome.items():
+        case = f"{FAULTS[fault].title}, {WORKLOADS[workload].title}"
+        if score.others:
+            named = ", ".join(f"{cause} ({count})" for cause, count in sorted(score.others.items()))
+            lines.append(f"- {case}: {'also' if fault != NOTHING else 'falsely'} named: {named}")
+        lines += [f"- {case}, {text}" for text in score.failures]
     return lines

@@ -14,6 +14,7 @@ from scaling_study.host import probe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scaling_study.records.machine import Machine
     from scaling_study.stats.interval import Interval
 
 ROOT = Path(__file__).parent.parent
@@ -36,10 +37,14 @@ def write(path: Path, entries: Iterable[Entry]) -> None:
 @functools.cache
 def machine() -> str:
     """Describe this machine."""
-    here = probe.read_machine()
+    return describe_machine(probe.read_machine())
+
+
+def describe_machine(machine: Machine) -> str:
+    """Describe a machine."""
     return (
-        f"CPUs {here.allowed_cpus} ({here.cpu_model}), torch {here.versions['torch']}, "
-        f"Linux {here.kernel}, cgroup v{here.cgroup_version}"
+        f"CPUs {machine.allowed_cpus} ({machine.cpu_model}), torch {machine.versions['torch']}, "
+        f"Linux {machine.kernel}, cgroup v{machine.cgroup_version}"
     )
 
 

@@ -198,18 +198,21 @@ def mapped(asked: Asked) -> None:
 
 
 def sync(asked: Asked) -> None:
-    """Write a checkpoint in every step and wait until the disk has it (fsync(2)).
+    """Write to a log in every step and wait until the disk has it (fsync(2)).
 
-    In the control nobody waits for the disk.
+    Disks take between some tens of µs and some ms for that, so it is repeated until it has taken
+    its time. In the control nobody waits for the disk.
     """
-    checkpoint = bytes(1 << 20)
-    path = asked.folder / f"checkpoint-{os.getpid()}"
+    line = bytes(1 << 8)
+    path = asked.folder / f"log-{os.getpid()}"
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
 
     def save(*_: object) -> None:
-        os.pwrite(file, checkpoint, 0)
-        if not asked.control:
+        until = time.perf_counter() + asked.seconds
+        os.pwrite(file, line, 0)
+        while not asked.control and time.perf_counter() < until:
             os.fsync(file)
+            os.pwrite(file, line, 0)
 
     before_each_step(save)
 

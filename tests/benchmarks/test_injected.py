@@ -1,23 +1,32 @@
 """The self-test's own parts: what is injected, that it is taken away, and how runs are judged."""
 
+import lzma
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import fault_list
 import fault_runs
 import fault_scores
 import inject
+import numpy as np
 import pytest
 from fault_list import FAULTS, NOTHING
-from fault_runs import Case, clean_of
+from fault_runs import Case, Named, Run, clean_of
+from ledger import ROOT
 
+import injected
+import synthetic_why
+from injected_worlds import Quota
 from jobs import environment, processes
 from processes import wait_until
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host.limits import read_hierarchy
+from scaling_study.host.probe import read_machine
+from scaling_study.records import codec
 
 OUTSIDE = [sys.executable, str(fault_list.FOLDER / "outside.py")]
 BOTH = [
@@ -110,97 +119,146 @@ def test_nothing_is_left_however_the_caller_ends(tmp_path, signum):
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HERE = read_machine()
 
 
-def entry(fault, run=0, *, step_n_s=0.02, named=(), workload="ncf", control=False, **more):
-    return {
-        "workload": workload, "fault": fault, "run": run, "control": control,
-        "status": "explained", "reason": None, "n": 2, "step_1_s": 0.01, "step_n_s": step_n_s,
-        "named": [{"part": "scaling_loss", "cause": cause, "share": 1.0, "seconds": seconds}
-                  for cause, seconds in named],
-        "started": NOW.isoformat(), "machine": "CPUs 0-1", "stolen_cpus": 0.0, **more,
-    }  # fmt: skip
+def run(fault, number=0, *, step_n_s=0.02, named=(), workload="ncf", control=False, **more):
+    return Run(**{
+        "case": Case(workload, fault, number, control), "started": NOW, "host": "h",
+        "machine": HERE, "status": "explained", "reason": None, "step_1_s": 0.01,
+        "step_n_s": step_n_s, "lost_cpus": 0.0, **more,
+        "named": tuple(Named("scaling_loss", *each) for each in named),
+    })  # fmt: skip
 
 
-CLEAN = [entry(NOTHING, run, step_n_s=0.01 + 0.0001 * run) for run in range(5)]
+RNG = np.random.default_rng(1)
+WORLD = (
+    synthetic_why.microbenchmarks(Quota(), RNG),
+    b"".join(map(codec.encode, synthetic_why.make_records(Quota(), RNG))),
+)
+"""What a run under a quota of half of the CPUs keeps."""
+CLEAN = [run(NOTHING, number, step_n_s=0.01 + 0.0001 * number) for number in range(5)]
+
+
+def score(fault, runs, workload="ncf"):
+    return fault_scores.scores(runs)[fault, workload]
 
 
 def test_the_injected_cause_first_is_right():
     runs = [
-        entry("quota", 0, named=[("cpu_quota", 0.009)]),
-        entry("quota", 1, named=[("spinning", 0.006), ("cpu_quota", 0.002)]),
-        entry("quota", 2),
+        run("quota", 0, named=[("cpu_quota", 0.009)]),
+        run("quota", 1, named=[("spinning", 0.006), ("cpu_quota", 0.002)]),
+        run("quota", 2),
     ]
-    found = fault_scores.score("ncf", "quota", [*CLEAN, *runs])
-    assert (found.runs, found.right) == (3, 1)
-    assert found.others == {"spinning": 1}
-    assert found.accounted == pytest.approx([0.009 / 0.0098, 0.008 / 0.0098, 0.0])
-    assert found.share == pytest.approx(0.017 / (3 * 0.0098))
-    assert found.slowdown == pytest.approx([2 / 1.02] * 3)
+    outcome = score("quota", [*CLEAN, *runs])
+    assert (outcome.runs, outcome.right) == (3, 1)
+    assert outcome.others == {"spinning": 1}
+    assert outcome.accounted == pytest.approx([0.009 / 0.0098, 0.008 / 0.0098, 0.0])
+    assert outcome.share == pytest.approx(0.017 / (3 * 0.0098))
+    assert outcome.slowdown == pytest.approx([2 / 1.02] * 3)
 
 
-def test_a_fault_without_effect_does_not_count():
-    runs = [entry("quota", 0, step_n_s=0.0105, named=[("cpu_quota", 0.001)])]
-    found = fault_scores.score("ncf", "quota", [*CLEAN, *runs])
-    assert found.runs == 0
-    assert "no effect (1.03 times)" in found.failures[0]
-    assert fault_scores.cell("quota", found) == "no effect"
-    assert fault_scores.cell("mask", fault_scores.score("ncf", "mask", CLEAN)) == "not run"
+def test_a_run_without_effect_or_result_does_not_count():
+    weak = score("quota", [*CLEAN, run("quota", step_n_s=0.0105, named=[("cpu_quota", 0.001)])])
+    assert weak.runs == 0
+    assert "no effect (1.03 times)" in weak.failures[0]
+    assert fault_scores.cell("quota", "ncf", weak) == "no effect"
+    failed = score("quota", [*CLEAN, run("quota", status="failed", reason="no usable window")])
+    assert fault_scores.cell("quota", "ncf", failed) == "no result"
+    assert failed.failures == ["run 0: failed, no usable window"]
+    assert fault_scores.cell("mask", "ncf", None) == "not run"
+    assert fault_scores.cell("rows", "ncf", None) == ""
 
 
-def test_what_a_workload_has_of_itself_counts_only_beyond_that():
-    clean = [
-        entry(NOTHING, run, step_n_s=0.01, named=[("data_loading", 0.002)]) for run in range(3)
-    ]
-    assert fault_scores.score("ncf", NOTHING, clean).right == 3
-    elsewhere = [{**one, "workload": "tsmixerx"} for one in clean]
-    assert fault_scores.score("tsmixerx", NOTHING, elsewhere).right == 0
+def test_causes_of_the_workload_count_only_beyond_those_of_clean_runs():
+    clean = [run(NOTHING, at, step_n_s=0.01, named=[("data_loading", 0.002)]) for at in range(3)]
+    assert score(NOTHING, clean).right == 3
+    elsewhere = [run(NOTHING, workload="tsmixerx", named=[("data_loading", 0.002)])]
+    assert score(NOTHING, elsewhere, "tsmixerx").right == 0
     runs = [
-        entry("quota", 0, named=[("data_loading", 0.006), ("cpu_quota", 0.005)]),
-        entry("slow_loader", 0, named=[("data_loading", 0.011)]),
+        run("quota", named=[("data_loading", 0.006), ("cpu_quota", 0.005)]),
+        run("slow_loader", named=[("data_loading", 0.003), ("loader_storage", 0.008)]),
     ]
-    found = fault_scores.score("ncf", "slow_loader", [*clean, *runs])
-    assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
-    found = fault_scores.score("ncf", "quota", [*clean, *runs])
-    assert (found.right, found.accounted) == (1, pytest.approx([0.9]))
-    assert "NCF has a cause of its own" in fault_scores.markdown([*clean, *runs], {})
+    for fault in ("slow_loader", "quota"):
+        outcome = score(fault, [*clean, *runs])
+        assert (outcome.right, outcome.accounted) == (1, pytest.approx([0.9]))
+    assert "NCF has a cause of its own" in fault_scores.markdown([*clean, *runs])
 
 
 def test_a_machine_that_became_faster_is_no_missing_fault():
-    """What leaves one process alone is told by the run itself; what does not, by its repetition."""
-    clean = [entry(NOTHING, run, step_1_s=1.0 + run, step_n_s=1.1 + 1.1 * run) for run in (0, 1)]
-    later = entry("quota", 2, step_1_s=0.5, step_n_s=1.0, named=[("cpu_quota", 0.45)])
-    found = fault_scores.score("ncf", "quota", [*clean, later])
-    assert found.slowdown == pytest.approx([1.0 / 0.55])
-    assert found.accounted == pytest.approx([1.0])
-    slow = entry("slow_blas", 1, step_n_s=4.4, named=[("slow_blas", 2.2)])
-    found = fault_scores.score("ncf", "slow_blas", [*clean, slow])
-    assert found.slowdown == pytest.approx([2.0])
-    later = {**slow, "started": "2026-01-01T01:00:00+00:00"}
-    unpaired = fault_scores.score("ncf", "slow_blas", [*clean, later])
-    assert "no clean run" in unpaired.failures[0]
-    near = entry(NOTHING, 3, step_n_s=1.1, started="2026-01-01T00:50:00+00:00")
-    found = fault_scores.score("ncf", "slow_blas", [*clean, near, later])
-    assert found.slowdown == pytest.approx([4.0])
+    """A fault that leaves one process alone is compared within the run, others with the nearest."""
+    clean = [run(NOTHING, at, step_1_s=1.0 + at, step_n_s=1.1 + 1.1 * at) for at in (0, 1)]
+    later = run("quota", 2, step_1_s=0.5, step_n_s=1.0, named=[("cpu_quota", 0.45)])
+    outcome = score("quota", [*clean, later])
+    assert outcome.slowdown == pytest.approx([1.0 / 0.55])
+    assert outcome.accounted == pytest.approx([1.0])
+    slow = run("slow_blas", 1, step_n_s=4.4, named=[("slow_blas", 3.3)])
+    near = run(NOTHING, 2, step_n_s=2.2, started=NOW + timedelta(minutes=50))
+    for started, expected in ((NOW, 4.0), (near.started, 2.0)):
+        outcome = score("slow_blas", [*clean, near, replace(slow, started=started)])
+        assert outcome.slowdown == pytest.approx([expected])
+    outcome = score("slow_blas", [*clean, replace(slow, host="another")])
+    assert "no clean run" in outcome.failures[0]
 
 
-def test_a_control_is_compared_with_its_own_run_and_is_an_a_a_run_too():
-    controls = [entry("denormals", run, control=True, step_n_s=0.01 * (run + 1)) for run in (0, 1)]
-    runs = [entry("denormals", 1, step_n_s=0.04, named=[("denormals", 0.02)])]
-    found = fault_scores.score("ncf", "denormals", [*CLEAN, *controls, *runs])
-    assert found.slowdown == pytest.approx([2.0])
-    assert found.accounted == pytest.approx([1.0])
-    other = fault_scores.score("ncf", "denormals", [*controls, {**runs[0], "run": 2}])
+def test_a_control_is_compared_with_the_run_of_its_dose_and_counts_as_a_run_without_fault():
+    controls = [run("denormals", at, control=True, step_n_s=0.01 * (at + 1)) for at in (0, 1)]
+    fault = run("denormals", 1, step_n_s=0.04, named=[("denormals", 0.02)])
+    outcome = score("denormals", [*CLEAN, *controls, fault])
+    assert outcome.slowdown == pytest.approx([2.0])
+    assert outcome.accounted == pytest.approx([1.0])
+    other = score("denormals", [*controls, replace(fault, case=Case("ncf", "denormals", 2))])
     assert "no clean run" in other.failures[0]
-    assert fault_scores.score("ncf", NOTHING, [*CLEAN, *controls]).runs == 7
+    assert score(NOTHING, [*CLEAN, *controls]).runs == 7
 
 
-def test_a_run_on_a_disturbed_machine_does_not_count_whatever_it_names_and_is_due():
-    disturbed = {"stolen_cpus": 0.3, "named": [("steal", 0.002)]}
-    runs = [*CLEAN[:4], entry(NOTHING, 4, **disturbed)]
-    found = fault_scores.score("ncf", NOTHING, runs)
-    assert (found.runs, found.right, found.others) == (4, 4, {})
-    assert found.failures == ["run 4: the hypervisor took 0.30 CPUs meanwhile"]
-    assert [fault_scores.to_run(Case("ncf", NOTHING, run), runs, NOW) for run in range(6)] == [
-        *[()] * 4, (Case("ncf", NOTHING, 4),), (Case("ncf", NOTHING, 5),),
-    ]  # fmt: skip
+def test_what_is_missing_is_due_after_a_clean_run_of_the_same_minutes():
+    quota, denormals = Case("ncf", "quota", 0), Case("ncf", "denormals", 0)
+    control, clean = clean_of(denormals), Case("ncf", NOTHING, 5)
+    later = NOW + fault_scores.LONGEST_APART
+
+    def due(case, now=NOW, host="h"):
+        return fault_scores.due(case, [*CLEAN, run("denormals", control=True)], host, now)
+
+    assert due(CLEAN[0].case, later) == ()
+    assert due(quota) == (quota,)
+    assert due(quota, later) == due(quota, host="another") == (clean, quota)
+    assert due(denormals) == (denormals,)
+    assert due(denormals, later) == (control, denormals)
+
+
+# ---- what is kept
+
+
+def test_a_run_that_others_disturb_is_not_kept_and_done_again(tmp_path, monkeypatch):
+    lost = iter([0.3, 0.1, 0.3, 0.3, 0.3])
+
+    def measured(case, kept):
+        fault_runs.keep(kept / case.file, *WORLD)
+        return replace(fault_runs.judge(case, kept), lost_cpus=next(lost))
+
+    monkeypatch.setattr(injected, "KEPT", tmp_path)
+    monkeypatch.setattr(injected, "measure_case", measured)
+    again, never = Case("ncf", NOTHING, 0), Case("ncf", NOTHING, 1)
+    assert injected.measure(again).lost_cpus == 0.1
+    assert injected.measure(never) is None
+    assert [run.case for run in fault_runs.kept_runs(tmp_path)] == [again]
+
+
+def test_a_kept_run_is_judged_and_names_no_path_of_this_machine(tmp_path):
+    case = Case("ncf", "quota", 3)
+    path = tmp_path / case.file
+    known, records = WORLD
+    fault_runs.keep(path, known, records.replace(b"synthetic", bytes(ROOT / "script.py")))
+    [kept] = fault_runs.kept_runs(tmp_path)
+    assert (kept.case, kept.host) == (case, known.machine)
+    assert kept.named[0].cause == "cpu_quota"
+    added_s = kept.step_n_s - kept.step_1_s
+    assert [kept.step_1_s, kept.named[0].seconds] == pytest.approx([added_s] * 2, rel=0.1)
+    assert b"./script.py" in lzma.decompress(path.read_bytes())
+    assert bytes(ROOT) not in lzma.decompress(path.read_bytes())
+
+
+def test_the_table_is_of_todays_rules():
+    runs = sorted(fault_runs.kept_runs(injected.KEPT), key=lambda run: run.case)
+    assert fault_scores.markdown(runs) in injected.DOCUMENT.read_text()
