@@ -88,6 +88,25 @@ def test_forked_starts_of_the_default_launch_are_a_gain():
     )
 
 
+def test_a_launch_that_only_the_confirmation_could_measure_is_compared():
+    best = candidate("a", 285.0, 2, (0.1, 0.1), 3)
+    arms = [
+        arm("recommended", 285.0, 2, (0.1, 0.1)),
+        structs.replace(arm("today_same_n", 57.0, 2, (0.1, 0.1)), label="today"),
+    ]
+    one = SimpleNamespace(
+        recommendation=convert({"status": "ok", "recommended": best}, Recommendation),
+        confirmation=Confirmation(
+            status="confirmed", objective="models_per_hour", arms=tuple(arms), against="today",
+            ratio_same_n=ratio(5.0, 4.5, 5.5),
+        ),
+        noise=Noise(),
+    )  # fmt: skip
+    assert words.verdict(words.answer_of(one)) == (
+        "a trains 5.00\N{MULTIPLICATION SIGN} as many models per hour as today's launch"
+    )
+
+
 def test_every_row_of_the_headline_is_reached():
     assert {row for row, _, _ in HEADLINES} == {name for name, _, _ in words.HEADLINE}
 

@@ -384,9 +384,12 @@ def answer_of(machine: Machine) -> Answer:
     source = confirmation if confirmation and arm else found
     objective, asked = source.objective, OBJECTIVES[source.objective]
     against = other.label if other else "default"
-    theirs = confirmation.arm(confirmation.against) if confirmation and arm else None
+    theirs, ratio = None, source.ratio
     if confirmation and arm:
         against = confirmation.against
+        theirs = confirmation.arm(against) or confirmation.arm(f"{against}_same_n")
+        # A launch that the study could not measure ran with as many processes only.
+        ratio = ratio or (None if other else source.ratio_same_n)
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
     given = amount((arm or best).gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
@@ -394,7 +397,7 @@ def answer_of(machine: Machine) -> Answer:
     return Answer(
         objective=objective,
         confirmed=arm is not None,
-        launches=len(found.ranking) or 2,
+        launches=2 if ratio else len(found.ranking) or 2,
         same=same or (source.ratio is None and arm is not None and other is not None),
         best=best.label,
         started=STARTED[arm.start] if arm else "",
@@ -405,7 +408,7 @@ def answer_of(machine: Machine) -> Answer:
         other_n=theirs.n if theirs else other.n if other else best.n,
         probability=best.probability_best,
         once=arm is None and (best.once or (other is not None and other.once)),
-        ratio=source.ratio or NO_GAIN,
+        ratio=ratio or NO_GAIN,
         same_n=(source.ratio_same_n if other is None or other.n != best.n else None) or NO_GAIN,
         spread=machine.noise.at(best.n, *([other.n] if other else [])),
     )
