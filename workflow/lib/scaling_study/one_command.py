@@ -20,15 +20,25 @@ from scaling_study.common.problems import nearest_word
 from scaling_study.common.project import PROJECT
 from scaling_study.config import work
 
+Section = dict[str, object]
+
 PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 UNBUFFERED = "-u"
 """The only option of Python that changes nothing that is measured."""
 SLOT = "{}"
-MINUTES = 15.0
+MINUTES = 15
+BASELINE: Section = {"intra_op": 1}
+CHANGES: Section = {
+    "intra_op": [2],
+    "allocator": ["glibc-large-thresholds", "mimalloc"],
+    "blas": ["mkl", "openblas"],
+    "placement": ["cores"],
+}
+"""Launches of a study of any command; the report says what is not installed."""
+CHANGES_OF_STEPS: Section = {"optimizer_kernel": ["fused"], "gc": ["frozen"]}
+"""Further ones where Python runs a script."""
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
 USAGE = "torch-scaling-study [options] -- COMMAND"
-
-Section = dict[str, object]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -124,6 +134,7 @@ def changes(given: argparse.Namespace, before: float | None) -> Section:
 
 def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
     """Return the text of a config, with a comment on each line that people change."""
+    of_steps = {} if "command" in section else CHANGES_OF_STEPS
     comments = {
         "python": "the interpreter of your command",
         "script": "runs as it is",
@@ -143,20 +154,39 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
     ]
     defaults: Section = {
         "processes": "auto",
+        "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
         "search": {"budget_minutes": MINUTES},
         "profile": {"launches": []},
         "why": "quick",
     }
     about = {
         "processes": "or counts, such as [1, 2, 4, 8]",
+        "launches": "beside the default one and today's; each change alone, the race combines them",
         "search": "race and confirmation together",
         "profile": "[recommended]: operators and flamegraphs, a minute each",
         "why": "experiments on today's launch and the recommended one: some minutes; or off",
     }
-    for key, value in {**defaults, **changed}.items():
+    for key, value in _merged(defaults, changed).items():
         comment = f"  # {about[key]}" if key in about else ""
-        lines.append(f"{key}: {_yaml(value)}{comment}")
+        if key != "launches" or not isinstance(value, dict):
+            lines.append(f"{key}: {_yaml(value)}{comment}")
+            continue
+        lines.append(f"launches:{comment}")
+        for role, axes in value.items():
+            nested = role == "one_change" and isinstance(axes, dict)
+            lines.append(f"  {role}:{'' if nested else f' {_yaml(axes)}'}")
+            lines += [f"    {axis}: {_yaml(each)}" for axis, each in axes.items()] if nested else []
     return "\n".join(lines) + "\n"
+
+
+def _merged(first: Section, second: Section) -> Section:
+    """Return sections with those of a second config, whose keys come first."""
+    found = {**first, **second}
+    for key in first.keys() & second.keys():
+        ours, theirs = first[key], second[key]
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            found[key] = _merged(ours, theirs)
+    return found
 
 
 def _yaml(value: object) -> str:
