@@ -235,13 +235,7 @@ FAULTS = {
     "denormals": _in_step(
         "denormal numbers", "denormals", "denormals", dose=1.5, controlled=True, promised=True
     ),
-    "slow_loader": Fault(
-        "a slow loader",
-        # Older records do not time the making of batches.
-        ("loader_storage", "data_loading"),
-        "slow_loader",
-        single_process=True,
-    ),
+    "slow_loader": Fault("a slow loader", ("loader_storage",), "slow_loader", single_process=True),
     "busy_loader": Fault(
         "a loader that works",
         # Which of them comes first depends on how free the CPUs are that workers would have.

@@ -194,7 +194,6 @@ def beyond_inherent(run: Run, runs: Iterable[Run]) -> list[Named]:
 def markdown(runs: Sequence[Run]) -> str:
     """Return the table fault x workload, and the notes on it: promised faults, then others."""
     outcome = scores(runs)
-    workloads = [name for name in WORKLOADS if any(run.case.workload == name for run in runs)]
     measured = {fault for fault, _ in outcome}
     faults = [name for name, fault in FAULTS.items() if fault.promised] + [
         name for name, fault in FAULTS.items() if name in measured and not fault.promised
@@ -202,11 +201,11 @@ def markdown(runs: Sequence[Run]) -> str:
     rows = [
         [
             FAULTS[fault].title,
-            *(cell(fault, workload, outcome.get((fault, workload))) for workload in workloads),
+            *(cell(fault, workload, outcome.get((fault, workload))) for workload in WORKLOADS),
         ]
         for fault in faults
     ]
-    head = ["injected fault", *(WORKLOADS[name].title for name in workloads)]
+    head = ["injected fault", *(workload.title for workload in WORKLOADS.values())]
     notes = inherent_notes(runs) + remarks(outcome)
     parts = [write_table(head, rows).rstrip("\n")]
     parts += ["\n".join(lines) for lines in (summary(outcome), notes, where(runs))]

@@ -80,8 +80,8 @@ def main() -> None:
                 break  # it is compared with this one
             runs[case] = run
     table = markdown([runs[case] for case in sorted(runs)])
-    print(table)
     update([str(DOCUMENT)], lambda text: fill(text, {"faults": lambda: table}))
+    print(table)
 
 
 if __name__ == "__main__":
