@@ -58,5 +58,7 @@ if "TRUTH_LOG" in os.environ and "--seed" in sys.argv:
         _file.truncate(CAPACITY * 8)
         _stamps = memoryview(mmap.mmap(_file.fileno(), 0)).cast("d")
     _stamps[0] = _began_s()
-    _stamps[2] = float(sys.orig_argv[1:] == sys.argv)
+    # A process that is forked for a model says in sys.orig_argv what a plain one would.
+    _words = Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0")
+    _stamps[2] = float(_words[1:-1] == sys.argv)
     atexit.register(_end)
