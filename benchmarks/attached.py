@@ -191,7 +191,7 @@ class Clock:
         if self._case.counts:
             import counting  # noqa: PLC0415 (`main` adds its folder to the path)
 
-            counting.Counter.iteration = lambda _: self.step_end()  # type: ignore[assignment, method-assign]
+            counting.iteration = self.step_end
             return
         for kind in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD):
             kind.step = self._timed(kind.step)

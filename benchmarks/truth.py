@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COUNTS = (1, 2)
+EMPTY = {"status": "failed", "reason": "no window was valid, so nothing was measured or confirmed"}
 
 Run = tuple[str, Sequence[int]]
 """A row, and the process counts of its study; none for its cost."""
@@ -66,7 +67,7 @@ def run(name: str, counts: Sequence[int]) -> list[Entry]:
     try:
         with folder("truth-") as place:
             ran = study(name, counts, place) if counts else cost(name, place)
-            found = [{**one, "status": "ok"} for one in ran]
+            found = [one | (EMPTY if one.get("rates") == [] else {"status": "ok"}) for one in ran]
     except (OverdueError, RuntimeError, ValueError, OSError) as error:
         found = [{"n": n, "status": "failed", "reason": str(error)} for n in counts or [None]]
     about = {

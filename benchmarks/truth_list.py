@@ -73,8 +73,8 @@ ROWS = {
         "two loader workers that are the bottleneck",
         LOADER,
         "batches/s",
-        ("--item-seconds", "0.1", "--batch-size", "16", "--batches", "6250"),
-        block=2,
+        ("--item-seconds", "0.025", "--batch-size", "16", "--batches", "6250"),
+        block=8,
         period=True,
     ),
     "short_epochs": Row(

@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import statistics
+import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -189,13 +191,16 @@ def slot_turn(logs: Sequence[Log]) -> tuple[int, float]:
     """Return how many processes of a slot ended in a round, and in what time (s).
 
     The time is from the begin of the first one to that of the one that the round cut. If that had
-    not reached its script's first line, it has no log: then the last end counts.
+    not reached its script's first line, it has no log: then the time from one's last line to the
+    next one's begin is that of the others. It is NaN without any.
     """
     ended = [log for log in logs if log.ended is not None]
-    if not ended:
-        return 0, math.nan
-    cut = logs[len(ended) :]
-    return len(ended), (cut[0].began if cut else ended[-1].ended or 0.0) - logs[0].began
+    begins = [log.began for log in logs]
+    gaps = [begin - (log.ended or 0.0) for log, begin in zip(ended, begins[1:], strict=False)]
+    if not gaps:
+        return len(ended), math.nan
+    last = ended[-1].ended or 0.0
+    return len(ended), last + (gaps[len(ended) - 1 :] or [statistics.fmean(gaps)])[0] - begins[0]
 
 
 def rounds_of(records: Sequence[Round], logs: Logs) -> list[dict[int, list[Log]]]:
@@ -229,7 +234,12 @@ def compare_rounds(results: Path, logs: Logs, steps: int) -> Entry:
     (head,) = (one for one in records if isinstance(one, Head))
     fresh = [arm.key for arm in head.arms if arm.start == "fresh"]
     rounds = [one for one in records if isinstance(one, Round) and one.arm in fresh]
-    plain = {slot: [log for log in each if log.plain] for slot, each in logs.items()}
+    # Windows of whole runs have plain processes too.
+    began_s = datetime.fromisoformat(head.started).timestamp() - time.time() + time.monotonic()
+    plain = {
+        slot: [log for log in each if log.plain and log.began > began_s]
+        for slot, each in logs.items()
+    }
     pairs = [*zip(rounds, rounds_of(rounds, plain), strict=True)]
     (said,) = json.loads((results / "analysis/confirmation.json").read_text())["machines"]
     stated = {f"{arm['role']}/{arm['start']}": arm["value"] for arm in said["arms"]}
@@ -242,7 +252,8 @@ def compare_rounds(results: Path, logs: Logs, steps: int) -> Entry:
         scale = stated[key] / statistics.geometric_mean(values)
         for value, (_, slots) in zip(values, own, strict=True):
             counted = sum(ended / span_s for ended, span_s in map(slot_turn, slots.values()))
-            rates.append([scale * value, timeline.SECONDS_PER_HOUR * counted])
+            if not math.isnan(counted):
+                rates.append([scale * value, timeline.SECONDS_PER_HOUR * counted])
     return {
         "windows": len(rates),
         "counts": [

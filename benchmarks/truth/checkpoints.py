@@ -5,8 +5,8 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import counting
 import torch
-from counting import Counter
 
 EVERY = 300  # steps between checkpoints
 
@@ -25,7 +25,6 @@ head = torch.nn.Sequential(
 )  # fmt: skip
 model = torch.nn.ModuleList([embedding, head])
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-counter = Counter()
 with tempfile.TemporaryDirectory() as name:
     for number in itertools.count():
         for step in range(EVERY):
@@ -35,7 +34,7 @@ with tempfile.TemporaryDirectory() as name:
             loss = torch.nn.functional.mse_loss(head(rows), targets[batch])
             loss.backward()
             optimizer.step()
-            counter.iteration()
+            counting.iteration()
         torch.save({"model": model.state_dict()}, Path(name) / f"{number}.pt")
         (Path(name) / f"{number - 2}.pt").unlink(missing_ok=True)
-        counter.period()
+        counting.period()

@@ -2,8 +2,8 @@
 
 import argparse
 
+import counting
 import torch
-from counting import Counter
 
 HELD_OUT = 400_000
 """Rows of a validation, which takes some seconds."""
@@ -29,7 +29,6 @@ layers = torch.nn.Sequential(
 )  # fmt: skip
 model = torch.compile(layers) if args.compile else layers
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-counter = Counter()
 for step in range(1, args.steps + 1):
     model.zero_grad()
     for part in range(args.accumulate):
@@ -42,7 +41,7 @@ for step in range(1, args.steps + 1):
                 parameter.sub_(parameter.grad, alpha=1e-2)
     else:
         optimizer.step()
-    counter.iteration()
+    counting.iteration()
     if args.validate_every and step % args.validate_every == 0:
         total = 0.0
         with torch.no_grad():
@@ -50,5 +49,5 @@ for step in range(1, args.steps + 1):
                 wanted = rows.mean(dim=1, keepdim=True)
                 total += torch.nn.functional.mse_loss(model(rows), wanted, reduction="sum").item()
         print(f"validation loss {total / HELD_OUT:.5f}")
-        counter.period()
+        counting.period()
 print(f"seed {args.seed}: loss {loss.item():.4f} after {args.steps} steps")

@@ -3,8 +3,8 @@
 import argparse
 import random
 
+import counting  # noqa: F401 (it stamps the process's begin and end)
 import torch
-from counting import Counter
 
 EPISODES, LENGTHS = 150, (1, 2, 5, 100)
 
@@ -13,7 +13,6 @@ parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)
-counter = Counter()
 lengths = random.Random(args.seed)  # noqa: S311 (work, no secret)
 model = torch.nn.Sequential(torch.nn.Linear(16, 128), torch.nn.ReLU(), torch.nn.Linear(128, 4))
 optimizer = torch.optim.Adam(model.parameters())

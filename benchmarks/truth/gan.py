@@ -2,8 +2,8 @@
 
 import argparse
 
+import counting
 import torch
-from counting import Counter
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--rounds", type=int, default=1_000_000)
@@ -26,7 +26,6 @@ optimizer_g = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.99
 optimizer_d = torch.optim.Adam(discriminator.parameters(), lr=2e-4, betas=(0.5, 0.999))
 criterion = torch.nn.BCEWithLogitsLoss()
 ones, zeros = torch.ones(128, 1), torch.zeros(128, 1)
-counter = Counter()
 for number in range(args.rounds):
     fake = generator(torch.randn(128, 32))
     optimizer_d.zero_grad()
@@ -39,4 +38,4 @@ for number in range(args.rounds):
     loss_g = criterion(discriminator(fake), ones)
     loss_g.backward()
     optimizer_g.step()
-    counter.iteration()  # one round of both
+    counting.iteration()  # one round of both

@@ -3,8 +3,8 @@
 import argparse
 import itertools
 
+import counting
 import torch
-from counting import Counter
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--seed", type=int, default=1)
@@ -17,7 +17,6 @@ optimizer = torch.optim.LBFGS(
     model.parameters(), lr=0.5, max_iter=20, tolerance_grad=0, tolerance_change=0
 )
 batches = torch.randn(16, 4096, 256)
-counter = Counter()
 for inputs in itertools.cycle(batches):
     targets = torch.randint(64, (len(inputs),))
 
@@ -30,4 +29,4 @@ for inputs in itertools.cycle(batches):
         return loss
 
     optimizer.step(closure)
-    counter.iteration()
+    counting.iteration()

@@ -2,8 +2,8 @@
 
 import argparse
 
+import counting
 import torch
-from counting import Counter
 
 SHORTEST, LENGTHS = 5, 40
 
@@ -15,7 +15,6 @@ torch.manual_seed(args.seed)
 batches = [torch.randn(4, SHORTEST * (number + 1), 64) for number in range(LENGTHS)]
 model = torch.nn.TransformerEncoderLayer(64, nhead=4, dim_feedforward=128, batch_first=True)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-counter = Counter()
 while True:
     for number in torch.randperm(LENGTHS).tolist():
         batch = batches[number]
@@ -23,5 +22,5 @@ while True:
         loss = torch.nn.functional.mse_loss(model(batch), batch.flip(1))
         loss.backward()
         optimizer.step()
-        counter.iteration()  # one batch
-    counter.period()
+        counting.iteration()  # one batch
+    counting.period()

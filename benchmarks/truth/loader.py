@@ -6,8 +6,8 @@ With ``--item-seconds`` a slow storage delivers the items: the workers are the b
 import argparse
 import time
 
+import counting
 import torch
-from counting import Counter
 from torch.utils.data import DataLoader, Dataset
 
 WORKERS = 2
@@ -42,12 +42,11 @@ model = torch.nn.Sequential(
     torch.nn.Linear(384, 1),
 )  # fmt: skip
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-counter = Counter()
 while True:
     for rows in loader:
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(rows), rows.mean(dim=1, keepdim=True))
         loss.backward()
         optimizer.step()
-        counter.iteration()
-    counter.period()
+        counting.iteration()
+    counting.period()

@@ -30,17 +30,23 @@ def log(began=0.0, ended=None, iterations=(), periods=()):
 # What scripts count
 
 
+def stored(folder, *more):
+    """What a script that counts two iterations and a period stores."""
+    code = "import counting as c; c.iteration(); c.iteration(); c.period()"
+    script = folder / "script.py"
+    script.write_text(code)
+    log = folder / "log"
+    log.mkdir()
+    path = {"PYTHONPATH": str(ROOT / "benchmarks/truth")}
+    variables = path | {"TRUTH_LOG": str(log)}
+    subprocess.run([sys.executable, *more, script, "--seed", "3"], env=variables, check=True)
+    return truth_stamps.read_logs(log)
+
+
 def test_a_script_stores_what_the_benchmark_reads(tmp_path):
-    code = "import counting; c = counting.Counter(); c.iteration(); c.iteration(); c.period()"
-    path = str(ROOT / "benchmarks/truth")
     before = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", code, "--seed", "3"],
-        env={"PYTHONPATH": path, "TRUTH_LOG": str(tmp_path)},
-        check=True,
-    )
+    ((slot, (found,)),) = stored(tmp_path).items()
     after = time.monotonic()
-    ((slot, (found,)),) = truth_stamps.read_logs(tmp_path).items()
     assert slot == 3
     assert found.plain
     first, second = found.iterations
@@ -49,11 +55,16 @@ def test_a_script_stores_what_the_benchmark_reads(tmp_path):
     assert before - 0.02 < found.began < first <= second <= period <= found.ended <= after
 
 
-def test_nothing_is_stored_without_a_folder(monkeypatch):
-    monkeypatch.delenv("TRUTH_LOG", raising=False)
-    counter = counting.Counter()
-    counter.iteration()
-    counter.period()
+def test_a_script_that_another_program_runs_is_not_plain(tmp_path):
+    within = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0])"
+    ((_, (found,)),) = stored(tmp_path, "-c", within).items()
+    assert not found.plain
+    assert len(found.iterations) == 2
+
+
+def test_nothing_is_stored_without_a_folder():
+    counting.iteration()
+    counting.period()
 
 
 # Windows
@@ -89,9 +100,11 @@ def test_a_rate_holds_whole_periods_though_windows_do_not():
 
 
 def test_whole_processes_are_counted_from_the_first_start_to_that_of_the_cut_one():
-    ended = [log(10.0, 13.9), log(14.0, 17.9)]
-    assert truth_stamps.slot_turn([*ended, log(18.0)]) == (2, 8.0)
-    assert truth_stamps.slot_turn(ended) == (2, pytest.approx(7.9))
+    ended = [log(10.0, 13.8), log(14.0, 17.9)]
+    assert truth_stamps.slot_turn([*ended, log(18.0)]) == (2, pytest.approx(8))
+    # The cut one had not reached its first line.
+    assert truth_stamps.slot_turn(ended) == (2, pytest.approx(17.9 + 0.2 - 10))
+    assert truth_stamps.slot_turn(ended[:1]) == (1, pytest.approx(np.nan, nan_ok=True))
     assert truth_stamps.slot_turn([log(10.0)])[0] == 0
 
 
