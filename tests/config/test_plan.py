@@ -187,6 +187,11 @@ def test_check_shows_the_first_command_line_and_what_is_measured_nowhere(
     said = capsys.readouterr().out
     assert said.endswith("plain_loop.py --rate 3.10 'a b' 0\n")
     assert "no count in profile.processes is measured, so nothing is profiled" in said
+    none = "the config names no other launch, so none is looked for"
+    assert none in said
+    config.write_text(f"{config.read_text()}launches: {{baseline: {{intra_op: 1}}}}\n")
+    assert check(monkeypatch, config) == 0
+    assert none not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("job", "how"), [("", "taskset --cpu-list"), ("7", "srun --cpus-per")])

@@ -38,6 +38,11 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
     if (mine := len(machine.cpus)) < (whole := len(machine.topology.cpus)):
         more = "srun --cpus-per-task" if "SLURM_JOB_ID" in os.environ else "taskset --cpu-list"
         text += f"\n  this shell may use {mine} of {whole} CPUs: {more} gives it others"
+    if not {launch.role for launch in plan.launches} - {"default", "repeat", "today"}:
+        text += (
+            "\n  Warning: the config names no other launch, so none is looked for; one thread per"
+            " process is launches: {baseline: {intra_op: 1}}"
+        )
     if plan.profiled and not estimate.chosen_counts(plan.profile.processes, counts):
         text += "\n  Warning: no count in profile.processes is measured, so nothing is profiled"
     if odd := machine.usable.oddities:
