@@ -1,5 +1,6 @@
 """The package as pip installs it: its files, its requirements, and what it does without torch."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from configs import ROOT
+from scaling_study.records.analysis import STAGE_TIMES
 
 EXTRA = (
     *("torch", "neuralforecast", "pytorch_lightning", "torchdata", "spdl"),
@@ -70,6 +72,44 @@ def test_the_wheel_has_every_file_that_a_study_reads(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"torch_scaling_study/{path}" for path in tracked.split("\0") if path} <= names
     assert not [name for name in names if name.endswith(".pyc")]
+
+
+@pytest.fixture
+def command(wheel, tmp_path):
+    """Runs the command of the installed wheel in a folder with a script, as its user types it."""
+    place, folder = tmp_path / "installed", tmp_path / "project"
+    options = ["--quiet", "--no-deps", "--no-index", "--target", place]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, wheel], check=True)
+    shutil.copytree(ROOT / "tests/workloads", folder)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "scaling_study.command", *words], cwd=folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(place)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return folder, run
+
+
+TYPED = ("--minutes", "0.7", "--processes", "1,2", "--set", "why=off", "--", "python",
+         "plain_loop.py", "--seed", "{}")  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_installed_command_studies_a_script_without_the_checkout(command):
+    folder, run = command
+    planned = run("--dry-run", *TYPED)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert not (folder / "results/plain_loop/measure").exists()
+    done = run(*TYPED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "reports/plain_loop.html").stat().st_size > 20_000
+    (cohort, *_) = (folder / "results/plain_loop/measure").glob("*/0.jsonl")
+    assert str(ROOT) not in cohort.read_text().splitlines()[0]
+    times_s = json.loads((folder / "results/plain_loop" / STAGE_TIMES).read_text())
+    assert {"observe", "race"} <= times_s.keys()
 
 
 def pins(name):

@@ -1,0 +1,132 @@
+"""The installed command, as a new user types it: its size, its first answer, its time by stage.
+
+    python benchmarks/installed.py [--minutes 5] [--only plain pool ...] [--table FILE]
+
+The wheel is built and installed into an empty environment, without torch. The programs of
+benchmarks/programs are copied into an empty folder, and each is studied with one command. The
+`python` of PATH there is this one, which has torch. The time to the first answer ends with the
+first line that says how many models, runs or steps something trains.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from child_processes import folder, stop_cleanly
+from ledger import ROOT
+
+from scaling_study.common.doc_tables import fill, update, write_table
+from scaling_study.common.quantities import format_seconds
+from scaling_study.records.analysis import STAGE_TIMES
+
+PROGRAMS = {
+    "plain": "python plain.py --seed {}",
+    "with_lightning": "python with_lightning.py {}",
+    "ranker": "python -m ranker.train --seed {}",
+    "pool": "python pool.py {n}",
+    "train": "bash train.sh {}",
+}
+"""What a user types after ``--``, by the study's name."""
+ANSWER = re.compile(r"so far: .*(models|runs)/hour|steps/s")
+COLUMNS = ("command", "first answer", "report", "headline", "time by stage")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command gave.
+
+    Attributes:
+        first_s: time to the first answer; None without any.
+        whole_s: time to the report.
+        headline: the terminal's last sentence on the result.
+        stages: the study's stages, with their times (s).
+    """
+
+    first_s: float | None
+    whole_s: float
+    headline: str
+    stages: dict[str, float]
+
+
+def install(place: Path) -> Path:
+    """Build and install the wheel; return the folder of its commands."""
+    pip = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", place]
+    subprocess.run([sys.executable, "-m", *pip, ROOT], check=True)
+    (wheel,) = place.glob("*.whl")
+    environment = place / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    install = ["install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel]
+    subprocess.run([environment / "bin/python", "-m", "pip", *install], check=True)
+    return environment / "bin"
+
+
+def study(name: str, commands: Path, place: Path, minutes: float) -> Outcome:
+    """Study a program with one command.
+
+    Raises:
+        RuntimeError: it left no report.
+    """
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    words = [commands / "torch-scaling-study", "--minutes", f"{minutes:g}", "--name", name, "--"]
+    began_s, first_s, lines = time.monotonic(), None, []
+    with subprocess.Popen(
+        [*map(str, words), *PROGRAMS[name].split()], cwd=place, env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as running:  # fmt: skip
+        for line in running.stdout or ():
+            lines.append(line.rstrip())
+            print(f"{time.monotonic() - began_s:6.0f} s  {lines[-1]}", flush=True)
+            if first_s is None and ANSWER.search(line):
+                first_s = time.monotonic() - began_s
+    whole_s = time.monotonic() - began_s
+    if running.returncode or not (place / f"reports/{name}.html").exists():
+        raise RuntimeError("\n".join(lines))
+    headline = next(
+        (line for line in reversed(lines) if ANSWER.search(line) or "/hour" in line), ""
+    )
+    stages = json.loads((place / "results" / name / STAGE_TIMES).read_text())
+    return Outcome(first_s, whole_s, headline.strip(), stages)
+
+
+def row(name: str, outcome: Outcome) -> list[str]:
+    """Return a row of the table."""
+    stages = (f"{stage} {format_seconds(each_s)}" for stage, each_s in outcome.stages.items())
+    first = "none" if outcome.first_s is None else format_seconds(outcome.first_s)
+    whole = format_seconds(outcome.whole_s)
+    return [f"`{PROGRAMS[name]}`", first, whole, outcome.headline, ", ".join(stages)]
+
+
+def main() -> None:
+    """Install the command, and study each program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=5.0, help="budget of each study")
+    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--table", type=Path, help="the document to renew")
+    options = parser.parse_args()
+    stop_cleanly()
+    with folder("installed-") as place:
+        commands = install(place)
+        used = subprocess.check_output(["du", "-sm", commands.parent], text=True)  # noqa: S607
+        text = f"Installed size, without torch: {used.split()[0]} MB.\n\n"
+        projects = place / "project"
+        shutil.copytree(ROOT / "benchmarks/programs", projects)
+        rows = [
+            row(name, study(name, commands, projects, options.minutes)) for name in options.only
+        ]
+    text += f"With `--minutes {options.minutes:g}`:\n\n{write_table(COLUMNS, rows)}"
+    print(text)
+    if options.table:
+        update([str(options.table)], lambda document: fill(document, {"installed": lambda: text}))
+
+
+if __name__ == "__main__":
+    main()
