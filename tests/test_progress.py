@@ -8,7 +8,8 @@ import pytest
 
 from configs import short
 from jobs import planned
-from scaling_study.progress import Progress, expected_s
+from scaling_study.progress import Progress, add_time, expected_s
+from scaling_study.records.codec import read_file
 
 
 @pytest.fixture
@@ -19,13 +20,19 @@ def clock():
     return clock
 
 
-def progress(clock, jobs, expected, best=""):
-    return Progress(jobs, expected, lambda: best, clock)
+@pytest.fixture
+def progress(tmp_path):
+    """Makes the progress of a run from its jobs, what they should take, and the best launch."""
+
+    def make(jobs, expected, best=""):
+        return Progress(jobs, expected, lambda: best, tmp_path / "stages.json", clock)
+
+    return make
 
 
-def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
+def test_what_runs_is_the_last_line_of_its_log(progress, tmp_path):
     log = tmp_path / "0.log"
-    run = progress(clock, {"measure": 3}, {"measure": 60.0})
+    run = progress({"measure": 3}, {"measure": 60.0})
     run.start(1, "measure", str(log))
     assert run.line(100) == "1 of 3, measure · about 3 min left"
     log.write_text("measure (default): window 1 of 4\nmeasure (default): \x1b[2J\n")
@@ -35,8 +42,8 @@ def test_what_runs_is_the_last_line_of_its_log(clock, tmp_path):
     assert run.line(100) == "1 of 3, measure · about 3 min left"
 
 
-def test_time_left_follows_what_jobs_took(clock):
-    run = progress(clock, {"measure": 3, "confirm": 1}, {"measure": 60.0, "confirm": 30.0})
+def test_time_left_follows_what_jobs_took(clock, progress, tmp_path):
+    run = progress({"measure": 3, "confirm": 1}, {"measure": 60.0, "confirm": 30.0})
     assert run.left_s() == 3 * 60 + 30
     run.start(1, "measure", None)
     clock.s = 20
@@ -46,11 +53,13 @@ def test_time_left_follows_what_jobs_took(clock):
     run.start(2, "measure", None)
     clock.s += 100  # later than expected
     assert run.left_s() == 20 + 30
+    run.end(2)
+    assert read_file(tmp_path / "stages.json", dict[str, float]) == {"measure": 120.0}
 
 
-def test_a_race_counts_down_and_names_the_best_launch(clock, tmp_path):
+def test_a_race_counts_down_and_names_the_best_launch(clock, progress, tmp_path):
     log = tmp_path / "decide.log"
-    run = progress(clock, {"decide": 1, "searched": 1}, {"race": 300.0}, "intra_op 1, 2 processes")
+    run = progress({"decide": 1, "searched": 1}, {"race": 300.0}, "intra_op 1, 2 processes")
     run.start(1, "decide", str(log))
     log.write_text("first: 4 starts, about 1 min\n")
     clock.s = 5
@@ -73,3 +82,10 @@ def test_what_is_expected_adds_up_to_the_estimate():
     assert found["loader_experiment"] == 0
     raced = planned(short(search={"budget_minutes": 10}))
     assert expected_s(raced, [1, 2], {}, 120.0)["race"] == 8 * 60
+
+
+def test_a_later_run_adds_to_the_time_of_a_stage(tmp_path):
+    path = tmp_path / "stages.json"
+    for stage, seconds in (("observe", 10.0), ("race", 60.0), ("race", 30.0)):
+        add_time(path, stage, seconds)
+    assert read_file(path, dict[str, float]) == {"observe": 10.0, "race": 90.0}

@@ -9,6 +9,7 @@ from pathlib import Path
 from scaling_study.common.printable import printable
 from scaling_study.config import estimate
 from scaling_study.config.plan import Plan
+from scaling_study.records.codec import read_file, write_file
 
 TAIL_BYTES = 4096
 """Bytes at a log's end that are read for its last line."""
@@ -61,6 +62,7 @@ class Progress:
         planned: how many jobs each rule has in this run, as far as that is known at its start.
         expected_s: expected time of a job of each rule; for `race`, the time left for all its jobs.
         best: returns the best launch so far, as text; empty if it is not known.
+        times: the file of the stages' times (``STAGE_TIMES``).
         clock: returns seconds of a monotonic clock.
     """
 
@@ -69,12 +71,14 @@ class Progress:
         planned: Mapping[str, int],
         expected_s: Mapping[str, float],
         best: Callable[[], str],
+        times: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._planned = Counter(planned)
         self._expected_s = expected_s
         self._find_best = best
         self._best = ""
+        self._times = times
         self._clock = clock
         self._running: dict[int, _Job] = {}
         self._ended: Counter[str] = Counter()
@@ -97,7 +101,10 @@ class Progress:
             return ""
         rule = ended.rule
         self._ended[rule] += 1
-        self._took_s[rule] = self._took_s.get(rule, 0.0) + self._clock() - ended.since_s
+        took_s = self._clock() - ended.since_s
+        self._took_s[rule] = self._took_s.get(rule, 0.0) + took_s
+        if rule in MEASURING:
+            add_time(self._times, rule, took_s)
         if rule == "decide":
             self._best = self._find_best()
             return _last_line(ended)
@@ -144,6 +151,12 @@ class Progress:
         running = [one for one in self._running.values() if one.rule == rule]
         waiting = self._planned[rule] - ended - len(running)
         return waiting * each_s + sum(max(0.0, each_s - (now - one.since_s)) for one in running)
+
+
+def add_time(path: Path, stage: str, seconds: float) -> None:
+    """Add to the time that a stage has taken in all runs (``STAGE_TIMES``)."""
+    times = read_file(path, dict[str, float]) if path.exists() else {}
+    write_file(path, {**times, stage: times.get(stage, 0.0) + seconds})
 
 
 def cut(text: str, most: int) -> str:

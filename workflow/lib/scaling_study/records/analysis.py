@@ -541,6 +541,10 @@ class Provenance(OfMachine, frozen=True, kw_only=True):
         return self.windows_valid + self.windows_invalid
 
 
+STAGE_TIMES = "stages.json"
+"""In results/<study>: how long (s) the stages that measure took in all runs, by their rules."""
+
+
 class Analysed(Machines[Provenance], frozen=True):
     """The content of provenance.json."""
 

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import math
 import shlex
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,6 +98,8 @@ FILTERS = {
     "number": number,
     "ratio": ratio,
     "seconds": quantities.format_seconds,
+        f"{stage[0].replace('_', ' ')} {quantities.format_seconds(stage[1])}"
+    ),
     "time": quantities.format_time,
     "interval": interval,
     "share": share,
@@ -202,8 +204,20 @@ class View:
         return [one.label for one in rounds.helpful(self.plan, self.machine.targets)]
 
 
-def render_report(plan: Plan, views: Sequence[View], compared: Compared | None = None) -> str:
-    """Render the report of a study; the same input gives the same text."""
+def render_report(
+    plan: Plan,
+    views: Sequence[View],
+    compared: Compared | None = None,
+    times_s: Mapping[str, float] | None = None,
+) -> str:
+    """Render the report of a study; the same input gives the same text.
+
+    Args:
+        plan: plan.json.
+        views: its machines.
+        compared: analysis/machines.json of a study that names machines.
+        times_s: how long its stages took, by name.
+    """
     several = len(views) > 1 or compared is not None
     learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     return render_page(
@@ -219,6 +233,7 @@ def render_report(plan: Plan, views: Sequence[View], compared: Compared | None =
         places={one.name: one for one in views},
         several=several,
         compared=compared,
+        times_s=times_s or {},
         h=3 if several else 2,
     )
 

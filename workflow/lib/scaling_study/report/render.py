@@ -7,7 +7,7 @@ from msgspec import json, structs
 
 from scaling_study.common import storage
 from scaling_study.config.plan import Plan, read_plan
-from scaling_study.records.analysis import Compared
+from scaling_study.records.analysis import STAGE_TIMES, Compared
 from scaling_study.records.codec import read_file
 from scaling_study.report import flamegraph, model, page, svg
 from scaling_study.report.launch_script import (
@@ -78,7 +78,9 @@ def render_study(
         views.append(page.View(anchor, machine, planned, seen, str(script), texts[script]))
         for figure in views[-1].figures.values():
             texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
-    texts[report] = page.render_report(planned, views, content)
+    stages = study_folder / STAGE_TIMES
+    times_s = read_file(stages, dict[str, float]) if stages.exists() else {}
+    texts[report] = page.render_report(planned, views, content, times_s)
     write(texts)
     return list(texts)
 
