@@ -6,7 +6,7 @@ import pytest
 from configs import minimal
 from jobs import WORKLOADS, baseline_job
 from scaling_study.config import estimate
-from scaling_study.runner import measure
+from scaling_study.runner import jobs
 from scaling_study.runner.observe import Observer, unequal
 
 UNITS = WORKLOADS / "units.py"
@@ -16,7 +16,7 @@ def observed(folder, *args, limit_s=120.0, **workload):
     mapping = minimal(
         workload={"script": str(UNITS), "args": list(args), "cwd": str(folder), **workload}
     )
-    job = measure.read_job(baseline_job(mapping), 0)
+    job = jobs.read_job(baseline_job(mapping), 0)
     return Observer(job, folder / "builds", limit_s).observe()
 
 
@@ -62,6 +62,17 @@ def test_what_has_no_unit_is_told_so(tmp_path, args, words):
 
 def test_a_fresh_folder_lets_each_start_do_all(tmp_path):
     assert observed(tmp_path, "once", fresh_folder=True).step == "optimizer"
+
+
+def test_files_that_each_start_writes_are_named(tmp_path):
+    start = observed(tmp_path, "saves", "1")
+    assert start.shared == (str(tmp_path / "model-1.pt"),)
+    text = estimate.clash(start)
+    assert text.startswith(f"each start writes {tmp_path}/model-1.pt: write {{member}}")
+    assert "workload.fresh_folder" in text
+    for args, more in ((["saves", "{member}"], {}), (["saves", "1"], {"fresh_folder": True})):
+        start = observed(tmp_path, *args, **more)
+        assert (start.step, start.shared, estimate.clash(start)) == ("optimizer", (), "")
 
 
 def ends(times):

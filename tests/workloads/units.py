@@ -37,6 +37,10 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if how in {"plain", "exec"}:
         train(200)
+    elif how == "saves":
+        torch.save({}, f"model-{sys.argv[2]}.pt")
+        open(f"log-{os.getpid()}", "w").close()  # noqa: PTH123 (each start has its own)
+        train(200)
     elif how == "long":
         train(10**9, wait_s=0.01)
     elif how == "backward":

@@ -228,7 +228,8 @@ def prepare(typed: Sequence[str], given: argparse.Namespace) -> list[str]:
     else:
         line = shlex.join(["torch-scaling-study", "--", *typed])
         path.write_text(text_of(name, section, changed, line), encoding="utf-8")
-    same = not any(SLOT in word for word in typed)
+    # Copies of a script are compared when one start is observed; nothing looks into a command.
+    same = "command" in section and not any(SLOT in word for word in typed)
     print("\n".join(_said(name, section, path, there=there, same=same)))
     dry, verbose = given.dry_run and "--dry-run", given.verbose and "--logger-study-verbose"
     return [*filter(None, (dry, verbose)), "--configfile", *files]

@@ -30,9 +30,10 @@ from scaling_study.config.launches import Found, look
 from scaling_study.config.plan import Observed, make_plan
 from scaling_study.config.workload import AUTO, RUN
 from scaling_study.host import limits, probe
+from scaling_study.records.analysis import STAGE_TIMES
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
-from scaling_study.runner import job_process, measure, resolve, stop
+from scaling_study.runner import job_process, jobs, measure, resolve, stop
 from scaling_study.runner.supervisor import supervised
 from scaling_study.study_files import BUILDS, STAGE, ImportedStudy, Study
 
@@ -239,7 +240,7 @@ class Run:
             StudyError: no unit of work is right.
         """
         workload, path = config.workload, Path(f"results/{config.study}/observed.json")
-        key = measure.digest(measure.workload_digest(workload), workload.model_dump(mode="json"))
+        key = jobs.digest(jobs.workload_digest(workload), workload.model_dump(mode="json"))
         known = read_file(path, _Known) if path.exists() else None
         if known is None or known.key != key:
             runs_jobs = NO_JOBS.isdisjoint(sys.argv) and not self._workflow.output_settings.dryrun
@@ -251,17 +252,22 @@ class Run:
             write_file(path, known)
         if self._workflow.is_main_process:
             self._say(f"unit of work: {estimate.unit(known.observed)}")
+            if clash := estimate.clash(known.observed):
+                self._say(clash)
         return known.observed
 
     def _observe(self, config: Config) -> Observed:
         """Observe one start of the program, in a job of its own."""
+        from scaling_study.progress import add_time  # noqa: PLC0415 (few runs need it)
+
         plan, folder = make_plan(config), Path(f"results/{config.study}")
+        began_s = time.monotonic()
         self._say(f"{work.name(config.workload)}: one start is observed, to find its unit of work")
         minutes = config.search.budget_minutes
         limit_s = 6 * minutes if minutes else config.measure.start_timeout_s  # a tenth of it
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         log, found = folder / "logs/observe.log", folder / ".observed.json"
-        job = measure.job_text(measure.job_sections(plan), plan.by_id[plan.default])
+        job = jobs.job_text(jobs.job_sections(plan), plan.by_id[plan.default])
         stage = [*STAGE, "observe", "--job", job, "--builds", BUILDS, f"--limit={limit_s}"]
         words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(found)]
         observing = subprocess.Popen([*supervised(), *words], start_new_session=True)
@@ -275,6 +281,7 @@ class Run:
             raise StudyError(f"one start could not be observed: see {log}")
         observed = read_file(found, Observed)
         found.unlink()
+        add_time(folder / STAGE_TIMES, "observe", time.monotonic() - began_s)
         return observed
 
     def _say(self, text: str, *, last: bool = False) -> None:
@@ -360,7 +367,8 @@ class Run:
         spent_s = max((one.spent_s for one in study.decided()), default=0.0)
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
-        progress = Progress(planned, expected, study.best_so_far)
+        times = Path(study.results, STAGE_TIMES)
+        progress = Progress(planned, expected, study.best_so_far, times)
         os.environ[job_process.PROGRESS] = terminal.watch(progress)
 
     def _refuse_what_needs_a_cluster(self, study: Study) -> None:

@@ -104,6 +104,18 @@ def unit(observed: Observed) -> str:
     return f"{UNITS[observed.step]}{where} ({observed.why}{took})"
 
 
+def clash(observed: Observed) -> str:
+    """Return which files all copies of the program write, in words; empty if there are none."""
+    if not observed.shared:
+        return ""
+    first, *more = observed.shared
+    others = f" and {format_count(len(more), 'other file')}" if more else ""
+    return (
+        f"each start writes {printable(first)}{others}: write {{member}} (after --: {{}}) where"
+        " their arguments should differ, or set workload.fresh_folder: true"
+    )
+
+
 def _exactly(seconds: float) -> Span:
     return seconds, seconds
 

@@ -50,12 +50,14 @@ class Observed:
         pool: Whether the steps are made in processes that the program starts.
         why: What was seen, in words; why no unit is right.
         run_s: Time of a whole run; None if it was not waited for.
+        shared: Files that each of two starts wrote, if no argument tells copies of it apart.
     """
 
     step: str
     why: str
     pool: bool = False
     run_s: float | None = None
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,12 @@ def arguments(workload: Workload) -> list[str]:
     return [*own, *workload.args]
 
 
+def alike(workload: Workload) -> bool:
+    """Return whether all copies of the program have the same words, so that none differs."""
+    words = [*program(workload), *arguments(workload)]
+    return not workload.starts_processes and f"{{{placeholders.MEMBER}}}" not in " ".join(words)
+
+
 def name(workload: Workload) -> str:
     """Return the program's name for messages: its words without the arguments."""
     words = program(workload)

@@ -19,14 +19,14 @@ import os
 import re
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.member.after_torch import call_back
 from scaling_study.member.loaders import effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
     from scaling_study.member.member import Member
 
@@ -80,14 +80,14 @@ def _audit(
     return note
 
 
-def note_written(folder: Path, slot: int) -> None:
-    """Note each path that the script writes from now on, once.
+def note_written(folder: str, number: int) -> None:
+    """Note each path that this process writes from now on, once.
 
     Args:
-        folder: the cohort's private folder; files in it are not noted.
-        slot: this member's slot.
+        folder: a private folder; files in it are not noted.
+        number: this process's, or its slot's.
     """
-    places = (str(folder), *(os.environ[name] for name in CACHES if name in os.environ))
+    places = (folder, *(os.environ[name] for name in CACHES if name in os.environ))
     apart = tuple(f"{os.path.abspath(place)}/" for place in places)  # noqa: PTH100 (keeps links)
 
     def choose(file: File, mode: File | None, flags: int, *renamed: int) -> File | None:
@@ -99,7 +99,7 @@ def note_written(folder: Path, slot: int) -> None:
     def ignored(path: str) -> bool:  # tempfile opens a folder, and lets os.open choose the file
         return bool(path.startswith(apart) or NO_OUTPUT.match(path) or os.path.isdir(path))  # noqa: PTH112
 
-    note = _audit(choose, folder / f"{WRITTEN}{slot}", MOST_WRITTEN, ignored)
+    note = _audit(choose, Path(folder, f"{WRITTEN}{number}"), MOST_WRITTEN, ignored)
     call_back(lambda: _note_saved(note))
 
 
@@ -118,12 +118,15 @@ def _note_saved(note: Hook) -> None:
     writer.__enter__ = noted  # type: ignore[union-attr]
 
 
+def written(notes: Iterable[Path]) -> set[str]:
+    """Return the files in some notes, without links in their paths."""
+    lines = (line for note in notes for line in os.fsdecode(note.read_bytes()).splitlines())
+    return {os.path.realpath(line) for line in lines}
+
+
 def shared(folder: Path) -> dict[str, int]:
     """Return the files that several members of a cohort wrote, and how many of them did."""
-    by_slot = [
-        {os.path.realpath(path) for path in os.fsdecode(log.read_bytes()).splitlines()}
-        for log in folder.glob(f"{WRITTEN}*")
-    ]
+    by_slot = (written([note]) for note in folder.glob(f"{WRITTEN}*"))
     writers = Counter(path for paths in by_slot for path in paths)
     return {path: count for path, count in sorted(writers.items()) if count > 1}
 

@@ -142,7 +142,7 @@ def main(cohort: str, number: str, how: str, *command: str, replaceable: bool = 
     os.register_at_fork(after_in_child=leave)
     scaling_study.mark = member.mark
     scaling_study.asked = member.asked
-    files.note_written(folder, slot)
+    files.note_written(str(folder), slot)
 
     def prepare() -> None:
         # Switches come before the gate's own hook: one that acts at the end of the first step has

@@ -3,7 +3,8 @@
 The program runs alone, as its user would start it. Its processes count optimizers' rounds and
 backward passes (``iterations``), and nothing else is done to it. Steps in one thread of its own
 process that are equal work can be timed one by one. Whatever else ends in time is measured as whole
-runs. A run that was seen to its end is begun again, since a program may skip what it has done.
+runs. A run that was seen to its end is begun again, since a program may skip what it has done. So
+is a program that writes files, if no argument tells its copies apart: both may write the same.
 """
 
 import math
@@ -17,21 +18,24 @@ import numpy as np
 
 from scaling_study.common import private
 from scaling_study.common.quantities import format_count
+from scaling_study.config import work
 from scaling_study.config.plan import Observed
 from scaling_study.config.workload import RUN
 from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.launchers.launcher import describe_exit
-from scaling_study.member import iterations
+from scaling_study.member import files, iterations
 from scaling_study.member.iterations import BACKWARD
 from scaling_study.member.model_queue import Ended
 from scaling_study.runner import hangs, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once, program_of
-from scaling_study.runner.measure import Job
+from scaling_study.runner.jobs import Job
 from scaling_study.runner.whole_runs import AGAIN, SKIPPED, cpu_s
 
 LOOK_S = 0.25
 WATCH_S = 10.0
 """Steps are watched for this long: a second thread, or a child process, may begin to make some."""
+COPY_S = 60.0
+"""A second start is watched for at most this long, for files that the first one wrote."""
 OPTIMIZER, POOL = "optimizer", "pool"
 PROCESSES = 2
 """Processes that a program is told to start, if it starts them itself."""
@@ -190,13 +194,22 @@ class Observer:
         with private.folder() as folder:
             with self._started(folder) as run:
                 found, start = self._watch(run)
-            if found.run_s is not None and start.ended:
-                used_s = cpu_s(start.ended)
-                with self._started(folder) as run:
+                written = _written(run)
+            alike = work.alike(self._workload) and not self._workload.fresh_folder
+            seen = found.run_s is not None and start.ended
+            if not seen and not (written and alike):
+                return found
+            with self._started(folder) as run:
+                if seen:
+                    used_s = cpu_s(seen)
                     later_s = _skips(run, math.inf if start.pages else SKIPPED * used_s)
-                if later_s is not None:
-                    return Observed("", AGAIN.format(first=used_s, later=later_s))
-        return found
+                    if later_s is not None:
+                        return Observed("", AGAIN.format(first=used_s, later=later_s))
+                until_s = time.monotonic() + min(start.passed_s, COPY_S)
+                while alike and not written <= _written(run) and time.monotonic() < until_s:
+                    run.slots.wait(LOOK_S)
+                both = sorted(written & _written(run)) if alike else []
+        return replace(found, shared=tuple(both))
 
     @contextmanager
     def _started(self, outer: Path) -> Iterator[FreeRun]:
@@ -247,6 +260,11 @@ class Observer:
         if unit == POOL:
             return Observed(OPTIMIZER, why, pool=True)
         return Observed(unit, why, run_s=run_s)
+
+
+def _written(run: FreeRun) -> set[str]:
+    """Return the files that the processes of a start have written."""
+    return files.written(run.pages[0].glob(f"{files.WRITTEN}*"))
 
 
 def _skips(run: FreeRun, enough_s: float) -> float | None:

@@ -43,7 +43,12 @@ def count(what: str) -> None:
     """
     with library():
         from scaling_study.member import iterations
-    step, asked, folder = what.split("|", 2)
+
+        step, asked, folder = what.split("|", 2)
+        if step == iterations.OBSERVE:
+            from scaling_study.member import files
+
+            files.note_written(folder, os.getpid())
     iterations.Counter(folder, step, read_back if asked else None).attach()
 
 
