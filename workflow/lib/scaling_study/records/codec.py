@@ -7,7 +7,7 @@ that a type does not name are ignored.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin, get_type_hints
@@ -18,6 +18,7 @@ from scaling_study.common.file_errors import UnusableError, unreadable
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_bytes, write_whole
+from scaling_study.records import older
 from scaling_study.records.field import Json
 
 LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
@@ -30,6 +31,13 @@ CUT_OFF = (
 VERSION = "schema_version"
 
 R = TypeVar("R")
+
+
+class _Head(msgspec.Struct):
+    """The fields of a file's first record that tell its version."""
+
+    kind: str
+    schema_version: int
 
 
 class RecordError(UnusableError):
@@ -55,8 +63,30 @@ def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]
     """
     with path.open("rb") as file:
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+        steps: Sequence[older.Step] = ()
         for number, line in enumerate(lines, start=1):
-            yield number, decode(line, decoder, f"{path}:{number}")
+            steps = steps if number > 1 else _raising(line, decoder)
+            newest = _raised(line, steps) if steps else line
+            yield number, decode(newest, decoder, f"{path}:{number}")
+
+
+def _raising(line: bytes, decoder: msgspec.json.Decoder[R]) -> Sequence[older.Step]:
+    """Return what raises the records of a file to today's version, by its first line."""
+    try:
+        head = msgspec.json.decode(line, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()  # decoding the line says what is wrong
+    today = _versions(_kind(decoder, head.kind))
+    return older.steps(head.kind, head.schema_version, today[0]) or () if today else ()
+
+
+def _raised(line: bytes, steps: Sequence[older.Step]) -> bytes:
+    record: Json = msgspec.json.decode(line)
+    for step in steps:
+        record = step(record)
+    if VERSION in record:
+        record |= {VERSION: record[VERSION] + len(steps)}
+    return encode(record)
 
 
 def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
@@ -124,17 +154,27 @@ def _mistake(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) ->
         record = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         record = None
-    tag = record.get("kind") if isinstance(record, dict) else None
-    kind = next((one for one in get_args(decoder.type) if one.__struct_config__.tag == tag), None)
+    kind = _kind(decoder, record.get("kind") if isinstance(record, dict) else None)
     if kind and (other := _another_version(record, kind)):
         return other
     text = printable(f"record: {error}")[:SHOWN_CHARACTERS]
     return text if line.endswith(b"\n") else f"{text} ({CUT_OFF})"
 
 
+def _kind(decoder: msgspec.json.Decoder[R], tag: object) -> type | None:
+    """Return a decoder's type of records of a kind."""
+    kinds = get_args(decoder.type)
+    return next((kind for kind in kinds if kind.__struct_config__.tag == tag), None)
+
+
+def _versions(kind: type | None) -> tuple[int, ...]:
+    """Return the versions of a type of records that are read as they are."""
+    return get_args(get_type_hints(kind).get(VERSION)) if kind else ()
+
+
 def _another_version(content: object, kind: type) -> str | None:
     """Return a message if another version of this program wrote a record; None otherwise."""
-    known = get_args(get_type_hints(kind).get(VERSION))
+    known = _versions(kind)
     if not known or not isinstance(content, dict) or content.get(VERSION) in known:
         return None
     found = content.get(VERSION)

@@ -5,6 +5,9 @@ History of the format:
     2: starts have the mean time of the ordinary iterations of their process. Later files have
        `compared` in the head, and losses.
     3: arms have a `start` in place of a `queue`, and models may be forked.
+    4: what servers import before they fork models is recorded.
+    5: `model` and `ahead` in place of `process` and `again`: each model is a process. Version 4 is
+       read (`older`).
 """
 
 from typing import Literal
