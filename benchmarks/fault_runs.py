@@ -28,7 +28,7 @@ from scaling_study.diagnosis import cause_file
 from scaling_study.experiments import microbenchmarks
 from scaling_study.records import codec
 from scaling_study.records.experiment import Microbenchmarks
-from scaling_study.runner import measure
+from scaling_study.runner import jobs
 from scaling_study.runner.supervisor import supervised
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Case:
     def command(self, folder: Path) -> list[str]:
         """Return the command that does its experiments, under its fault."""
         plan = make_plan(load_config(self.config(folder)))
-        job = measure.job_text(measure.job_sections(plan, "why"), plan.by_id[plan.baseline])
+        job = jobs.job_text(jobs.job_sections(plan, "why"), plan.by_id[plan.baseline])
         outside = () if self.control else FAULTS[self.fault].outside(self.strength)
         return [
             *(sys.executable, str(FOLDER / "outside.py"), *outside, "--"),
@@ -349,7 +349,7 @@ def measure_microbenchmarks() -> str:
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "scaling_study", "microbenchmarks"),
-        *("--code", measure.harness_digest(*microbenchmarks.MODULES), "--kept", str(folder)),
+        *("--code", jobs.harness_digest(*microbenchmarks.MODULES), "--kept", str(folder)),
         *("--log", str(folder / "log"), "--output", str(MICROBENCHMARKS)),
     ]
     child_processes.run(command, folder, ROOT, LONGEST_S)

@@ -40,7 +40,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_experiment
 from scaling_study.records.codec import plain
-from scaling_study.runner import job_process, measure
+from scaling_study.runner import job_process, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +103,7 @@ def run(case: str) -> Entry:
     began = time.monotonic()
     with folder("feeds-") as own:
         plan = make_plan(load_config(config(case, own)))
-        job = measure.Job(plan, plan.by_id[plan.baseline], 0)
+        job = jobs.Job(plan, plan.by_id[plan.baseline], 0)
         path = own / "0.jsonl"
         with job_process.prepared(f"data_loader ({case})", own / "log", None):
             loader_experiment.LoaderExperiment(job, path, own / "builds").run(1)

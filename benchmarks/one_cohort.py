@@ -18,7 +18,7 @@ from scipy import stats
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
 from scaling_study.config.plan import make_plan
-from scaling_study.runner import measure
+from scaling_study.runner import jobs, measure
 
 ROOT = Path(__file__).parent.parent
 TIMING = {"windows": 12, "longest_s": 8.0}
@@ -32,7 +32,7 @@ def main() -> None:
     config: Any = read_config(ROOT / "config/tsmixerx.yaml")
     config["measure"] = {**config.get("measure", {}), **TIMING}
     plan = make_plan(load_config(config))
-    job = measure.Job(plan, plan.by_id[plan.baseline], 0)
+    job = jobs.Job(plan, plan.by_id[plan.baseline], 0)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "0.jsonl")
         measure.Measurement(job, output, Path(folder)).run()

@@ -20,7 +20,7 @@ from unittest import mock
 
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
-from scaling_study.runner import counter_snapshots, measure
+from scaling_study.runner import counter_snapshots, jobs, measure
 
 SCRIPT = Path(__file__).parents[1] / "tests/workloads/pool.py"
 KINDS = ("joblib", "fork", "spawn", "torch", "dask")
@@ -52,7 +52,7 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
             "measure": {"windows": 1, "shortest_s": 6.0, "longest_s": 10.0},
         }
         plan = make_plan(load_config(mapping))
-        job = measure.Job(plan, plan.by_id[plan.baseline], replicate)
+        job = jobs.Job(plan, plan.by_id[plan.baseline], replicate)
         path = Path(folder, "measure/it/0.jsonl")
         path.parent.mkdir(parents=True)
         windows: list[dict[str, Any]] = []

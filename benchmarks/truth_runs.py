@@ -22,7 +22,7 @@ from scaling_study.config import plan
 from scaling_study.config.config import load_config
 from scaling_study.config.workload import RUN
 from scaling_study.member import iterations
-from scaling_study.runner import measure
+from scaling_study.runner import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def code(name: str) -> str:
     own = (Path(__file__), Path(truth_stamps.__file__))
     files = (*own, ROOT / SCRIPTS / "counting.py", ROOT / row.script)
     scripts = code_digest.of_modules(further=files)
-    return measure.digest(measure.harness_digest(*further), row.args, scripts)
+    return jobs.digest(jobs.harness_digest(*further), row.args, scripts)
 
 
 # The study

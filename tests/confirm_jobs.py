@@ -7,7 +7,7 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines, Recommendation, Recommended, Reference
 from scaling_study.records.confirmation import DECODER
-from scaling_study.runner.measure import job_sections, job_text
+from scaling_study.runner.jobs import job_sections, job_text
 
 
 def point(plan, launch, n):

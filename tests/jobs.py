@@ -11,7 +11,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.records import codec
 from scaling_study.records.profile import Profiled
-from scaling_study.runner.measure import job_sections, job_text
+from scaling_study.runner.jobs import job_sections, job_text
 from scaling_study.runner.supervisor import supervised
 
 ROOT = Path(__file__).parent.parent

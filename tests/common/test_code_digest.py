@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scaling_study.common import code_digest
-from scaling_study.runner import measure
+from scaling_study.runner import jobs
 
 TEXT = '''"""A module."""
 
@@ -47,28 +47,16 @@ class Empty:
 def test_only_what_runs_counts(old, new, same):
     changed = TEXT.replace(old, new)
     assert changed != TEXT
-    assert (code_digest.read(changed).code == code_digest.read(TEXT).code) is same
+    assert (code_digest.code(changed) == code_digest.code(TEXT)) is same
 
 
-def test_it_covers_what_measuring_imports_and_nothing_that_reports():
-    modules = code_digest.imported(*measure.HARNESS)
-    assert {"runner/cohort", "member/worker", "member/profiled", "launch/axes/axis"} <= {*modules}
-    assert {"host/perf_events", "common/topology", "member/hook/sitecustomize"} <= {*modules}
-    folders = {name.partition("/")[0] for name in modules}
-    assert not folders & {"report", "analysis", "diagnosis", "search", "confirm", "experiments"}
-
-
-def test_an_import_for_types_only_does_not_count(monkeypatch, tmp_path):
-    (tmp_path / "a.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from scaling_study import b\n"
-        "def f():\n    from scaling_study.c import d\n"
-    )
-    for name in "bc":
+def test_a_folder_stands_for_all_its_modules(monkeypatch, tmp_path):
+    for name in ("a", "more/b", "more/c", "d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.py").write_text("")
     monkeypatch.setattr(code_digest, "FOLDER", tmp_path)
-    code_digest._module.cache_clear()
-    assert code_digest.imported("a") == ["a", "c"]
-    code_digest._module.cache_clear()
+    found = code_digest.files("more", "a")
+    assert [str(path.relative_to(tmp_path)) for path in found] == ["a.py", "more/b.py", "more/c.py"]
 
 
 def test_it_is_the_same_with_every_python():
@@ -77,7 +65,7 @@ def test_it_is_the_same_with_every_python():
         pytest.skip("there is one Python here")
     show = "import runpy, sys; print(runpy.run_path(sys.argv[1])['of_modules'](*sys.argv[2:]))"
     digests = {
-        subprocess.check_output([python, "-c", show, code_digest.__file__, *measure.HARNESS])
+        subprocess.check_output([python, "-c", show, code_digest.__file__, *jobs.MEASURING])
         for python in (sys.executable, *others)
     }
     assert len(digests) == 1

@@ -6,7 +6,7 @@ import confirm_jobs
 import jobs
 from scaling_study.records import codec
 from scaling_study.records.confirmation import FirstModels
-from scaling_study.runner.measure import job_sections, job_text
+from scaling_study.runner.jobs import job_sections, job_text
 from scaling_study.search.rounds import Decided, Wanted
 
 # It has no torch to import, so that it starts and ends soon.

@@ -12,7 +12,7 @@ from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import loader_verdict as parts
 from scaling_study.experiments import loader_experiment, loader_model
 from scaling_study.host import page_cache
-from scaling_study.runner import measure, windows
+from scaling_study.runner import jobs, windows
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def run(folder, *arguments, **workload):
     }
     mapping["workload"] |= workload
     plan = make_plan(load_config(mapping))
-    job = measure.Job(plan, plan.by_id[plan.baseline], 0)
+    job = jobs.Job(plan, plan.by_id[plan.baseline], 0)
     path = folder / "0.jsonl"
     loader_experiment.LoaderExperiment(job, path, folder / "builds").run(1)
     return read_loader_run(path), path

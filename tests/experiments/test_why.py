@@ -11,7 +11,7 @@ from jobs import WORKLOADS, config, environment, processes, why_command
 from processes import wait_until
 from scaling_study.config import efforts
 from scaling_study.experiments import why
-from scaling_study.experiments.blocks import key
+from scaling_study.experiments.conditions import key
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec
 from scaling_study.records.experiment import DECODER, ChangeLeftOut, End, Readbacks, Why, Window

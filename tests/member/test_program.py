@@ -16,7 +16,7 @@ from jobs import run
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
-from scaling_study.runner import measure, resolve
+from scaling_study.runner import jobs, resolve
 from scaling_study.runner.environment import LIBRARY_FOLDER, activated
 
 TELL = """
@@ -147,10 +147,10 @@ def test_a_workloads_inputs_script_and_other_modules_count(package, monkeypatch)
     own = {"cwd": package.name, "inputs": ["data"]}
     programs = ({"script": "mypkg/train.py"}, {"module": "mypkg.train"})
     both = [load_config(minimal(workload=own | program)).workload for program in programs]
-    digests = [list(map(measure.workload_digest, both))]
+    digests = [list(map(jobs.workload_digest, both))]
     for path in ("data/more", "mypkg/train.py", "mypkg/model.py"):
         (package / path).write_text("")
-        digests.append(list(map(measure.workload_digest, both)))
+        digests.append(list(map(jobs.workload_digest, both)))
     of_script, of_module = zip(*digests, strict=True)
     assert len(set(of_script)) >= 3
     assert len(set(of_module)) == 4

@@ -8,8 +8,8 @@ import pytest
 from made_records import member, taken
 from scaling_study.config.config import Measure
 from scaling_study.records.window import Settled, Window
-from scaling_study.runner import cohort_windows, windows
-from scaling_study.runner.cohort_windows import CohortWindows
+from scaling_study.runner import cohort_windows
+from scaling_study.runner.cohort_windows import CohortTask, CohortWindows
 
 STEPS = 40
 COUNTS = (1, 2)
@@ -54,6 +54,16 @@ class MadeUp:
         )  # fmt: skip
 
 
+class Windows(CohortWindows):
+    """The windows of members that need no start and report nothing."""
+
+    def _start(self):
+        pass
+
+    def _finish(self):
+        pass
+
+
 def take(us, *, ends=None, **settings):
     """Take a cohort's windows as far as they depend on what was seen.
 
@@ -68,10 +78,10 @@ def take(us, *, ends=None, **settings):
     )
     journal = SimpleNamespace(write=written.append)
     lookout = SimpleNamespace(after_window=lambda _flags: None)
-    one = CohortWindows(job, 0, journal, lookout, COUNTS, False, 0.0, made_up, (), ())
-    todo = windows.schedule(COUNTS, job.plan.measure.windows, 1)
-    pauses = [*one._take_each(todo), *one._take_more()]
-    assert len(pauses) >= len(made_up.taken) - 1  # one before each window but the first
+    task = CohortTask(job, 0, journal, lookout, COUNTS, done=(), first_decides=False)
+    run = Windows(task, made_up, (), ())
+    while run.take_next():
+        pass
     return written, [one for one in written if isinstance(one, Settled)], made_up.taken
 
 

@@ -28,6 +28,7 @@ from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, End, Window
 from scaling_study.runner import cohort_windows, measure, windows
+from scaling_study.runner.jobs import Job
 from scaling_study.runner.journal import read_part
 
 pytestmark = pytest.mark.slow
@@ -197,13 +198,13 @@ def test_a_killed_member_costs_its_window_only(tmp_path):
 def test_two_launches_are_measured_in_turns_and_each_has_a_record_file_of_its_own(tmp_path):
     mapping = config(WORKLOADS / "plain_loop.py", windows=1)
     plan = make_plan(load_config(mapping))
-    jobs = [measure.Job(plan, launch, 0) for launch in plan.launches[1:3]]
-    paths = [tmp_path / job.launch.id / "0.jsonl" for job in jobs]
+    launches = plan.launches[1:3]
+    paths = [tmp_path / launch.id / "0.jsonl" for launch in launches]
     for path in paths:
         path.parent.mkdir()
     runs = [
-        measure.Measurement(job, path, tmp_path, counts, batch="one")
-        for job, path, counts in zip(jobs, paths, [(1, 2), (2,)], strict=True)
+        measure.Measurement(Job(plan, launch, 0), path, tmp_path, counts, batch="one")
+        for launch, path, counts in zip(launches, paths, [(1, 2), (2,)], strict=True)
     ]
     measure.in_turns(runs)
     files = [read_rows(path) for path in paths]
@@ -223,15 +224,23 @@ class Turns:
 
     def __init__(self, name, windows, seen, *, fails=False):
         self._name, self._windows, self._seen, self._fails = name, windows, seen, fails
+        self._taken = 0
 
-    def pausing(self, folder):
-        try:
-            for number in range(self._windows):
-                self._seen.append(f"{self._name}{number}")
-                yield
+    def begin(self, _folder):
+        pass
+
+    def take_next(self):
+        if self._taken == self._windows:
+            self.close()
             if self._fails:
                 raise OSError("no space")
-        finally:
+            return False
+        self._seen.append(f"{self._name}{self._taken}")
+        self._taken += 1
+        return True
+
+    def close(self):
+        if f"{self._name} ends" not in self._seen:
             self._seen.append(f"{self._name} ends")
 
 

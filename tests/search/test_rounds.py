@@ -21,7 +21,8 @@ from scaling_study.host import probe
 from scaling_study.records import codec
 from scaling_study.records.verdict import Cause, Judged, Remedy, Target
 from scaling_study.records.window import End
-from scaling_study.runner import journal, measure
+from scaling_study.runner import journal
+from scaling_study.runner.jobs import harness_digest
 from scaling_study.search import rounds
 from scaling_study.search.race import Exclusion
 from scaling_study.stats.throughputs import Start
@@ -275,7 +276,7 @@ def test_a_plan_grows_by_what_is_measured(tmp_path):
 def test_records_stay_while_what_is_measured_does(tmp_path):
     job = json.dumps({"measure": {"windows": 2}, "files": "a"})
     assert rounds.set_aside(tmp_path, job, NOW) is None
-    write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=measure.harness_digest())
+    write(tmp_path, "a", 0, measure={"windows": 2}, harness_hash=harness_digest())
     assert rounds.set_aside(tmp_path, job, NOW) is None
     moved = rounds.set_aside(tmp_path, job.replace('"a"', '"b"'), NOW)
     assert (moved / "a/0.jsonl").exists()

@@ -13,8 +13,8 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.report.study import SHOWN_LINES, tell_stopped
 from scaling_study.runner import measure, supervisor
+from scaling_study.runner.jobs import job_sections, job_text
 from scaling_study.runner.journal import mark_of
-from scaling_study.runner.measure import job_sections, job_text
 
 FAILS = WORKLOADS / "fails.py"
 

@@ -28,7 +28,8 @@ from scaling_study.config.plan import RECOMMENDED, Plan, make_plan, read_plan
 from scaling_study.records.analysis import Machines, Recommendation
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.runner import job_process
-from scaling_study.runner.measure import STOPPED, Job, Measurement, read_job
+from scaling_study.runner.jobs import Job, read_job
+from scaling_study.runner.measure import STOPPED, Measurement
 
 WRONG_INPUT = 2
 """The exit status of argparse after a wrong command line; a wrong config has the same."""

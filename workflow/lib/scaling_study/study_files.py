@@ -14,7 +14,7 @@ from scaling_study.config.config import choose_machines
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.confirm import confirm
 from scaling_study.experiments import experiment, microbenchmarks
-from scaling_study.runner import journal, measure
+from scaling_study.runner import jobs, journal, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,9 +123,7 @@ class Study(StudyFiles):
         self.plan = plan.make_plan(config, shell, observed)
         self.content = self.plan.to_dict()
         self.launches = self.plan.by_id
-        self._files = measure.digest(
-            measure.harness_digest(), measure.workload_digest(self.plan.workload)
-        )
+        self._files = jobs.digest(jobs.harness_digest(), jobs.workload_digest(self.plan.workload))
         self.machines = config.machines
         self.chosen = choose_machines(config.machines, choice)
         self.raced = self.plan.search.budget_minutes is not None
@@ -198,14 +196,14 @@ class Study(StudyFiles):
         """
         modules, sections = DEPENDS[kind]
         default = self.plan.default if kind == "confirm" else ""
-        parts = measure.job_sections(self.plan, *sections)
+        parts = jobs.job_sections(self.plan, *sections)
         files = self._files
         if modules:
-            files = measure.digest(files, measure.harness_digest(*modules))
+            files = jobs.digest(files, jobs.harness_digest(*modules))
 
         def job(wildcards: Wildcards) -> str:
             launch = self.launches.get(wildcards.get("launch", default))
-            return measure.job_text(parts, launch, files)
+            return jobs.job_text(parts, launch, files)
 
         return job
 
@@ -236,7 +234,7 @@ class Study(StudyFiles):
         """Return digests of the provenance of the machines that this run leaves out."""
         left_out = sorted(set(self.machines) - set(self.chosen))
         paths = [Path(self.provenance.replace("{machine}", name)) for name in left_out]
-        return [measure.digest(path.read_text()) for path in paths if path.exists()]
+        return [jobs.digest(path.read_text()) for path in paths if path.exists()]
 
     @property
     def provenance(self) -> str:
@@ -325,7 +323,7 @@ class Study(StudyFiles):
 
 def microbenchmarks_digest() -> str:
     """Return a digest of the code that measures a machine's parts."""
-    return measure.harness_digest(*microbenchmarks.MODULES)
+    return jobs.harness_digest(*microbenchmarks.MODULES)
 
 
 def code(root: Path) -> list[str]:

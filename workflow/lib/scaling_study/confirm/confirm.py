@@ -32,11 +32,11 @@ from scaling_study.records.confirmation import (
     Record,
     Round,
 )
-from scaling_study.runner import measure, resolve
+from scaling_study.runner import jobs, resolve
 from scaling_study.runner.journal import Journal
 
-MODULES = ("confirm/confirm",)
-"""Modules that, with their imports and the harness, decide what is run."""
+MODULES = ("confirm/one_round", "member/model_queue", "member/model_server", "member/ahead")
+"""Modules that run from a round's start to its record, besides those that measure."""
 
 EXTENDED = 4.0
 """A round may last this many times its limit, so that each slot ends a first model. Without one,
@@ -53,7 +53,7 @@ class Confirmation:
     """One confirmation job.
 
     Args:
-        job: from ``measure.read_job``; its launch is the default one.
+        job: from ``jobs.read_job``; its launch is the default one.
         launches: plan.json's launches by id.
         recommendation: analysis/recommendation.json.
         path: confirm/rounds.jsonl.
@@ -64,7 +64,7 @@ class Confirmation:
 
     def __init__(
         self,
-        job: measure.Job,
+        job: jobs.Job,
         launches: Mapping[str, Launch],
         recommendation: Machines[Recommendation],
         path: Path,
@@ -125,8 +125,8 @@ class Confirmation:
             compared=self._compared,
             seed=self._job.seed,
             seconds=self._seconds,
-            measured_hash=measure.measured_digest(plan.workload, python),
-            harness_hash=measure.harness_digest(*MODULES),
+            measured_hash=jobs.measured_digest(plan.workload, python),
+            harness_hash=jobs.harness_digest(*MODULES),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 

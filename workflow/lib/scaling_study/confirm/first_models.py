@@ -15,7 +15,7 @@ from scaling_study.host import probe
 from scaling_study.member import model_queue
 from scaling_study.records.codec import write_file
 from scaling_study.records.confirmation import FirstModels, Round, Start
-from scaling_study.runner import measure, resolve
+from scaling_study.runner import jobs, resolve
 from scaling_study.search.rounds import Wanted
 
 log = logging.getLogger("measure")
@@ -25,7 +25,7 @@ LONGEST = 2.0
 """They are not waited for longer than so many times the expected time."""
 
 
-def train(job: measure.Job, wanted: Wanted, path: Path, builds: Path) -> None:
+def train(job: jobs.Job, wanted: Wanted, path: Path, builds: Path) -> None:
     """Train first models, and write what was seen of them; a file that is there stays.
 
     Args:
@@ -56,7 +56,7 @@ def train(job: measure.Job, wanted: Wanted, path: Path, builds: Path) -> None:
     write_file(path, models)
 
 
-def _round(job: measure.Job, start: Start, limit_s: float, folder: Path, builds: Path) -> Round:
+def _round(job: jobs.Job, start: Start, limit_s: float, folder: Path, builds: Path) -> Round:
     """Run a round until a model that started in this way has ended."""
     machine, known = probe.read_machine(), folder / model_queue.IMPORTS
     with private.part(folder, start) as part:

@@ -15,7 +15,7 @@ from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations, model_queue
 from scaling_study.records.confirmation import Round, Run, Start, Status
 from scaling_study.records.machine import Machine
-from scaling_study.runner import counter_snapshots, hangs, measure, non_step, resolve
+from scaling_study.runner import counter_snapshots, hangs, jobs, non_step, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once, program_of
 from scaling_study.runner.member_processes import Host
 
@@ -191,7 +191,7 @@ class RunningRound:
 
 
 def prepare(
-    job: measure.Job,
+    job: jobs.Job,
     resolved: resolve.Resolved,
     n: int,
     start: Start,

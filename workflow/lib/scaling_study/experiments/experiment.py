@@ -1,36 +1,45 @@
 """An experiment on one launch: its cohorts, its record file, and how it resumes.
 
-It measures a list of conditions (``blocks``). Each kind of experiment defines that list and the
+It measures a list of conditions. Each kind of experiment defines that list and the
 first record.
 """
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
+
+from msgspec import structs
 
 from scaling_study.common import private
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import Effort, LoaderEffort
-from scaling_study.experiments.blocks import Blocks, key, window_of
+from scaling_study.experiments.conditions import Condition, key, window_of
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Status
-from scaling_study.runner import cohort, headroom, member_processes, resolve
+from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
+from scaling_study.runner.blocks import Blocks, LostError
 from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, FailedError
+from scaling_study.runner.jobs import Job
 from scaling_study.runner.journal import Journal
-from scaling_study.runner.measure import Job, harness_digest, measured_digest
 
-MODULES = ("experiments/why", "experiments/loader_experiment")
-"""Modules that, with their imports and the harness, decide what experiments measure."""
+MODULES = (
+    *("experiments/conditions", "experiments/kernel_cohort", "experiments/kernels"),
+    *("experiments/sampling", "experiments/interventions", "experiments/loader_experiment"),
+    *("member/changes", "member/loader_substitutes"),
+)
+"""Modules that decide what experiments measure, besides those that measure."""
+
+# Retries of a job's windows. A machine that is never quiet must not make the study endless: its
+# disturbed windows are evidence of that.
+RETRIES = 10
 
 # Fields that must be equal for an interrupted run to be resumed.
 SAME = (
@@ -110,11 +119,11 @@ class Experiment:
         self._job, self._axes = job, job.launch.axes
         self._builds = builds
         self._effort_name, self._effort = effort
+        self._timing = window_of(self._effort)
         self._journal = Journal(path, records.DECODER, kind, SAME)
         self._machine = probe.read_machine()
         self._topology = self._machine.usable
-        text = f"{job.plan.seed} {target} {job.replicate}"
-        self._seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        self._seed = job.seed_of(target)
         self._n = 1
         # Records that wait for the first one; None once that is written.
         self._waiting: list[records.Record] | None = []
@@ -180,7 +189,7 @@ class Experiment:
             try:
                 with private.folder() as self._folder, ExitStack() as stack:
                     self._cohorts.clear()
-                    self._blocks = Blocks(self._write, window_of(self._effort))
+                    self._blocks = Blocks(self._attempt, RETRIES, RETRIES)
                     self._head = self._first(self._heading(resolved), resolved)
                     before = self._journal.resume(self._head)
                     if before and isinstance(before[-1], records.End):
@@ -189,7 +198,7 @@ class Experiment:
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
                     self._blocks.done = {
-                        key(one) for one in before if isinstance(one, records.Window)
+                        key(record) for record in before if isinstance(record, records.Window)
                     }
                     return self._measure(resolved, before, stack)
             except FailedError as error:
@@ -206,7 +215,23 @@ class Experiment:
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
         return replace(resolved, launch=replace(resolved.launch, change=changes))
 
-    # ---- cohorts
+    # ---- windows and cohorts
+
+    def _attempt(self, condition: Condition, window: windows.Window, number: int) -> records.Window:
+        """Take a window once and write it down.
+
+        Raises:
+            LostError: a member of a condition that is optional has ended.
+            MemberEndedError: a member of another condition died or hung.
+        """
+        try:
+            record = condition.attempt(window, number, self._timing)
+        except member_processes.MemberEndedError:
+            if not condition.optional:
+                raise
+            raise LostError("a member ended") from None
+        self._write(record)
+        return record
 
     def _start(
         self, planned: Sequence[Planned], stack: ExitStack
@@ -274,24 +299,15 @@ class Experiment:
 
     def _heading(self, resolved: resolve.Resolved | None) -> records.Heading:
         """Return the fields that the first records of all kinds share."""
-        plan, launch = self._job.plan, self._job.launch
         python = resolved.launch.python if resolved else None
         return records.Heading(
-            study=plan.study,
-            launch=launch.id,
-            label=launch.label,
-            role=launch.role,
-            axes=dict(self._axes),
-            replicate=self._job.replicate,
+            **structs.asdict(self._job.measured(self._seed, python, *MODULES)),
+            study=self._job.plan.study,
             # An experiment that is off has no job.
             effort=cast("records.EffortName", self._effort_name),
             n=self._n,
-            seed=self._seed,
             machine_hash=self._machine.hash,
             machine=self._machine,
-            measured_hash=measured_digest(plan.workload, python) if python else "",
-            harness_hash=harness_digest(*MODULES),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     def _begin(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scaling_study.config.efforts import Effort
 from scaling_study.experiments import kernels
-from scaling_study.experiments.blocks import Added, Condition, window_of
+from scaling_study.experiments.conditions import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import Launch, Member

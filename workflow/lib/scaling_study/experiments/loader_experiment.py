@@ -30,7 +30,7 @@ from scaling_study.config.efforts import (
     LoaderEffort,
 )
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.blocks import Added, Around, Condition, mean_step_s
+from scaling_study.experiments.conditions import Added, Around, Condition, mean_step_s
 from scaling_study.experiments.experiment import Experiment, Outcome, Planned
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
@@ -42,7 +42,7 @@ from scaling_study.records.readback import Loader, Readback
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
 from scaling_study.runner.cohort import WindowSettings
-from scaling_study.runner.measure import Job
+from scaling_study.runner.jobs import Job
 
 MOSTLY = 0.5
 """Files are loaded again after a window without them if this part was in memory before."""
@@ -151,7 +151,7 @@ class LoaderExperiment(Experiment):
         If no loader's length is known, the window lasts as long as others, and ``resident_after``
         records what share of the files came back.
         """
-        timing = self._blocks.timing
+        timing = self._timing
         passes = [one.batches for one in seen if one.batches is not None]
         if not passes:
             return timing
@@ -179,7 +179,7 @@ class LoaderExperiment(Experiment):
         """Let stopped members train for a window that is not recorded."""
         one.tell(ask.code)
         one.thaw()
-        record = one.take(windows.Window(0, 0, self._n), self._blocks.timing)
+        record = one.take(windows.Window(0, 0, self._n), self._timing)
         one.freeze()
         return record
 

@@ -13,13 +13,15 @@ from scaling_study.common import private
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.experiments import disk, kernel_cohort, kernels
-from scaling_study.experiments.blocks import Blocks, Condition
+from scaling_study.experiments.conditions import Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks, Window
+from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
 from scaling_study.records.machine import Machine
-from scaling_study.runner import cohort
+from scaling_study.records.window import Taken
+from scaling_study.runner import cohort, windows
+from scaling_study.runner.blocks import Blocks
 
 # Short and frequent windows: machine drift affects all kernels and counts equally.
 WINDOW = cohort.WindowSettings(steps=20, shortest_s=0.15, longest_s=1.0, settle_s=0.02)
@@ -32,8 +34,8 @@ MOST_COUNTS = 12
 # With fewer undisturbed windows the result shows other programs as much as the machine.
 QUIET_SHARE = 0.5
 
-MODULES = ("experiments/microbenchmarks",)
-"""Modules that, with their imports and the harness, decide what is measured."""
+MODULES = ("experiments/microbenchmarks", "experiments/kernel_cohort", "experiments/kernels")
+"""Modules that decide what is measured, besides those that measure."""
 
 log = logging.getLogger("microbenchmarks")
 
@@ -75,16 +77,18 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
     log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
     last: dict[tuple[str, int, int], KernelRates] = {}
 
-    def write(window: Window) -> None:
-        last[window.name, window.n, window.block] = KernelRates(
-            kernel=window.name,
+    def attempt(condition: Condition, window: windows.Window, number: int) -> Taken:
+        taken = condition.attempt(window, number, WINDOW)
+        last[condition.name, window.n, window.block] = KernelRates(
+            kernel=condition.name,
             placement=name,
             n=window.n,
             block=window.block,
-            rates=kernel_cohort.rates(window),
-            valid=window.valid,
-            flags=window.flags,
+            rates=kernel_cohort.rates(taken),
+            valid=taken.valid,
+            flags=taken.flags,
         )
+        return taken
 
     with (
         private.folder() as own,
@@ -98,7 +102,7 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
             for kernel in kernels.KERNELS
             for n in ns
         ]
-        blocks = Blocks(write, WINDOW, FURTHER * BLOCKS * len(conditions), further=FURTHER)
+        blocks = Blocks(attempt, FURTHER)
         blocks.run(conditions, BLOCKS, random.Random(machine.hash))  # noqa: S311 (an order)
     return list(last.values())
 

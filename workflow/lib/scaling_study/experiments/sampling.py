@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaling_study.experiments.blocks import read_vmstat
+from scaling_study.experiments.conditions import read_vmstat
 from scaling_study.host import kernel_counters, machine_counters
 from scaling_study.records import experiment as records
 from scaling_study.runner import headroom

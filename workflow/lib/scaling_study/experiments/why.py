@@ -20,7 +20,7 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
-from scaling_study.experiments.blocks import Condition, irregular, window_of
+from scaling_study.experiments.conditions import Condition, irregular, window_of
 from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
 from scaling_study.experiments.interventions import REFERENCE, Intervention
 from scaling_study.host import kernel_counters, limits
@@ -30,7 +30,7 @@ from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
-from scaling_study.runner.measure import Job
+from scaling_study.runner.jobs import Job
 
 # A window of this length holds many periods of what comes and goes: a quota throttles its cgroup in
 # periods of 100 ms (cpu.max).
@@ -138,7 +138,7 @@ class Why(Experiment):
     def _use(self, effort: Effort) -> None:
         """Take windows of this effort from now on."""
         self._effort = effort
-        self._blocks.timing = window_of(effort)
+        self._timing = window_of(effort)
 
     def _chosen_before(self, head: records.Why) -> list[Tried]:
         """Return the interventions of an interrupted run, and take windows like its own."""
@@ -228,11 +228,15 @@ class Why(Experiment):
                 cohorts[planned.name] = other
                 if planned.name in stopped:
                     other.freeze()
+
+            def rotates(members: cohort.Cohort) -> int:
+                return max(1, members.size // self._effort.blocks)
+
             # If members outnumber the CPUs, a count that fits shows what taking turns costs.
             fit = len(self._topology.cpus) // threads
             counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
             conditions = [
-                Condition("reference", REFERENCE, one, n, frozen=not rests, rotates=True)
+                Condition("reference", REFERENCE, one, n, frozen=not rests, rotates=rotates(one))
                 for n in sorted(counts)
             ]
             conditions += [
@@ -244,24 +248,23 @@ class Why(Experiment):
                     asked=each.asked,
                     timing=each.timing,
                     frozen=each.name in stopped,
-                    rotates=True,
+                    rotates=rotates(members),
                     optional=members is not one,
                 )
                 for each in made
                 if (members := cohorts.get(each.members_of)) is not None
                 for n in sorted({1, members.size})
             ]
-
-            def lost(gone: Condition) -> None:
-                self._write_events(gone.name, gone.cohort)
-                names = (each.name for each in conditions if each.cohort is gone.cohort)
-                for name in dict.fromkeys(names):
-                    self._give_up(name, "a member ended")
-
             if not rests:
                 one.freeze()
-            self._blocks.run(conditions, self._effort.blocks, self._shuffle, lost)
+            self._blocks.run(conditions, self._effort.blocks, self._shuffle)
             one.thaw()
+            lost = {
+                each.name: each.cohort for each in conditions if each.group in self._blocks.lost
+            }
+            for name, members in lost.items():
+                self._write_events(name, members)
+                self._give_up(name, "a member ended")
 
     def _give_up(self, name: str, reason: str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""

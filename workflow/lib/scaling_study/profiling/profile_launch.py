@@ -33,9 +33,10 @@ from scaling_study.records import codec
 from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
 from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, pool, resolve, windows
-from scaling_study.runner.cohort_windows import FailedError, LostError
+from scaling_study.runner.blocks import LostError
+from scaling_study.runner.cohort_windows import FailedError
 from scaling_study.runner.free_run import program_of
-from scaling_study.runner.measure import Job
+from scaling_study.runner.jobs import Job
 
 OPERATORS_LONGEST_S = 60.0
 """An operator profile covers few steps; this ends it in a launch that crawls."""

@@ -4,14 +4,15 @@ The planned windows are taken first. If the script had not settled from the begi
 of that time do not count and are taken anew (``settling``). If too few non-step phases were seen,
 further windows are taken (``non_step``).
 
-Cohorts of several launches can take their windows in turns, because a cohort pauses between its
-windows.
+Cohorts of several launches can take their windows in turns: members sleep between windows.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -21,26 +22,21 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.host import gpus
 from scaling_study.launch.axes import axis_table
 from scaling_study.member.member import SKIPS
-from scaling_study.records.window import (
-    CHILDREN_HANG,
-    NOT_COUNTED,
-    End,
-    Event,
-    Readbacks,
-    Settled,
-    Window,
-)
-from scaling_study.runner import foreign, headroom, non_step, settling, windows
+from scaling_study.records.window import CHILDREN_HANG, NOT_COUNTED, End, Event, Readbacks, Settled
+from scaling_study.records.window import Window as WindowRecord
+from scaling_study.runner import foreign, headroom, non_step, settling
+from scaling_study.runner.blocks import Blocks, LostError
 from scaling_study.runner.cohort import Cohort, WindowSettings
 from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from scaling_study.records.readback import Check, Readback
     from scaling_study.records.window import Record, Slot, Status, Taken
+    from scaling_study.runner.jobs import Job
     from scaling_study.runner.journal import Journal
-    from scaling_study.runner.measure import Job
+    from scaling_study.runner.windows import Window
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again at most this often in a cohort; then its points are lost."""
@@ -81,16 +77,25 @@ class FailedError(Exception):
     """Members cannot be measured, or their windows do not count; the text says why."""
 
 
-class LostError(Exception):
-    """No window of this process count can be taken any more; the text says why."""
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The condition that so many of a cohort's members train."""
+
+    n: int
+
+    @property
+    def group(self) -> int:
+        """The process count itself: the others go on without it."""
+        return self.n
+
+    def key(self, block: int) -> tuple[int, int]:
+        """Return the key of its window in a block."""
+        return self.n, block
 
 
-@dataclass(slots=True)
-class CohortRun:
-    """Takes the planned windows of one cohort, writes them down, and keeps the time.
-
-    A subclass defines how a window is taken: from members with gates (``CohortWindows``), or from a
-    program as a whole (``pool.PoolWindows``).
+@dataclass(frozen=True, slots=True)
+class CohortTask:
+    """What a cohort is to measure.
 
     Attributes:
         job: what is measured.
@@ -98,15 +103,8 @@ class CohortRun:
         journal: the journal of the record file.
         lookout: the lookout for other programs.
         counts: the cohort's process counts.
+        done: keys of the windows that an interrupted run has taken (``Count.key``).
         first_decides: whether the study stops if the first member's script ends without a step.
-        began_s: when the cohort's time began (of the performance counter).
-        started_s: from the beginning to the first window; None before that.
-        in_windows_s: time in windows.
-        paused_s: time between windows in which other cohorts had the machine.
-        member: the memory that each member takes; None until all have started.
-        counted: whether a window was valid.
-        lost: process counts of which no window can be taken any more.
-        why_lost: the reason for the first of them.
     """
 
     job: Job
@@ -114,62 +112,120 @@ class CohortRun:
     journal: Journal[Record]
     lookout: foreign.Lookout
     counts: Sequence[int]
+    done: Collection[Hashable]
     first_decides: bool
-    began_s: float
+
+
+@dataclass(slots=True)
+class CohortRun:
+    """Takes the windows of one cohort, writes them down, and keeps the time.
+
+    A subclass defines how a window is taken: from members with gates (``CohortWindows``), or from a
+    program as a whole (``pool.PoolWindows``).
+
+    Attributes:
+        task: what is measured.
+        blocks: the windows that are left.
+        began_s: when the cohort's time began (of the performance counter).
+        paused_s: time between windows in which other cohorts had the machine.
+        started_s: from the beginning to the first window; None before that.
+        in_windows_s: time in windows.
+        member: the memory that each member takes; None until all have started.
+        counted: whether a window was valid.
+        failed: why none of the windows counts; None if they do.
+        why_lost: why windows are missing, where the first lost count does not say it.
+    """
+
+    task: CohortTask
+    blocks: Blocks[Count] = field(init=False)
+    began_s: float = field(init=False, default_factory=time.perf_counter)
+    paused_s: float = field(init=False, default=0.0)
+    _left_s: float | None = field(init=False, default=None)
     started_s: float | None = field(init=False, default=None)
     in_windows_s: float = field(init=False, default=0.0)
-    paused_s: float = field(init=False, default=0.0)
     member: headroom.Footprint | None = field(init=False, default=None)
     counted: bool = field(init=False, default=False)
-    lost: set[int] = field(init=False, default_factory=set)
+    failed: str | None = field(init=False, default=None)
     why_lost: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        """Plan the windows that the config asks for."""
+        measure = self.task.job.plan.measure
+        self.blocks = Blocks(self._take, measure.retries, done=self.task.done)
+        shuffle = random.Random(self.task.job.seed)  # noqa: S311 (an order, no secret)
+        self.blocks.add(self._conditions(), measure.windows, shuffle)
 
     # ---- for subclasses to define
 
-    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        """Take the planned windows that are left, and any others that are needed.
-
-        Raises:
-            FailedError: the cohort's windows do not count.
-        """
-        raise NotImplementedError
-
-    def _attempt(self, window: windows.Window) -> Taken:
+    def _attempt(self, window: Window) -> Taken:
         """Take a window once.
 
         Raises:
             LostError: neither this window nor another of its process count can be taken.
+            FailedError: the cohort's windows do not count.
         """
         raise NotImplementedError
 
+    def _start(self) -> None:
+        """Start what must live before the first window.
+
+        Raises:
+            FailedError: the cohort's windows do not count.
+        """
+
+    def _more(self) -> bool:
+        """Add windows, if any are needed beyond those that are planned; return whether."""
+        return False
+
+    def _finish(self) -> None:
+        """Look at what was measured, after the last window.
+
+        Raises:
+            FailedError: the cohort's windows do not count.
+        """
+
     # ---- running it
 
-    def take(
-        self, todo: Sequence[windows.Window]
-    ) -> Generator[None, None, tuple[Status, str | None]]:
-        """Take a cohort's windows; return its status and the reason.
-
-        It pauses before each window except the first.
-
-        Args:
-            todo: windows that are left to take.
+    def take_next(self) -> bool:
+        """Take the next window; return whether there was one.
 
         Raises:
             ScriptEndedError: the first member's script ended without a step (``first_decides``).
         """
+        first = self._left_s is None
+        self.paused_s += 0.0 if self._left_s is None else time.perf_counter() - self._left_s
         try:
-            yield from self._run(todo)
+            if first:
+                self._start()
+            if self.blocks.take_next() or (self._more() and self.blocks.take_next()):
+                return True
+            self._finish()
         except FailedError as error:
-            return "failed", str(error)
-        if not self.lost:
+            self.failed = str(error)
+        finally:
+            self._left_s = time.perf_counter()
+        return False
+
+    @property
+    def lost(self) -> set[int]:
+        """Process counts of which no window can be taken any more."""
+        return {n for n in self.task.counts if n in self.blocks.lost}
+
+    @property
+    def outcome(self) -> tuple[Status, str | None]:
+        """The cohort's status and the reason."""
+        if self.failed is not None:
+            return "failed", self.failed
+        if not self.blocks.lost:
             return "complete", None
-        some = self.counted or self.lost < set(self.counts)
-        return "partial" if some else "failed", self.why_lost
+        n, reason = next(iter(self.blocks.lost.items()))
+        some = self.counted or self.lost < set(self.task.counts)
+        return "partial" if some else "failed", self.why_lost or f"n = {n}: {reason}"
 
     def end(self, status: Status, reason: str | None, remedy: str | None) -> End:
         """Return the cohort's last record."""
         return End(
-            cohort=self.number,
+            cohort=self.task.number,
             status=status,
             reason=reason,
             remedy=remedy,
@@ -184,60 +240,38 @@ class CohortRun:
         """Return the time since the beginning, without pauses."""
         return time.perf_counter() - self.began_s - self.paused_s
 
-    def _take_each(
-        self, todo: Sequence[windows.Window], *, pause_first: bool = False
-    ) -> Iterator[None]:
-        """Take windows in their order, without those of a process count that is lost."""
-        counts = len({window.n for window in todo})
-        for at, window in enumerate(todo):
-            if at % counts == 0:
-                log.info("window %d of %d", at + 1, len(todo))
-            if window.n in self.lost:
-                continue
-            if at or pause_first:
-                yield from self._pause()
-            if not self._take_one(window):
-                self.lost.add(window.n)
-
-    def _pause(self) -> Iterator[None]:
-        """Let other cohorts have the machine."""
-        began_s = time.perf_counter()
-        yield
-        self.paused_s += time.perf_counter() - began_s
+    def _conditions(self) -> list[Count]:
+        return [Count(n) for n in self.task.counts]
 
     def _starts(self) -> None:
         """Note that the first window is about to be taken."""
         self.started_s = time.perf_counter() - self.began_s
 
-    def _take_one(self, window: windows.Window) -> bool:
-        """Take a window until it is valid or has been taken often enough.
+    def _take(self, condition: Count, window: Window, attempt: int) -> Taken:
+        """Take a window once and write it down.
 
-        Returns:
-            Whether it could be taken.
+        If several in a row were lost to other programs, it looks which ones.
+
+        Raises:
+            LostError: no window of this process count can be taken any more.
         """
         try:
-            for attempt in range(self.job.plan.measure.retries + 1):
-                record = self._attempt(window)
-                self._keep(record, attempt)
-                if record.valid:
-                    break
+            record = self._attempt(window)
         except LostError as error:
-            log.warning("n = %d: %s", window.n, error)
-            self.why_lost = self.why_lost or f"n = {window.n}: {error}"
-            return False
-        return True
-
-    def _keep(self, record: Taken, attempt: int) -> None:
-        """Write a window down; if several in a row were lost to other programs, look which ones."""
+            log.warning("n = %d: %s", condition.n, error)
+            raise
         self.in_windows_s += record.window_s
         self.counted |= record.valid
-        self.journal.write(Window(cohort=self.number, attempt=attempt, **structs.asdict(record)))
-        seen = self.lookout.after_window(record.flags)
-        if seen is not None:
-            told = foreign.describe(seen) or "nobody takes it now"
+        self.task.journal.write(
+            WindowRecord(cohort=self.task.number, attempt=attempt, **structs.asdict(record))
+        )
+        programs = self.task.lookout.after_window(record.flags)
+        if programs is not None:
+            told = foreign.describe(programs) or "nobody takes it now"
             log.warning("windows keep being lost to others' CPU time: %s", told)
         if not record.valid:
             log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
+        return record
 
     def _write_readbacks(
         self,
@@ -251,9 +285,9 @@ class CohortRun:
         Raises:
             FailedError: a setting of the launch does not hold.
         """
-        self.journal.write(
+        self.task.journal.write(
             Readbacks(
-                cohort=self.number,
+                cohort=self.task.number,
                 when=when,
                 checks=checks,
                 members=reports,
@@ -277,8 +311,11 @@ class CohortWindows(CohortRun):
         skips: the end of a member whose script no longer trains; None if there is none.
         reports: what members read back before the first window.
         trainers_cpus: how many CPUs training threads may run on, by process count.
-        next_block: the number of the next block beyond the plan.
-        next_window: the number of the next window beyond the plan.
+        settling: whether windows may still have to be taken anew.
+        rounds: how often windows were taken anew.
+        settled: what is written once they have been.
+        until_s: when no further windows begin (of ``now_s``).
+        further: how many further windows each process count had.
     """
 
     cohort: Cohort
@@ -289,25 +326,22 @@ class CohortWindows(CohortRun):
     skips: MemberEnd | None = field(init=False, default=None)
     reports: Sequence[Readback] = field(init=False, default=())
     trainers_cpus: dict[int, int | None] = field(init=False, default_factory=dict)
-    next_block: int = field(init=False)
-    next_window: int = field(init=False)
+    settling: bool = field(init=False, default=True)
+    rounds: int = field(init=False, default=0)
+    settled: Settled | None = field(init=False, default=None)
+    until_s: float = field(init=False, default=0.0)
+    further: Counter[int] = field(init=False, default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Number further windows after all that are planned or were taken."""
-        taken = [one for one in self.before if isinstance(one, Window) and one.n in self.counts]
-        planned = self.job.plan.measure.windows
-        self.next_block = max([planned, *(one.block + 1 for one in taken)])
-        self.next_window = max([planned * len(self.counts), *(one.window + 1 for one in taken)])
-
-    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        self._start()
-        yield from self._take_each(todo)
-        yield from self._take_more()
-        self._read_back_again()
-        if self.lost:
-            text = ", ".join(map(str, sorted(self.lost)))
-            self.why_lost = f"members ended, so that windows of {text} processes could not be taken"
-            self.why_lost += self._because()
+        CohortRun.__post_init__(self)  # (super() finds the class without slots)
+        taken = [
+            record
+            for record in self.before
+            if isinstance(record, WindowRecord) and record.n in self.task.counts
+        ]
+        self.blocks.block = max([self.blocks.block, *(one.block + 1 for one in taken)])
+        self.blocks.window = max([self.blocks.window, *(one.window + 1 for one in taken)])
 
     def _start(self) -> None:
         """Start the members and let them warm up.
@@ -315,17 +349,18 @@ class CohortWindows(CohortRun):
         Raises:
             FailedError: no member started, or a setting of the launch does not hold.
         """
-        settings, free = self.job.plan.measure, headroom.read_free()
+        settings, free = self.task.job.plan.measure, headroom.read_free()
         started = [spec.slot for spec in self.slots[: self.cohort.size]]
         try:
-            self.cohort.start(started, settings.start_timeout_s, first_decides=self.first_decides)
+            first_decides = self.task.first_decides
+            self.cohort.start(started, settings.start_timeout_s, first_decides=first_decides)
             reports = self.cohort.read_back(settings.start_timeout_s)
         finally:
             self._write_events()
         if not reports:
             raise FailedError(f"no member came as far as its first step{self._because()}")
         self.reports = reports
-        if self.first_decides:
+        if self.task.first_decides:
             if device := gpus.opened(self.cohort.members.pids.values()):
                 log.warning(GPU, device)
             if own := self.cohort.script_sets(reports[0]):
@@ -335,14 +370,14 @@ class CohortWindows(CohortRun):
         self.member = headroom.footprint(free, len(self.cohort.alive))
         self._starts()
 
-    def _read_back_again(self) -> None:
+    def _finish(self) -> None:
         """Have members report again: a script may set threads, CPUs or types while it trains.
 
         Raises:
             FailedError: a setting of the launch no longer holds.
         """
         try:
-            found = self.cohort.read_back(self.job.plan.measure.start_timeout_s)
+            found = self.cohort.read_back(self.task.job.plan.measure.start_timeout_s)
         finally:
             self._write_events()
         first = {report.slot: report for report in self.reports}
@@ -353,87 +388,87 @@ class CohortWindows(CohortRun):
                     raise FailedError(CHANGED.format(what, _shown(then), _shown(now)))
         if found:
             self._check("after", found)
+        if self.lost:
+            text = ", ".join(map(str, sorted(self.lost)))
+            self.why_lost = f"members ended, so that windows of {text} processes could not be taken"
+            self.why_lost += self._because()
 
     def _check(self, when: Literal["before", "after"], reports: list[Readback]) -> None:
-        checks = axis_table.checks(self.job.launch.axes, self.slots, reports)
+        checks = axis_table.checks(self.task.job.launch.axes, self.slots, reports)
         self._write_readbacks(when, checks, reports, self.cohort.shared_files() or None)
 
-    def _take_more(self) -> Iterator[None]:
-        """Take windows anew, or further ones, until the script has settled and enough was seen."""
-        counts = sorted(set(self.counts) - self.lost)
-        further = dict.fromkeys(counts, 0)
-        until_s = self.now_s() + MORE_LONGEST_S
-        anew = 0
-        change = self._change()
-        while change is not None and anew < SETTLING_ROUNDS and not self.lost:
-            anew += 1
-            change = yield from self._take_anew(change, until_s)
-        until_s = self.now_s() + MORE_LONGEST_S
-        while self.now_s() < until_s:
-            steps = non_step.Steps.concat(self._by_window())
-            short = non_step.lacking(steps, non_step.find(steps), counts)
-            if not short:
-                return
-            # In turns: a phase that one count never shows may be seen at another.
-            n = min(short, key=lambda each: further[each])
-            further[n] += 1
-            log.info("n = %d: another window, for what comes back between steps", n)
-            yield from self._pause()
-            if not all(map(self._take_one, self._further([n], 1))):
-                return
+    def _more(self) -> bool:
+        """Add windows until the script has settled and enough was seen."""
+        if self.settling:
+            if not self.rounds:
+                self.until_s = self.now_s() + MORE_LONGEST_S
+            self.settling = self._settle()
+            if self.settling:
+                return True
+            self.until_s = self.now_s() + MORE_LONGEST_S
+        steps = non_step.Steps.concat(self._by_window())
+        counts = sorted(set(self.task.counts) - self.lost)
+        short = non_step.lacking(steps, non_step.find(steps), counts)
+        if not short or self.now_s() >= self.until_s:
+            return False
+        # In turns: a phase that one count never shows may be seen at another.
+        n = min(short, key=lambda each: self.further[each])
+        self.further[n] += 1
+        log.info("n = %d: another window, for what comes back between steps", n)
+        self._add([Count(n)], 1)
+        return True
 
-    def _change(self, block: int = 0) -> float | None:
-        """Return the change with members' age (``settling.change``) in windows from a block on."""
-        seen = self._by_window(block)
-        return settling.change(seen, non_step.find(non_step.Steps.concat(seen)))
-
-    def _take_anew(self, change: float, until_s: float) -> Generator[None, None, float | None]:
-        """Replace the windows in which the script had not settled; return the remaining change.
+    def _settle(self) -> bool:
+        """Add windows in the place of those in which the script had not settled; return whether.
 
         If the later blocks have settled by themselves, only the first ones are replaced, otherwise
         all of them, as far as time allows. If too few would be left, all stay as they are.
         """
+        change = self._change()
+        if self.settled is not None:
+            self.task.journal.write(structs.replace(self.settled, left=change))
+        if change is None or self.rounds == SETTLING_ROUNDS or self.lost:
+            return False
+        self.rounds += 1
         blocks = sorted({block for block, _ in self.steps})
         enough = blocks[1 : 1 - FEWEST_BLOCKS]
-        first = next((block for block in enough if self._change(block) is None), self.next_block)
+        first = next((block for block in enough if self._change(block) is None), self.blocks.block)
         left = [block for block in blocks if block >= first]
-        planned = self.job.plan.measure.windows
+        planned = self.task.job.plan.measure.windows
         again = planned - len(left)
         if blocks:
-            room_s = max(0.0, until_s - self.now_s())
+            room_s = max(0.0, self.until_s - self.now_s())
             block_s = max(0.01, self.in_windows_s / len(blocks))
             again = min(again, int(room_s / block_s))
         log.info("the script has not settled (%+.0f%% of all time)", 100 * change)
         if len(left) + again < min(planned, FEWEST_BLOCKS):
-            return None
-        self.steps = [one for one in self.steps if one[0] >= first]
+            return False
+        self.steps = [(block, steps) for block, steps in self.steps if block >= first]
         log.info("windows are taken anew")
-        yield from self._take_each(self._further(self.counts, again), pause_first=True)
-        still = self._change()
-        self.journal.write(Settled(cohort=self.number, block=first, change=change, left=still))
-        return still
+        self._add(self._conditions(), again)
+        self.settled = Settled(cohort=self.task.number, block=first, change=change, left=None)
+        return True
 
-    def _further(self, counts: Sequence[int], blocks: int) -> list[windows.Window]:
-        """Return further windows, numbered after all that were planned or taken."""
-        found = [
-            windows.Window(self.next_window + one.window, self.next_block + one.block, one.n)
-            for one in windows.schedule(counts, blocks, self.job.seed + self.next_block)
-        ]
-        self.next_window += len(found)
-        self.next_block += blocks
-        return found
+    def _change(self, block: int = 0) -> float | None:
+        """Return the change with members' age (``settling.change``) in windows from a block on."""
+        windows = self._by_window(block)
+        return settling.change(windows, non_step.find(non_step.Steps.concat(windows)))
+
+    def _add(self, conditions: Sequence[Count], blocks: int) -> None:
+        shuffle = random.Random(self.task.job.seed + self.blocks.block)  # noqa: S311 (an order)
+        self.blocks.add(conditions, blocks, shuffle)
 
     def _by_window(self, block: int = 0) -> list[non_step.Steps]:
         """Return the steps of all members in each window that counts, from a block on."""
-        return [steps for own, steps in self.steps if own >= block]
+        return [steps for first, steps in self.steps if first >= block]
 
-    def _attempt(self, window: windows.Window) -> Taken:
+    def _attempt(self, window: Window) -> Taken:
         """Take a window once; if a member ends meanwhile, restart it and begin the window again."""
-        own = self.job.plan.measure
+        own = self.task.job.plan.measure
         timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
         while True:
             if self.skips is not None:  # as later starts will
-                if self.first_decides:
+                if self.task.first_decides:
                     raise ScriptEndedError(self.skips)
                 raise LostError(self.skips.reason)
             if missing := self.cohort.restartable(MEMBER_RESTARTS):
@@ -468,11 +503,11 @@ class CohortWindows(CohortRun):
             self.last_end = event.reason
             if SKIPS in event.reason:
                 self.skips = event
-            self.journal.write(Event(cohort=self.number, **event._asdict()))
+            self.task.journal.write(Event(cohort=self.task.number, **event._asdict()))
         events = [*self.cohort.events]
         self.cohort.events.clear()
         for event in events:
-            if event.what == NOT_COUNTED and self.first_decides:
+            if event.what == NOT_COUNTED and self.task.first_decides:
                 raise ScriptEndedError(event)
             if event.what in {NOT_COUNTED, CHILDREN_HANG}:
                 raise FailedError(event.reason)

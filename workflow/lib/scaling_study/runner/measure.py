@@ -6,48 +6,35 @@ never a missing file.
 """
 
 import contextlib
-import hashlib
-import json
+import itertools
 import logging
 import os
 import random
 import shutil
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
 
-from scaling_study.common import code_digest, entries, private
+from scaling_study.common import private
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import launches as planned
 from scaling_study.config import work
 from scaling_study.config.config import Measure
-from scaling_study.config.plan import Plan, Planned
-from scaling_study.config.workload import Workload
 from scaling_study.host import probe
 from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records.codec import write_file
 from scaling_study.records.window import DECODER, Cohort, End, Record, Status, Stopped, Window
-from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve, windows
-from scaling_study.runner.cohort_windows import CohortRun, CohortWindows
+from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve
+from scaling_study.runner.cohort_windows import CohortRun, CohortTask, CohortWindows, Count
 from scaling_study.runner.free_run import program_of
+from scaling_study.runner.jobs import Job
 from scaling_study.runner.journal import Journal
 from scaling_study.runner.pool import PoolWindows
 from scaling_study.runner.whole_runs import RunWindows
-
-# A change of any of these modules invalidates old windows.
-HARNESS = (
-    *("runner/measure", "member/worker", "member/hook/sitecustomize"),
-    *("launch/axes", "launch/counters", "launch/launchers"),
-)
-"""The modules and folders that measure, with all that they import."""
-
-OUTSIDE = ("axes", "counters", "launchers")
-"""Kinds of extensions; a user's own files of these kinds belong to the harness."""
 
 FAILED, SKIPPED = "failed", "skipped"
 """Reasons to measure a record file again: it lacks results, or the machine lacks something."""
@@ -58,73 +45,6 @@ log = logging.getLogger("measure")
 
 ROOM = 1.5
 """Another cohort starts only if this many times the memory of the largest one so far is left."""
-
-_ENDED = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One (launch, replicate) to measure.
-
-    Attributes:
-        plan: the part of plan.json that the measurement depends on (see ``job_text``).
-        launch: a launch of the plan; `NO_LAUNCH` if the job itself finds out which.
-        replicate: which fresh start of the launch this is.
-    """
-
-    plan: Planned
-    launch: planned.Launch
-    replicate: int
-
-    @property
-    def seed(self) -> int:
-        """The seed of this job's shuffles, from the study's seed and the job's name."""
-        text = f"{self.plan.seed} {self.launch.id} {self.replicate}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-
-
-def job_sections(plan: Plan, *sections: str) -> dict[str, object]:
-    """Return the parts of a plan that measuring or profiling depends on, as JSON data.
-
-    Fields that matter only after measuring are left out: changing them measures nothing anew.
-
-    Args:
-        plan: The plan.
-        sections: Further sections to include, without their lists of launches.
-    """
-    afterwards = {"steps_per_model", "samples_per_step", "samples_per_epoch"}
-    return plan.model_dump(
-        mode="json",
-        include={"study", "seed", "processes", "measure", "workload", *sections},
-        exclude={
-            "measure": {"replicates"},
-            "workload": afterwards,
-            **{name: {"launches"} for name in ("profile", "why")},
-        },
-    )
-
-
-def job_text(sections: Mapping[str, object], launch: planned.Launch | None, files: str = "") -> str:
-    """Return, as JSON, all that a job depends on.
-
-    Args:
-        sections: The result of `job_sections`.
-        launch: One of the plan's; None if the job itself finds out which.
-        files: A digest of all files that the job depends on.
-    """
-    own = None if launch is None else asdict(launch)
-    return json.dumps({**sections, "launch": own, "files": files}, sort_keys=True)
-
-
-def read_job(text: str, replicate: int) -> Job:
-    """Return the job from a text that ``job_text`` made."""
-    data = json.loads(text)
-    launch = data.pop("launch")
-    return Job(
-        Planned.model_validate(data),
-        planned.Launch(**launch) if launch else planned.NO_LAUNCH,
-        replicate,
-    )
 
 
 def each_alone(settings: Measure, axes: Axes) -> bool:
@@ -137,59 +57,6 @@ def each_alone(settings: Measure, axes: Axes) -> bool:
         axes: the launch's values.
     """
     return settings.isolated or not LAUNCHERS[str(axes["launcher"])].rests
-
-
-def digest(*parts: object) -> str:
-    """Return 12 hexadecimal digits for anything that JSON can hold."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def workload_digest(workload: Workload) -> str:
-    """Return a digest of a workload's files.
-
-    The content of a script is hashed. For a module, it is the content of all modules of its package
-    below the working directory. Inputs may be large, so only their names, sizes and times of
-    modification are hashed, with those of everything below a folder.
-    """
-    folder = Path(work.folder(workload))
-    script = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _program(workload, folder)]
-    inputs = [folder / name for name in workload.inputs]
-    files = {file for path in inputs for file in (path, *path.rglob("*"))}
-    states = sorted((str(file), file.stat()) for file in files)
-    return digest(script, [(name, one.st_size, one.st_mtime_ns) for name, one in states])
-
-
-def _program(workload: Workload, folder: Path) -> list[Path]:
-    """Return the files of the program: the script, or all modules of the module's package."""
-    if workload.command:
-        return [path for path in map(folder.joinpath, workload.command) if path.is_file()]
-    if not workload.module:
-        return [folder / str(workload.script)]
-    top = folder / workload.module.partition(".")[0]
-    return sorted(top.rglob("*.py")) if top.is_dir() else [*top.parent.glob(f"{top.name}.py")]
-
-
-def measured_digest(workload: Workload, python: str) -> str:
-    """Return the digest of what is measured: files, arguments, environment and build.
-
-    Args:
-        workload: the workload of a job.
-        python: the interpreter of the build.
-    """
-    return digest(
-        workload_digest(workload),
-        workload.cwd,
-        work.program(workload),
-        *(workload.args, workload.step, workload.env, workload.fresh_folder),
-        *([workload.command] if workload.command else []),
-        asdict(resolve.versions(python, runs=workload.runs)),
-    )
-
-
-def harness_digest(*further: str) -> str:
-    """Return the digest of the code that measures, and of further modules with their imports."""
-    outside = [file for kind in OUTSIDE for file in entries.files_outside(kind)]
-    return code_digest.of_modules(*HARNESS, *further, further=outside)[:12]
 
 
 class Measurement:
@@ -219,99 +86,111 @@ class Measurement:
         self._machine = probe.read_machine()
         self._process_counts = sorted(counts) if counts else resolve.counts(job.plan, self._machine)
         self._batch = batch
-        self._cohort = 0
         self._lookout = foreign.Lookout(frozenset(self._machine.cpus))
+        self._cohort = 0
+        self._resolved: resolve.Resolved | None = None
+        self._before: list[Record] = []
+        self._waiting: list[list[int]] = []  # process counts of each cohort that is to start
+        self._running: CohortRun | None = None
+        self._cohort_ends = contextlib.ExitStack()
 
     def run(self) -> None:
         """Measure, and leave a complete record file."""
         in_turns([self])
 
-    def pausing(self, folder: Path) -> Generator[None]:
-        """Measure, and leave a complete record file; pause between windows, with members asleep.
+    def begin(self, folder: Path) -> None:
+        """Find out what is left to measure.
 
         Args:
             folder: a private folder.
         """
+        self._private = folder
         try:
-            resolved = resolve.resolve(
+            self._resolved = resolved = resolve.resolve(
                 self._job.plan, self._job.launch.axes, self._machine, self._builds,
                 self._process_counts, member=headroom.known(self._folder, self._job.launch.id),
             )  # fmt: skip
-            head = self._head(resolved)
+            self._head = self._first_record()
         except UnavailableError as error:
             log.warning("skipped: %s (%s)", error.reason, error.remedy)
+            self._resolved = None
             self._journal.restart()
-            self._journal.write(self._head(None))
+            self._journal.write(self._first_record())
             self._journal.write(_end(self._cohort, "skipped", error.reason, error.remedy))
-            left = SKIPPED
-        else:
-            yield from self._measure_all(resolved, head, folder)
-            left = FAILED if self._lacks(resolved.counts) else ""
-        self._journal.finish(left)
-
-    def _lacks(self, counts: Sequence[int]) -> bool:
-        """Return whether a count has no result; in a race, whether none of the counts has one.
-
-        A race asks for missing counts again by itself.
-        """
-        records = self._journal.read()
-        failed = _failed(records)
-        seen = {
-            one.n
-            for one in records
-            if isinstance(one, Window) and one.valid and one.cohort not in failed
-        }
-        return not (seen if self._batch else seen.issuperset(counts))
-
-    def _measure_all(
-        self, resolved: resolve.Resolved, head: Cohort, folder: Path
-    ) -> Iterator[None]:
-        records = self._journal.resume(head)
-        if records:
-            log.info("goes on after %d records of an earlier run", len(records))
-        failed = _failed(records)
-        if failed:
+            return
+        self._before = self._journal.resume(self._head)
+        if self._before:
+            log.info("goes on after %d records of an earlier run", len(self._before))
+        if failed := _failed(self._before):
             log.info("what failed before is measured again")
-            records = self._journal.keep([one for one in records if one.cohort not in failed])
-        self._cohort = max((one.cohort + 1 for one in records), default=0)
+            kept = [record for record in self._before if record.cohort not in failed]
+            self._before = self._journal.keep(kept)
+        self._cohort = max((record.cohort + 1 for record in self._before), default=0)
         if resolved.missing is not None:
             log.info("not tried above %d processes: %s", max(resolved.counts), resolved.missing)
-        cohorts = [list(resolved.counts)]  # the process counts of each
+        self._waiting = [list(resolved.counts)]
         if each_alone(self._settings, self._job.launch.axes):
             shuffle = random.Random(self._job.seed)  # noqa: S311 (an order, no secret)
-            cohorts = [[n] for n in shuffle.sample(resolved.counts, len(resolved.counts))]
-        for counts in cohorts:
-            yield from self._measure(resolved, head, counts, records, folder)
+            counts = shuffle.sample(resolved.counts, len(resolved.counts))
+            self._waiting = [[n] for n in counts]
 
-    def _head(self, resolved: resolve.Resolved | None) -> Cohort:
+    def take_next(self) -> bool:
+        """Take the next window; members sleep until the one after it.
+
+        Returns:
+            Whether there was one. If not, the record file is complete.
+
+        Raises:
+            ScriptEndedError: the study's first script ended without a step that counts.
+        """
+        while self._running is not None or self._waiting:
+            if self._running is None:
+                self._start_cohort(self._waiting.pop(0))
+            elif self._take_window(self._running):
+                return True
+        self._journal.finish(self._lacking())
+        return False
+
+    def close(self) -> None:
+        """End the members of the cohort that lives now."""
+        self._cohort_ends.close()
+        self._running = None
+
+    def _lacking(self) -> str:
+        """Return why the record file is to be measured again; empty if nothing is missing.
+
+        A race asks for missing counts again by itself, unless none of them has a result.
+        """
+        if self._resolved is None:
+            return SKIPPED
+        records = self._journal.read()
+        failed = _failed(records)
+        measured = {
+            record.n
+            for record in records
+            if isinstance(record, Window) and record.valid and record.cohort not in failed
+        }
+        complete = measured if self._batch else measured.issuperset(self._resolved.counts)
+        return "" if complete else FAILED
+
+    def _first_record(self) -> Cohort:
         """Return a cohort's first record.
-
-        Args:
-            resolved: the launch on this machine; None if the machine cannot run it.
 
         Raises:
             UnavailableError: the interpreter does not run, or has no torch.
         """
-        plan, launch = self._job.plan, self._job.launch
+        resolved = self._resolved
         python = resolved.launch.python if resolved else None
         return Cohort(
+            **structs.asdict(self._job.measured(self._job.seed, python)),
             schema_version=2,
-            study=plan.study,
-            role=launch.role,
-            label=launch.label,
-            axes=dict(launch.axes),
-            launch=launch.id,
-            replicate=self._job.replicate,
+            study=self._job.plan.study,
             cohort=self._cohort,
             process_counts=self._process_counts,
             batch=self._batch or None,
-            seed=self._job.seed,
             measure=self._settings.model_dump(mode="json", exclude={"replicates"}),
-            measured_hash=measured_digest(plan.workload, python) if python else "",
-            harness_hash=harness_digest(),
             machine_hash=self._machine.hash,
             machine=self._machine,
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
             slots=list(resolved.slots) if resolved else [],
             requested_env=dict(resolved.requested_env) if resolved else {},
         )
@@ -326,73 +205,73 @@ class Measurement:
             return {}
         return {resolve.COMPILE_CACHE: str(folder / "compiled")}
 
-    def _measure(
-        self,
-        resolved: resolve.Resolved,
-        head: Cohort,
-        counts: Sequence[int],
-        before: Sequence[Record],
-        private_folder: Path,
-    ) -> Iterator[None]:
-        """Measure one cohort's windows, without those that an interrupted run has taken.
+    def _start_cohort(self, counts: Sequence[int]) -> None:
+        """Prepare the cohort of some process counts, unless an interrupted run has measured it.
 
-        If that run was killed after the last of them, they stay as they are, settled or not.
+        If that run was killed after its last window, its windows stay as they are, settled or not.
         """
-        todo = self._todo(counts, before)
-        if not todo:
+        resolved, before = self._resolved, self._before
+        assert resolved is not None  # noqa: S101 (nothing waits otherwise)
+        done = {
+            Count(record.n).key(record.block)
+            for record in before
+            if isinstance(record, Window) and record.valid
+        }
+        planned = itertools.product(range(self._settings.windows), counts)
+        if all(Count(n).key(block) in done for block, n in planned):
             interrupted = _interrupted(counts, before)
             if interrupted is not None:
                 self._journal.write(_end(interrupted, "complete"))
             return
-        first_decides = is_first(self._job.launch, self._job.replicate) and not any(
-            isinstance(record, Window) for record in before
-        )
-        began_s = time.perf_counter()
-        own = self._job, self._cohort, self._journal, self._lookout, counts, first_decides, began_s
-        self._journal.write(structs.replace(head, cohort=self._cohort))
+        windows_before = any(isinstance(record, Window) for record in before)
+        task = CohortTask(
+            self._job, self._cohort, self._journal, self._lookout, counts, done,
+            first_decides=is_first(self._job.launch, self._job.replicate) and not windows_before,
+        )  # fmt: skip
+        self._journal.write(structs.replace(self._head, cohort=self._cohort))
         workload, host = self._job.plan.workload, resolve.host(self._machine)
-        ended: member_processes.ScriptEndedError | None = None
-        with private.part(private_folder, f"cohort-{self._cohort}") as folder:
-            compiled = self._compiling_anew(folder)
-            env = {**resolved.launch.env, **compiled}
-            launch = replace(resolved.launch, folder=folder, env=env)
-            with contextlib.ExitStack() as stack:
-                if workload.runs or workload.pool:
-                    whole = program_of(workload, self._job.launch.axes, folder)
-                    kind = RunWindows if workload.runs else PoolWindows
-                    run: CohortRun = kind(*own, launch, resolved.members, whole, host)
-                else:
-                    specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
-                    one = stack.enter_context(cohort.Cohort(launch, specs, host, hang_s=hang_s))
-                    run = CohortWindows(*own, one, resolved.slots, before)
-                try:
-                    status, reason = yield from run.take(todo)
-                except member_processes.ScriptEndedError as error:
-                    status, reason, ended = "failed", str(error), error
-            for name, place in compiled.items():
-                _keep(Path(place), Path(resolved.launch.env[name]))
+        folder = private.part(self._private, f"cohort-{self._cohort}")
+        place = self._cohort_ends.enter_context(folder)
+        compiled = self._compiling_anew(place)
+        for name, files in compiled.items():
+            kept = Path(resolved.launch.env[name])
+            self._cohort_ends.callback(_keep, Path(files), kept)
+        env = {**resolved.launch.env, **compiled}
+        launch = replace(resolved.launch, folder=place, env=env)
+        if workload.runs or workload.pool:
+            program = program_of(workload, self._job.launch.axes, place)
+            kind = RunWindows if workload.runs else PoolWindows
+            self._running = kind(task, launch, resolved.members, program, host)
+        else:
+            specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
+            members = cohort.Cohort(launch, specs, host, hang_s=hang_s)
+            self._cohort_ends.enter_context(members)
+            self._running = CohortWindows(task, members, resolved.slots, before)
+
+    def _take_window(self, running: CohortRun) -> bool:
+        """Take a window of the living cohort; if there is none left, end the cohort."""
+        stopped = None
+        try:
+            if running.take_next():
+                return True
+            status, reason = running.outcome
+        except member_processes.ScriptEndedError as error:
+            status, reason, stopped = "failed", str(error), error
+        self.close()
+        missing = self._resolved.missing if self._resolved else None
         remedy = None
-        if status == "complete" and resolved.missing is not None:
-            status, reason, remedy = "partial", resolved.missing.reason, resolved.missing.remedy
-        self._journal.write(run.end(status, reason, remedy))
+        if status == "complete" and missing is not None:
+            status, reason, remedy = "partial", missing.reason, missing.remedy
+        self._journal.write(running.end(status, reason, remedy))
         level = logging.WARNING if reason else logging.INFO
         log.log(level, "%s%s", status, f": {reason}" if reason else "")
         self._cohort += 1
-        if ended is not None:
-            end = ended.end
-            script = work.name(workload)
-            story = Stopped(script=script, reason=end.reason, log=end.log)
+        if stopped is not None:
+            script = work.name(self._job.plan.workload)
+            story = Stopped(script=script, reason=stopped.end.reason, log=stopped.end.log)
             write_file(self._folder / STOPPED, story)
-            raise ended
-
-    def _todo(self, counts: Sequence[int], before: Sequence[Record]) -> list[windows.Window]:
-        schedule = windows.schedule(counts, self._settings.windows, self._job.seed)
-        done = {
-            (record.window, record.n)
-            for record in before
-            if isinstance(record, Window) and record.valid
-        }
-        return [window for window in schedule if (window.window, window.n) not in done]
+            raise stopped
+        return False
 
 
 def _end(cohort: int, status: Status, reason: str | None = None, remedy: str | None = None) -> End:
@@ -443,18 +322,19 @@ def in_turns(
         measurements: the measurements, in the order in which they start.
         free_bytes: returns the memory that is left.
     """
-    waiting, taken = list(measurements), 0
-    left: list[Generator[None]] = []
+    waiting, largest = deque(measurements), 0
+    running: list[Measurement] = []
     with private.folder() as folder, contextlib.ExitStack() as stack:
-        while waiting or left:
+        while waiting or running:
             before = free_bytes()
-            if waiting and (not left or before > ROOM * taken):
-                own = stack.enter_context(private.part(folder, f"launch-{len(waiting)}"))
-                run = stack.enter_context(contextlib.closing(waiting.pop(0).pausing(own)))
-                left += [run] if next(run, _ENDED) is not _ENDED else []
-                taken = max(taken, before - free_bytes())
+            if waiting and (not running or before > ROOM * largest):
+                part = stack.enter_context(private.part(folder, f"launch-{len(waiting)}"))
+                measurement = stack.enter_context(contextlib.closing(waiting.popleft()))
+                measurement.begin(part)
+                running += [measurement] if measurement.take_next() else []
+                largest = max(largest, before - free_bytes())
             else:
-                left = [run for run in left if next(run, _ENDED) is not _ENDED]
+                running = [measurement for measurement in running if measurement.take_next()]
 
 
 def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:

@@ -30,7 +30,7 @@ from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Taken
 from scaling_study.runner import counter_snapshots, hangs, windows
-from scaling_study.runner.cohort_windows import LostError
+from scaling_study.runner.blocks import LostError
 from scaling_study.runner.counter_snapshots import CounterSnapshot
 from scaling_study.runner.free_run import FreeRun, Program, ProgramWindows, with_processes
 from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
@@ -48,9 +48,6 @@ UNSEEN = (
 class PoolWindows(ProgramWindows):
     """The windows of a pool at all its process counts; its first member is the program."""
 
-    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        return self._take_each(todo)
-
     def _attempt(self, window: windows.Window) -> Taken:
         """Start the program, take a window of it, and end it."""
         read_back = not self.proven
@@ -63,9 +60,9 @@ class PoolWindows(ProgramWindows):
         ):  # fmt: skip
             run.start(0)
             try:
-                run.all_train(self.job.plan.measure, read_back=read_back)
+                run.all_train(self.task.job.plan.measure, read_back=read_back)
             except NoStepError as error:
-                if self.first_decides and read_back:
+                if self.task.first_decides and read_back:
                     end = MemberEnd(0, "died", str(error), run.output(0))
                     raise ScriptEndedError(end) from None
                 raise
@@ -81,7 +78,7 @@ class PoolWindows(ProgramWindows):
         slots = [
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
-        axes = self.job.launch.axes
+        axes = self.task.job.launch.axes
         # Settings that the program makes itself, as Dask does, fail only launches that set them.
         own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
@@ -96,7 +93,7 @@ class PoolWindows(ProgramWindows):
         Raises:
             LostError: a process ended before the shortest time of a window, or more than n train.
         """
-        settings, cpus = self.job.plan.measure, self.host.cpus
+        settings, cpus = self.task.job.plan.measure, self.host.cpus
         before, after = run.snapshot(cpus), None
         span_s = settings.shortest_s
         while span_s <= settings.longest_s:

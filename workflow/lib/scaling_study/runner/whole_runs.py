@@ -9,7 +9,7 @@ itself (``{n}`` among its words) has one slot.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -22,7 +22,8 @@ from scaling_study.member.channel import Step
 from scaling_study.member.model_queue import Ended
 from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Taken, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
-from scaling_study.runner.cohort_windows import FailedError, LostError
+from scaling_study.runner.blocks import LostError
+from scaling_study.runner.cohort_windows import FailedError
 from scaling_study.runner.counter_snapshots import CounterSnapshot
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, ProgramWindows, at_once
 from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
@@ -103,15 +104,13 @@ class RunWindows(ProgramWindows):
     peak_bytes: int = field(init=False, default=0)
     first_s: float | None = field(init=False, default=None)
 
-    def _run(self, todo: Sequence[windows.Window]) -> Iterator[None]:
-        # The memory of few runs shows whether there is room for more.
-        first = min((one.block for one in todo), default=0)
-        by_count = sorted(todo, key=lambda one: (one.block, one.n if one.block == first else 0))
-        return self._take_each(by_count)
+    def _start(self) -> None:
+        """Begin with few runs: their memory shows whether there is room for more."""
+        self.blocks.begin_with_few()
 
     def _attempt(self, window: windows.Window) -> Taken:
         """Keep n slots busy until each has done its runs."""
-        workload = self.job.plan.workload
+        workload = self.task.job.plan.workload
         members = at_once(workload, self.members, window.n)
         self._require_memory(len(members))
         if self.started_s is None:
@@ -144,7 +143,7 @@ class RunWindows(ProgramWindows):
             used=used,
         )
         # Beside others, threads that spin may treble a run's CPU time.
-        if window.n == 1 and (found.valid or self.job.launch.axes["intra_op"] == 1):
+        if window.n == 1 and (found.valid or self.task.job.launch.axes["intra_op"] == 1):
             self._compare_with_first([ended for _, ended in counted[0]])
         whole_s = (max(one.parked_ns for one in activities) - opened_ns) / 1e9
         flags = [*found.flags, *([ONE_PROGRAM] if workload.starts_processes else [])]
@@ -176,7 +175,7 @@ class RunWindows(ProgramWindows):
         """
         slots: dict[int, _Slot] = {}
         looks, began_s = hangs.Hangs(), time.monotonic()
-        until_s = began_s + self.job.plan.measure.shortest_s
+        until_s = began_s + self.task.job.plan.measure.shortest_s
         while True:
             for slot in run.slots.free:
                 run.start(slot)
@@ -199,7 +198,7 @@ class RunWindows(ProgramWindows):
             FailedError: they hang, as all runs of the launch do.
             LostError: they are longer.
         """
-        limit_s = self.job.plan.longest_run_s
+        limit_s = self.task.job.plan.longest_run_s
         if how := looks.of(run.slots.begun[0].pid):
             raise FailedError(how)
         if passed_s > limit_s:
@@ -209,7 +208,7 @@ class RunWindows(ProgramWindows):
         """Raise the error of a run that failed."""
         words = run.last_words(ended.slot)
         reason = f"a run {describe_exit(ended.status)}{f': {words}' if words else ''}"
-        if self.first_decides and not self.proven:
+        if self.task.first_decides and not self.proven:
             raise ScriptEndedError(MemberEnd(0, "died", reason, run.output(ended.slot)))
         raise LostError(reason)
 
@@ -219,7 +218,7 @@ class RunWindows(ProgramWindows):
             self.first_s = self.first_s or used_s
             if used_s < SKIPPED * self.first_s:
                 reason = AGAIN.format(first=self.first_s, later=used_s)
-                if self.first_decides:
+                if self.task.first_decides:
                     raise ScriptEndedError(MemberEnd(0, NOT_COUNTED, reason, ""))
                 raise FailedError(reason)
 
@@ -239,7 +238,7 @@ class RunWindows(ProgramWindows):
                 break
         else:
             raise LostError(TOO_SHORT)
-        asked = self.job.launch.axes
+        asked = self.task.job.launch.axes
         self._write_readbacks("before", outside.checks(asked, run.launch, self.members, seen), [])
         self.proven = True
 

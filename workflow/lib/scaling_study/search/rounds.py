@@ -31,7 +31,7 @@ from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Target
 from scaling_study.records.window import DECODER, Cohort
-from scaling_study.runner import journal, measure
+from scaling_study.runner import jobs, journal, measure
 from scaling_study.search.race import (
     FEWEST,
     START_S,
@@ -181,7 +181,7 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 
     Args:
         study_folder: results/<study>.
-        job: what all measurements depend on (`measure.job_text`, without a launch).
+        job: what all measurements depend on (`jobs.job_text`, without a launch).
         now: the time, which names the folder that the records move to.
 
     Returns:
@@ -201,7 +201,7 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 
 def _differ(records: Path, job: str) -> bool:
     """Return whether records that no race has made were measured in another way than ``job``."""
-    asked, harness = json.loads(job)["measure"], measure.harness_digest()
+    asked, harness = json.loads(job)["measure"], jobs.harness_digest()
     for path in records.glob("*/*.jsonl"):
         with path.open(encoding="utf-8") as lines:
             head = json.loads(next(lines))  # of whatever version
@@ -211,7 +211,7 @@ def _differ(records: Path, job: str) -> bool:
 
 
 def measure_part(
-    found: Decided, base: measure.Job, folder: Path, builds: Path, part: tuple[int, int]
+    found: Decided, base: jobs.Job, folder: Path, builds: Path, part: tuple[int, int]
 ) -> None:
     """Measure the starts of a round that have no records yet, batch by batch.
 

@@ -1,16 +1,18 @@
-"""The one loop of all experiments: blocks, attempts, resumed files, stopped cohorts."""
+"""Conditions of experiments: stopped cohorts, members that take turns, lost cohorts."""
 
-import random
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 import made_records
-from scaling_study.experiments.blocks import Blocks, Condition, irregular, key
-from scaling_study.experiments.experiment import Impossible, Planned, groups, unchanged
+from scaling_study.experiments.conditions import Condition, irregular, key
+from scaling_study.experiments.experiment import Experiment, Impossible, Planned, groups, unchanged
+from scaling_study.runner.blocks import LostError
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.member_processes import MemberEndedError
+from scaling_study.runner.windows import Window
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 
@@ -43,42 +45,7 @@ class Cohort:
         self.did.append("thaw")
 
 
-def run(conditions, blocks=2, lost=None, **settings):
-    records = []
-    loop = Blocks(records.append, TIMING, **settings)
-    loop.run(conditions, blocks, random.Random(3), lost)  # noqa: S311 (an order)
-    return records
-
-
-def test_every_condition_takes_one_window_in_each_block_in_an_order_of_its_own():
-    conditions = [Condition("intervention", name, Cohort(), 2) for name in "abcdef"]
-    records = run(conditions, blocks=4)
-    orders = [tuple(one.name for one in records if one.block == at) for at in range(4)]
-    assert all(sorted(order) == list("abcdef") for order in orders)
-    assert len(set(orders)) > 1
-    assert len({key(one) for one in records}) == len(records) == 24
-
-
-def test_what_an_interrupted_run_has_taken_is_not_repeated():
-    conditions = [Condition("intervention", name, Cohort(), 2) for name in "abc"]
-    whole = run(conditions)
-    assert run(conditions, done={key(one) for one in whole}) == []
-    (missing,) = run(conditions, done={key(one) for one in whole[:-1]})
-    assert key(missing) == key(whole[-1])
-
-
-def test_a_disturbed_window_has_further_attempts_while_any_are_left():
-    cohort = Cohort("foreign", "foreign")
-    records = run([Condition("intervention", "a", cohort, 1)], blocks=1)
-    assert [(one.attempt, one.valid) for one in records] == [(0, False), (1, False), (2, True)]
-    disturbed = [Condition("intervention", name, Cohort(*["foreign"] * 9), 1) for name in "ab"]
-    assert len(run(disturbed, blocks=1, attempts=3)) == 2 + 3
-    assert len(run(disturbed, blocks=1, further=1)) == 2 * 2
-
-
-def test_a_flag_that_every_attempt_would_have_ends_them():
-    (record,) = run([Condition("intervention", "a", Cohort("throttled_burst"), 1)], blocks=1)
-    assert not record.valid
+WINDOW = Window(3, 2, 1)
 
 
 def test_a_frozen_cohort_goes_on_for_its_windows_alone():
@@ -91,41 +58,47 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
         seen.append(cohort.did[-1])
 
     one = Condition("data_loader", "a", cohort, 4, asked=7, frozen=True, around=around)
-    (record,) = run([one], blocks=1)
+    record = one.attempt(WINDOW, 1, TIMING)
     told = ("tell", 7)
-    assert cohort.did == [told, "thaw", ("attempt", 4, TIMING, 0), "freeze"]
+    assert cohort.did == [told, "thaw", ("attempt", 1, TIMING, 0), "freeze"]
     assert seen == [told, "freeze"]
     assert record.rate_share == 0.5
+    assert record.attempt == 1
+    assert key(record) == one.key(WINDOW.block)
 
 
 def test_members_take_turns_where_not_all_train():
     cohort = Cohort()
-    run([Condition("intervention", "a", cohort, 1, rotates=True)], blocks=3)
-    assert [did[3] for did in cohort.did] == [0, 1, 2]
-    stays = Cohort()
-    run([Condition("stressor", "a", stays, 1)], blocks=3)
-    assert [did[3] for did in stays.did] == [0, 0, 0]
+    for rotates in (2, 0):
+        Condition("intervention", "a", cohort, 1, rotates=rotates).attempt(WINDOW, 0, TIMING)
+    assert [did[3] for did in cohort.did] == [4, 0]
 
 
-def test_conditions_of_a_lost_cohort_are_left_out_and_the_others_go_on():
-    gone, lost = Cohort("ended"), []
-    conditions = [
-        Condition("intervention", "a", gone, 1, optional=True),
-        Condition("intervention", "b", gone, 2, optional=True),
-        Condition("reference", "reference", Cohort(), 1),
-    ]
-    records = run(conditions, blocks=3, lost=lost.append)
-    assert [one.name for one in records] == ["reference"] * 3
-    assert len(lost) == 1
-    assert lost[0].cohort is gone
+def test_a_condition_with_a_timing_of_its_own_keeps_to_it():
+    cohort, bursts = Cohort(), replace(TIMING, bursts=8)
+    Condition("intervention", "a", cohort, 1, timing=bursts).attempt(WINDOW, 0, TIMING)
+    assert [did[2] for did in cohort.did] == [bursts]
 
 
-def test_a_member_of_the_reference_ends_all():
-    lost = []
-    conditions = [Condition("reference", "reference", Cohort("ended"), 1)]
+class Job(Experiment):
+    """An experiment of which only the windows are tried."""
+
+    def __init__(self):
+        self.records, self._timing = [], TIMING
+
+    def _write(self, record):
+        self.records.append(record)
+
+
+def test_only_an_optional_cohort_may_end():
+    job, ended = Job(), Cohort("ended", "ended", "valid")
+    with pytest.raises(LostError):
+        job._attempt(Condition("intervention", "a", ended, 1, optional=True), WINDOW, 0)
     with pytest.raises(MemberEndedError):
-        run(conditions, lost=lost.append)
-    assert lost == []
+        job._attempt(Condition("reference", "reference", ended, 1), WINDOW, 0)
+    assert job.records == []
+    record = job._attempt(Condition("reference", "reference", ended, 1), WINDOW, 0)
+    assert job.records == [record]
 
 
 @pytest.mark.parametrize(
