@@ -42,7 +42,7 @@ from scaling_study.records.window import Slot
 from scaling_study.stats.throughputs import Throughputs
 
 if TYPE_CHECKING:
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.interval import Floats
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""

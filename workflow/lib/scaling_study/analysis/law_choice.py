@@ -30,8 +30,7 @@ from scipy import optimize
 
 from scaling_study.analysis.laws import LAWS, Law
 from scaling_study.records.analysis import ChosenLaw, FittedLaw
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers, Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 
 FEWEST_COUNTS = 4  # three points fit any saturating curve

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers
 
 SHARPEST_BEND = 50.0  # at its knee the smoothed law is then within 1.4% of the hard one
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scaling_study.analysis.accounts import accounts
 from scaling_study.records.window import Life, Member, Taken, WindowMachine
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers
 
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}

@@ -23,9 +23,8 @@ from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
-from scaling_study.stats.intervals import Floats, Integers
-from scaling_study.stats.ratios import Pairs, Units
-from scaling_study.stats.variances import start_deviation
+from scaling_study.stats.interval import Floats, Integers
+from scaling_study.stats.ratios import Pairs, Units, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE

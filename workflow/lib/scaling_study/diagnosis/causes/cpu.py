@@ -24,7 +24,7 @@ from scaling_study.diagnosis.runqueue import SCHEDSTAT
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes.threads import SPIN_LIMIT_S
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats
 from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import FOREIGN_CPUS
 
