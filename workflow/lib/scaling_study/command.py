@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from scaling_study import one_command
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 
 SNAKEMAKE = [
     *("snakemake", "--snakefile", str(PROJECT / "Snakefile")),

@@ -17,7 +17,7 @@ import yaml
 
 from scaling_study.common.placeholders import MEMBER
 from scaling_study.common.problems import nearest_word
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 from scaling_study.config import work
 
 Section = dict[str, object]

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from scaling_study.common.file_errors import UnusableError
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 from scaling_study.common.topology import format_cpu_list, parse_memory_total
 from scaling_study.host import limits, perf_events, system
 from scaling_study.host.libraries import find_library, library_folders

@@ -14,8 +14,8 @@ import jinja2
 
 from scaling_study.common import placeholders
 from scaling_study.common.printable import printable
-from scaling_study.common.project import TEMPLATES
 from scaling_study.common.quantities import format_count, format_estimate, format_number, known
+from scaling_study.common.storage import TEMPLATES
 from scaling_study.config import work
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload

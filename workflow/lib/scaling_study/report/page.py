@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from scaling_study.common import quantities
 from scaling_study.common.objectives import OBJECTIVES
-from scaling_study.common.project import TEMPLATES
+from scaling_study.common.storage import TEMPLATES
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing

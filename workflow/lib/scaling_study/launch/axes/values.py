@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scaling_study.common.named_files import require_file
-from scaling_study.common.problems import found, wrong
+from scaling_study.common.problems import found, require_file, wrong
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.launch.axes.axis import Others
 
