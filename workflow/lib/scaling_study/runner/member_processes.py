@@ -16,8 +16,8 @@ from msgspec import convert
 from scaling_study.common import printable
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table, threads
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
 from scaling_study.member.iterations import THREADS
 from scaling_study.member.member import NO_STEP
