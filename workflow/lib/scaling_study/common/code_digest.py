@@ -57,10 +57,8 @@ def imported(*roots: str) -> list[str]:
 
 
 def _named(root: str) -> list[str]:
-    folder = FOLDER / root
-    if folder.is_dir():
-        return [f"{root}/{file.stem}" for file in folder.glob("*.py") if file.stem != "__init__"]
-    return [root]
+    files = (FOLDER / root).glob("*.py")
+    return [f"{root}/{file.stem}" for file in files if file.stem != "__init__"] or [root]
 
 
 @functools.cache
