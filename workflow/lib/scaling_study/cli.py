@@ -337,7 +337,7 @@ def profile(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--target", "--replicate")
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
-    from scaling_study.analysis.boundary import read_law
+    from scaling_study.analysis.laws import read_law
     from scaling_study.experiments import why
 
     job, plan, machine = _targeted(options)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import effective, imported, imported_growth, model_times, unequal_work
+from scaling_study.analysis import imported, model_times, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
@@ -48,7 +48,7 @@ def analyse(folder: Path, plan: Plan) -> None:
         f"collected {len(study.cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
     )
-    windows = collected.windows[list({*effective.COLUMNS, *unequal_work.COLUMNS})]
+    windows = collected.windows[analysis.COLUMNS]
     found = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
     analysis.write(folder / "analysis", found, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
@@ -135,7 +135,7 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", columns.OPERATORS, operators)
     saved = tuple(table.saved for table in tables)
-    found = imported_growth.findings(saved, operators)
+    found = imported.findings(saved, operators)
     content = SavedTables(config=study.to_dict(), tables=saved, findings=found)
     write_file(folder / "analysis/tables.json", content)
     compared = imported.compare_tables(tables, operators)
