@@ -29,7 +29,7 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
-from scaling_study.diagnosis.sampled import UNSEEN
+from scaling_study.diagnosis.waits import UNSEEN
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.ratios import NO_PRIOR, START_SD, Prior, fit_prior, mean, ratio_of_means
