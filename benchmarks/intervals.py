@@ -42,8 +42,7 @@ from scaling_study.stats.throughputs import Start, fit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scaling_study.stats.interval import Interval
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.interval import Floats, Interval
 
 made_records = from_tests("made_records")
 

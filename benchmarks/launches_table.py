@@ -16,7 +16,7 @@ from scaling_study.stats.ratios import Pairs, geometric_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.interval import Floats
 
 HOUR_S = 3600.0
 NOT_SLOWER = 0.98

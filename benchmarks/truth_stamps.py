@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger import Entry
 
     from scaling_study.records.confirmation import Run
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.interval import Floats
 
 SLACK_S = 5e-5
 """Records round the time of each step to 1 us, so a window's edge is known to some 10 us."""

@@ -13,8 +13,8 @@ from msgspec import convert
 
 from processes import PATIENCE_S, wait_until
 from scaling_study.host import kernel_counters
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.launch.launchers.launcher import Launch, Member
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel
 from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment

@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 from scaling_study import command
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 from scaling_study.config.config_file import shipped
 
 

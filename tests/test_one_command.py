@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scaling_study import one_command
+from scaling_study import command
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import as_written, read_config
 
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def prepared(line, *before):
-    return one_command.prepare(line.split(), one_command.options(before))
+    return command.prepare(line.split(), command.read_options(before))
 
 
 def written(path="train.yaml"):
@@ -45,14 +45,14 @@ def test_a_script_and_a_module_are_found_with_their_interpreter(line, name, expe
     assert found.study == name
     assert (found.workload.script, found.workload.module, [*found.workload.args]) == expected
     assert found.workload.python == sys.executable
-    assert found.search.budget_minutes == one_command.MINUTES
+    assert found.search.budget_minutes == command.MINUTES
 
 
 @pytest.mark.parametrize("line", ["bash train.sh {}", f"{sys.executable} -X dev train.py {{}}"])
 def test_any_other_command_is_counted_in_whole_runs(line):
     prepared(line)
-    command = written().workload.command
-    assert [*command] == line.replace("{}", "{member}").split()
+    words = written().workload.command
+    assert [*words] == line.replace("{}", "{member}").split()
 
 
 def test_the_file_says_what_it_is_and_stays_short():

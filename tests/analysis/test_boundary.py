@@ -6,9 +6,7 @@ import pytest
 from msgspec import structs
 
 import synthetic
-from scaling_study.analysis import law_choice
-from scaling_study.analysis.boundary import coinciding, read_law
-from scaling_study.analysis.laws import SHARP
+from scaling_study.analysis.laws import SHARP, choose, coinciding, read_law
 from scaling_study.analysis.points import joint
 from scaling_study.config import process_counts
 from scaling_study.records.analysis import ChosenLaw, LaunchLaws, Machines, Scaling
@@ -49,8 +47,8 @@ def found(bend, size, seed, *, replicates=3, noise=0.01):
     rates["replicate"] = np.tile(np.arange(replicates), len(n))
     known = joint(rates.assign(launch="a"), [], None, 1).steps_per_s
     throughput = np.exp([known.mean(("a", count)) for count in n])
-    laws = law_choice.choose(n, throughput, known.scatter("a"))
-    return laws.knee and coinciding(laws, points_of(n), MACHINES[size])
+    law = choose(n, throughput, known.scatter("a"))
+    return law.knee and coinciding(law, points_of(n), MACHINES[size])
 
 
 @pytest.mark.parametrize(

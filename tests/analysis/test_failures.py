@@ -1,8 +1,8 @@
 import json
 
 import synthetic
+from scaling_study.analysis.analyse import list_failures
 from scaling_study.analysis.collect import collect
-from scaling_study.analysis.failures import list_failures
 from scaling_study.records.analysis import Failures, Lost
 from synthetic import typed
 

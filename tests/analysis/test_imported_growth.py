@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from configs import ROOT
-from scaling_study.analysis.imported_growth import CONFIG, findings, throughput
+from scaling_study.analysis.imported import COMMAND, findings, throughput
 from scaling_study.common.quantities import TIMES
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
@@ -66,6 +66,6 @@ def test_throughput_is_computed(steps_s, start):
 
 def test_the_config_that_decides_is_ready(monkeypatch):
     monkeypatch.chdir(ROOT)
-    plan = make_plan(load_config(read_config(ROOT / CONFIG)))
+    plan = make_plan(load_config(read_config(ROOT / COMMAND.split()[-1])))
     assert plan.why.effort == "full"
     assert plan.processes == "auto"

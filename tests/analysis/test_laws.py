@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from scaling_study.analysis import law_choice, laws
+from scaling_study.analysis import laws
 
 COUNTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48])
 
@@ -12,7 +12,7 @@ def noisy(throughput, seed, noise=0.02):
 
 
 def chosen_law(n, throughput, further=(), scatter=0.02):
-    return law_choice.choose(n, throughput, np.full(len(n), scatter), further)
+    return laws.choose(n, throughput, np.full(len(n), scatter), further)
 
 
 def saturating(n):

@@ -56,7 +56,7 @@ def test_every_fault_is_a_study(fault, workload, tmp_path):
 
 
 def test_what_is_injected_has_a_name():
-    from scaling_study.diagnosis.causes.cause_table import CAUSES
+    from scaling_study.diagnosis.verdict import CAUSES
 
     known = {cause.id for cause in CAUSES}
     assert {cause for fault in FAULTS.values() for cause in fault.causes} <= known

@@ -4,7 +4,7 @@ import pytest
 from msgspec import convert, structs
 
 from scaling_study.config.launches import Launch
-from scaling_study.confirm import round_plan
+from scaling_study.confirm import confirm
 from scaling_study.records.analysis import Recommendation, Reference
 
 DEFAULT = Launch("default-1", "default", "default", {})
@@ -40,13 +40,13 @@ OWN_N, SAME_N = ("default/fresh", "default-1", 1), ("default_same_n/fresh", "def
 def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n(
     best, default, seconds, chosen
 ):
-    arms = round_plan.choose_arms(found(best, default), DEFAULT, seconds=seconds)
+    arms = confirm.choose_arms(found(best, default), DEFAULT, seconds=seconds)
     assert [(arm.key, arm.launch, arm.n) for arm in arms] == chosen
 
 
 def test_todays_launch_takes_the_defaults_place_at_the_same_n():
     whole = structs.replace(found(X4, DEFAULT_1), today=convert(point("today", 2), Reference))
-    arms = round_plan.choose_arms(whole, DEFAULT, Launch("today", "today", "today", {}))
+    arms = confirm.choose_arms(whole, DEFAULT, Launch("today", "today", "today", {}))
     assert [(arm.key, arm.launch, arm.n) for arm in arms] == [
         *BEST,
         ("today/fresh", "today", 2),
@@ -60,12 +60,12 @@ def test_todays_launch_takes_the_defaults_place_at_the_same_n():
     [(30, 3, 2.5), (120, 3, 10), (360, 3, 30), (600, 5, 30), (4800, 10, 120)],
 )
 def test_all_arms_take_turns_and_share_the_time(seconds, turns, round_s):
-    chosen = round_plan.choose_arms(found(X4, DEFAULT_1), DEFAULT)
-    planned = round_plan.schedule(chosen, seconds, seed=3)
+    chosen = confirm.choose_arms(found(X4, DEFAULT_1), DEFAULT)
+    planned = confirm.schedule(chosen, seconds, seed=3)
     rounds, planned_s = planned
     assert planned_s == pytest.approx(round_s)
     assert len(rounds) == turns * len(chosen)
     orders = [[arm.key for turn, arm in rounds if turn == number] for number in range(turns)]
     assert all(order == orders[0] for order in orders)
     assert sorted(orders[0]) == sorted(arm.key for arm in chosen)
-    assert planned == round_plan.schedule(chosen, seconds, seed=3)
+    assert planned == confirm.schedule(chosen, seconds, seed=3)

@@ -11,7 +11,7 @@ from made_records import made_plan
 from scaling_study import stages
 from scaling_study.common.tables import read_table
 from scaling_study.diagnosis import cause_file
-from scaling_study.diagnosis.causes.cause_table import CAUSES, ORDER, OWN
+from scaling_study.diagnosis.verdict import CAUSES, ORDER, OWN
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec
 from scaling_study.records.analysis import Machines

@@ -10,7 +10,7 @@ from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis.case import Measurements, make_case
 from scaling_study.diagnosis.shares import recovered_share
-from scaling_study.stats.variances import START_SD, start_deviation
+from scaling_study.stats.ratios import START_SD, start_deviation
 from synthetic_why import World, make_records
 
 STEP_S = 0.01

@@ -30,7 +30,7 @@ from injected_worlds import (
     Threaded,
     TwoModes,
 )
-from scaling_study.diagnosis.causes.cause_table import CAUSES
+from scaling_study.diagnosis.verdict import CAUSES
 from scaling_study.records import experiment
 from synthetic_why import MS, NOISE, Step, World, judge, microbenchmarks, named
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_state, wait_until
-from scaling_study.diagnosis.sampled import Sampled
+from scaling_study.diagnosis.waits import Sampled
 from scaling_study.experiments import sampling
 from scaling_study.records.experiment import SampledLock, SampledMember, Samples, Wait
 

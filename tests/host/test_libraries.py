@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from scaling_study.host import libraries
+from scaling_study.host import probe
 
 ELF = Path(sys.executable).read_bytes()[:20]
 
@@ -24,12 +24,12 @@ def library(path, content=ELF):
 
 
 def test_the_loader_cache_names_folders():
-    assert libraries.parse_loader_cache(LDCONFIG) == (
+    assert probe.parse_loader_cache(LDCONFIG) == (
         Path("/lib/x86_64-linux-gnu"),
         Path("/lib/i386-linux-gnu"),
         Path("/opt/my libs"),
     )
-    assert libraries.parse_loader_cache("") == ()
+    assert probe.parse_loader_cache("") == ()
 
 
 @pytest.mark.parametrize("installed", range(1, 6))
@@ -43,14 +43,14 @@ def test_the_stated_order_of_openblas_variants(tmp_path, installed):
     ]
     for name in names[-installed:]:
         library(tmp_path / name)
-    found = libraries.find_library("openblas", [tmp_path])
+    found = probe.find_library("openblas", [tmp_path])
     assert found == str(tmp_path / names[-installed])
 
 
 def test_links_are_followed_to_the_file_that_names_its_version(tmp_path):
     real = library(tmp_path / "openblas-openmp/libopenblasp-r0.3.21.so")
     (tmp_path / "openblas-openmp/libopenblas.so.0").symlink_to(real.name)
-    assert libraries.find_library("openblas", [tmp_path]) == str(real)
+    assert probe.find_library("openblas", [tmp_path]) == str(real)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_links_are_followed_to_the_file_that_names_its_version(tmp_path):
 def test_what_this_interpreter_cannot_load_is_passed_over(tmp_path, content):
     library(tmp_path / "libmimalloc.so.3", content)
     good = library(tmp_path / "libmimalloc.so.2")
-    assert libraries.find_library("mimalloc", [tmp_path]) == str(good)
+    assert probe.find_library("mimalloc", [tmp_path]) == str(good)
 
 
 def test_an_environment_brings_its_own_libraries_first(tmp_path):
-    folders = libraries.library_folders(tmp_path)
+    folders = probe.library_folders(tmp_path)
     assert folders[0] == tmp_path / "lib"
     assert len(set(folders)) == len(folders)
     mkl = library(tmp_path / "lib/libmkl_rt.so.3")
-    assert libraries.find_library("mkl", folders) == str(mkl)
+    assert probe.find_library("mkl", folders) == str(mkl)

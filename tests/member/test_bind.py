@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from processes import gone, has_ended, killed_at_the_end, wait_ended, written
-from scaling_study.host.libraries import find_library, library_folders
+from scaling_study.host.probe import find_library, library_folders
 from scaling_study.member import bind
 
 TOLD = """

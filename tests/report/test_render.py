@@ -7,7 +7,7 @@ import pytest
 
 import rendering
 import synthetic
-from scaling_study.common import locks
+from scaling_study.common import storage
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
 from scaling_study.study_run import StudyInUseError, StudyLock
@@ -18,7 +18,7 @@ def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it
     ended.wait()
     (tmp_path / ".lock").write_text(str(ended.pid))
     with (tmp_path / ".lock").open("r+") as holder:
-        assert locks.take(holder)
+        assert storage.lock(holder)
         late = threading.Timer(0.2, lambda: (tmp_path / ".lock").write_text(str(os.getpid())))
         late.start()
         with pytest.raises(StudyInUseError, match=f"by process {os.getpid()}:"):

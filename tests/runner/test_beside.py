@@ -13,7 +13,7 @@ import pytest
 import confirm_jobs
 import jobs
 from processes import killed_at_the_end, wait_until
-from scaling_study.host import gpus, kernel_counters
+from scaling_study.host import kernel_counters
 from scaling_study.member.iterations import THREADS
 from scaling_study.runner import hangs
 from scaling_study.runner.member_processes import MemberProcesses
@@ -118,10 +118,10 @@ def test_a_script_that_becomes_another_program_is_told_so(tmp_path):
 
 def test_a_gpu_that_a_process_has_open_is_found(monkeypatch):
     """No machine of these tests has a GPU: another device stands for it."""
-    assert gpus.opened([os.getpid()]) == ""
-    monkeypatch.setattr(gpus, "DEVICES", ("/dev/full",))
+    assert kernel_counters.open_gpu([os.getpid()]) == ""
+    monkeypatch.setattr(kernel_counters, "GPU_DEVICES", ("/dev/full",))
     with Path("/dev/full").open():
-        assert gpus.opened([os.getpid()]) == "/dev/full"
+        assert kernel_counters.open_gpu([os.getpid()]) == "/dev/full"
 
 
 def test_variables_that_a_script_sets_itself_are_told_from_the_launchs():

@@ -13,7 +13,7 @@ import pytest
 from jobs import WORKLOADS
 from processes import state, wait_until
 from scaling_study.common import private
-from scaling_study.host import kernel_counters, libraries
+from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.launchers.launcher import Launch, Member
 from scaling_study.member import channel
 from scaling_study.runner import cohort, environment, headroom, member_processes, windows
@@ -112,7 +112,7 @@ def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(mak
 
 @pytest.mark.parametrize("name", ["libiomp5", "libomp"])
 def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
-    library = libraries.find_library(name, libraries.library_folders())
+    library = probe.find_library(name, probe.library_folders())
     if library is None:
         pytest.skip(f"{name} is not installed")
     one = make("plain_loop.py", members=2, env={"OMP_NUM_THREADS": "2", "LD_PRELOAD": library})

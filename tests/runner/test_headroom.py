@@ -9,9 +9,9 @@ import jobs
 import machines
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import limits
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.launch.launchers.exec import Exec
 from scaling_study.launch.launchers.launcher import Launcher
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.records import codec
 from scaling_study.records.window import End
 from scaling_study.runner import headroom

@@ -27,7 +27,7 @@ if CHECKOUT.is_dir():  # not if Snakemake reads this file from a remote reposito
 
 from scaling_study import study_files
 from scaling_study.common import entries
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 from scaling_study.study_run import Run
 
 RUN = Run(workflow)

@@ -256,7 +256,7 @@ def measure(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--round", "--node", "--nodes")
 def race(options: argparse.Namespace) -> None:
     """Measure the launches of one round of a race, batch by batch."""
-    from scaling_study.confirm import first_models
+    from scaling_study.confirm import one_round
     from scaling_study.records.confirmation import FIRST_MODELS
     from scaling_study.search import rounds
 
@@ -267,7 +267,7 @@ def race(options: argparse.Namespace) -> None:
         if found.models is not None and options.node == 0:
             launch = next(one for one in found.launches if one.id == found.models.launch)
             base = replace(job, launch=launch)
-            first_models.train(base, found.models, folder / FIRST_MODELS, options.builds)
+            one_round.train_first_models(base, found.models, folder / FIRST_MODELS, options.builds)
         rounds.measure_part(found, job, folder, options.builds, (options.node, options.nodes))
         options.output.touch()
 
@@ -338,7 +338,7 @@ def profile(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan", "--target", "--replicate")
 def why(options: argparse.Namespace) -> None:
     """Find out by experiment why a launch stops scaling."""
-    from scaling_study.analysis.boundary import read_law
+    from scaling_study.analysis.laws import read_law
     from scaling_study.experiments import why
 
     job, plan, machine = _targeted(options)
@@ -441,10 +441,10 @@ def render(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--builds", "--report", reads="the records so far")
 def so_far(options: argparse.Namespace) -> int:
     """Report on the records that a stopped study has, and print the result."""
-    from scaling_study import so_far
+    from scaling_study import stages
 
     with redirect_stdout(io.StringIO()):
-        said = so_far.report(options.study_folder, options.report, options.builds)
+        said = stages.report_so_far(options.study_folder, options.report, options.builds)
     print(said or "nothing is known yet")
     return 0 if said else 1
 

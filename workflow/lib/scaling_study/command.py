@@ -1,23 +1,55 @@
-"""The command ``torch-scaling-study``: Snakemake with this workflow, in the working directory."""
+"""The command ``torch-scaling-study``: Snakemake with this workflow, in the working directory.
 
+The words after ``--`` are a command as it is typed, for which a config is written:
+``torch-scaling-study --minutes 30 -- python train.py --seed {}``
+"""
+
+import argparse
+import json
+import math
 import os
+import re
 import shlex
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from scaling_study import one_command
-from scaling_study.common.project import PROJECT
+import yaml
+
+from scaling_study.common.placeholders import MEMBER
+from scaling_study.common.problems import nearest_word
+from scaling_study.common.storage import PROJECT
+from scaling_study.config import work
 
 SNAKEMAKE = [
     *("snakemake", "--snakefile", str(PROJECT / "Snakefile")),
     *("--workflow-profile", str(PROJECT / "profiles/default"), "--cores", "all"),
 ]
 VERBOSE = {"-v", "--verbose"}
+Section = dict[str, object]
+PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
+UNBUFFERED = "-u"
+"""The only option of Python that changes nothing that is measured."""
+SLOT = "{}"
+MINUTES = 15
+BASELINE: Section = {"intra_op": 1}
+CHANGES: Section = {
+    "intra_op": [2],
+    "allocator": ["glibc-large-thresholds", "mimalloc"],
+    "blas": ["mkl", "openblas"],
+    "placement": ["cores"],
+}
+"""Launches of a study of any command; the report says what is not installed."""
+CHANGES_OF_STEPS: Section = {"optimizer_kernel": ["fused"], "gc": ["frozen"]}
+"""Further ones where Python runs a script."""
+NAME = re.compile(r"[^A-Za-z0-9_-]+")
+USAGE = "torch-scaling-study [options] -- COMMAND"
 
 HELP = f"""\
-usage: torch-scaling-study [options] -- COMMAND
+usage: {USAGE}
        torch-scaling-study CONFIG [-v] [snakemake's options and targets]
 
 COMMAND is the program as you type it, as in: python train.py --seed {{}}. Here {{}} is
@@ -42,8 +74,7 @@ def main() -> None:
     """Replace this process by Snakemake, or print the help or the version."""
     if "--" in sys.argv:
         at = sys.argv.index("--")
-        given = one_command.options(sys.argv[1:at])
-        _run(one_command.prepare(sys.argv[at + 1 :], given))
+        _run(prepare(sys.argv[at + 1 :], read_options(sys.argv[1:at])))
     config, options = "".join(sys.argv[1:2]), sys.argv[2:]
     if config in {"-h", "--help"}:
         print(HELP)
@@ -65,6 +96,227 @@ def _run(options: list[str]) -> NoReturn:
     words = [sys.executable, "-P", "-m", *SNAKEMAKE, *options]
     sys.stdout.flush()
     os.execv(sys.executable, words)  # noqa: S606 (no shell is wanted)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says a mistake in a line, with the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the mistake."""
+        wrong = message.removeprefix("unrecognized arguments: ").split()[0]
+        near = nearest_word(wrong, self._option_string_actions) if wrong != message else ""
+        also = f"; did you mean {near}?" if near else ""
+        self.exit(2, f"{message}{also}\n{self.format_usage()}")
+
+
+def read_options(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options before ``--``; a mistake ends the program with a line that names it."""
+    parser = _Parser(usage=USAGE, allow_abbrev=False, add_help=False)
+    parser.add_argument("--minutes", type=float, metavar="15")
+    parser.add_argument("--more", action="store_true")
+    parser.add_argument("--processes", metavar="1,2,4,8")
+    parser.add_argument("--one-model", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--name")
+    parser.add_argument("--dry-run", "-n", action="store_true")
+    parser.add_argument("--verbose", "-v", action="store_true")
+    found = parser.parse_args(words)
+    for text in found.set:
+        key, equals, _ = text.partition("=")
+        if not (key and equals):
+            parser.error(f"--set {text}: no value; allowed: KEY=VALUE, as in measure.windows=2")
+    return found
+
+
+def workload(words: Sequence[str]) -> Section:
+    """Return the config's section ``workload`` for a command as it is typed in a shell.
+
+    Args:
+        words: the command; ``{}`` stands for the number of a process.
+
+    Raises:
+        SystemExit: there is no such program.
+    """
+    first, *rest = (word.replace(SLOT, f"{{{MEMBER}}}") for word in words)
+    program = shutil.which(first)
+    if program is None:
+        raise SystemExit(f"{first}: no such program on PATH")
+    rest = rest[1:] if rest[:1] == [UNBUFFERED] else rest
+    if PYTHON.fullmatch(Path(first).name) and rest:
+        program = work.behind_shim(program)
+        if rest[0] == "-m" and rest[1:]:
+            return {"python": program, "module": rest[1], "args": rest[2:]}
+        if not rest[0].startswith("-"):
+            return {"python": program, "script": rest[0], "args": rest[1:]}
+    return {"command": [first, *rest]}
+
+
+def name_of(section: Section) -> str:
+    """Return a study's name for a workload: that of its script, module or command."""
+    command = section.get("command")
+    words = [str(one) for one in command] if isinstance(command, list) else []
+    script = next((word for word in words[1:] if Path(word).suffix), words[0] if words else "")
+    text = str(section.get("script") or section.get("module") or script)
+    stem = text if "module" in section else Path(text).stem
+    name = NAME.sub("-", stem).strip("-")
+    return name if name[:1].isalpha() else f"study-{name}".rstrip("-")
+
+
+def changes(given: argparse.Namespace, before: float | None) -> Section:
+    """Return the sections of a config that options set.
+
+    Args:
+        given: the options.
+        before: the budget of the study so far (min); None if there is none.
+    """
+    found: Section = {}
+    minutes = given.minutes
+    if given.more:
+        minutes = (before or 0.0) + (minutes or MINUTES)
+    if minutes is not None:
+        found["search"] = {"budget_minutes": minutes}
+    if given.processes is not None:
+        found["processes"] = yaml.safe_load(f"[{given.processes}]")
+    if given.one_model:
+        found["objective"] = "one_model"
+    for text in given.set:
+        key, _, value = text.partition("=")
+        *outer, last = key.split(".")
+        section = found
+        for name in outer:
+            section = section.setdefault(name, {})  # type: ignore[assignment]
+        section[last] = yaml.safe_load(value)
+    return found
+
+
+def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
+    """Return the text of a config, with a comment on each line that people change."""
+    of_steps = {} if "command" in section else CHANGES_OF_STEPS
+    comments = {
+        "python": "the interpreter of your command",
+        "script": "runs as it is",
+        "args": "{member} is 0, 1, 2, … for each process",
+        "command": "whole runs of it are counted; {member} is 0, 1, 2, … for each process",
+    }
+    lines = [
+        f"# Written by: {typed}",
+        f"# Change what you like; `torch-scaling-study {name}.yaml` goes on with it.",
+        f"# Every key: {PROJECT / 'config/README.md'}",
+        f"study: {name}",
+        "workload:",
+    ]
+    lines += [
+        f"  {key}: {_yaml(value)}" + (f"  # {comments[key]}" if key in comments else "")
+        for key, value in section.items()
+    ]
+    defaults: Section = {
+        "processes": "auto",
+        "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
+        "search": {"budget_minutes": MINUTES},
+        "profile": {"launches": []},
+        "why": "quick",
+    }
+    about = {
+        "processes": "or counts, such as [1, 2, 4, 8]",
+        "launches": "beside the default one and today's; each change alone, the race combines them",
+        "search": "race and confirmation together",
+        "profile": "[recommended]: operators and flamegraphs, a minute each",
+        "why": "experiments on today's launch and the recommended one: some minutes; or off",
+    }
+    for key, value in _merged(defaults, changed).items():
+        comment = f"  # {about[key]}" if key in about else ""
+        if key != "launches" or not isinstance(value, dict):
+            lines.append(f"{key}: {_yaml(value)}{comment}")
+            continue
+        lines.append(f"launches:{comment}")
+        for role, axes in value.items():
+            nested = role == "one_change" and isinstance(axes, dict)
+            lines.append(f"  {role}:{'' if nested else f' {_yaml(axes)}'}")
+            lines += [f"    {axis}: {_yaml(each)}" for axis, each in axes.items()] if nested else []
+    return "\n".join(lines) + "\n"
+
+
+def _merged(first: Section, second: Section) -> Section:
+    """Return sections with those of a second config, whose keys come first."""
+    found = {**first, **second}
+    for key in first.keys() & second.keys():
+        ours, theirs = first[key], second[key]
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            found[key] = _merged(ours, theirs)
+    return found
+
+
+def _yaml(value: object) -> str:
+    """Return a value in one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def prepare(typed: Sequence[str], given: argparse.Namespace) -> list[str]:
+    """Write a command's config, or find it; return Snakemake's options for it.
+
+    Args:
+        typed: the words after ``--``.
+        given: the options before it.
+
+    Raises:
+        SystemExit: there is no command, no such program, or a config of another one.
+    """
+    if not typed:
+        raise SystemExit("no command after --; as in: torch-scaling-study -- python train.py {}")
+    section = workload(typed)
+    name = given.name or name_of(section)
+    path, plan = Path(f"{name}.yaml"), Path(f"results/{name}/plan.json")
+    before = json.loads(plan.read_text())["search"]["budget_minutes"] if plan.exists() else None
+    changed = changes(given, before)
+    there, files = path.exists(), [str(path)]
+    if there:
+        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(held, dict) or not _same(held.get("workload"), section):
+            raise SystemExit(
+                f"{path} is the config of another command. Go on with it: torch-scaling-study"
+                f" {path}. Or give this study a name: --name {name}-2"
+            )
+        if changed:  # keys of a later file come before those of an earlier one
+            beside = plan.with_name("options.yaml")
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(yaml.safe_dump(changed), encoding="utf-8")
+            files.append(str(beside))
+    else:
+        line = shlex.join(["torch-scaling-study", "--", *typed])
+        path.write_text(text_of(name, section, changed, line), encoding="utf-8")
+    # Copies of a script are compared when one start is observed; nothing looks into a command.
+    same = "command" in section and not any(SLOT in word for word in typed)
+    print("\n".join(_said(name, section, path, there=there, same=same)))
+    dry, verbose = given.dry_run and "--dry-run", given.verbose and "--logger-study-verbose"
+    return [*filter(None, (dry, verbose)), "--configfile", *files]
+
+
+def _same(held: object, section: Section) -> bool:
+    """Return whether a config's workload runs this command; further keys do not matter."""
+    return isinstance(held, Mapping) and all(held.get(key) == section[key] for key in section)
+
+
+def _said(name: str, section: Section, path: Path, *, there: bool, same: bool) -> list[str]:
+    """Return what was inferred, in lines that say what to type to change it."""
+    program = "-m " + str(section["module"]) if "module" in section else section.get("script", "")
+    args = section.get("args") or section.get("command")
+    shown = shlex.join(map(str, args)) if isinstance(args, list) else ""
+    lines = [
+        f"study {name} (--name): {section.get('python', '')} {program} {shown}".replace("  ", " "),
+        f"  in {Path.cwd()}; {{{MEMBER}}} is the number of a process: 0, 1, 2, ...",
+    ]
+    if same:
+        lines.append(
+            f"  all processes get the same arguments: put {SLOT} where they should differ (a seed,"
+            " a file that they write)"
+        )
+    kept = "goes on with" if there else "writes"
+    lines.append(
+        f"  {kept} {path}: change what you like there; --minutes, --processes 1,2,4 and --set"
+        " KEY=VALUE do it here"
+    )
+    return lines
 
 
 if __name__ == "__main__":

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaling_study.common.printable import printable
+from scaling_study.common.printable import printable, tail
 from scaling_study.config import estimate
 from scaling_study.config.plan import Plan
 from scaling_study.records.codec import read_file, write_file
-
-TAIL_BYTES = 4096
-"""Bytes at a log's end that are read for its last line."""
 
 LEAST_WIDTH = 30
 """Characters that the running job has at least in the line."""
@@ -191,9 +188,7 @@ def _last_line(job: _Job) -> str:
     try:
         if job.log is None or job.log.stat().st_mtime < job.started - 1:
             return ""
-        with job.log.open("rb") as file:
-            file.seek(max(0, job.log.stat().st_size - TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+        lines = tail(job.log).decode(errors="replace").splitlines()
     except OSError:
         return ""
     return lines[-1] if lines else ""

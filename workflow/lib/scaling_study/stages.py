@@ -1,14 +1,16 @@
 """Stages that make the tables and analyses of a study's folder from its records."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import effective, imported, imported_growth, model_times, unequal_work
+from scaling_study.analysis import imported, model_times, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
+from scaling_study.config.config import Confirm
 from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.plan import Plan, read_plan
@@ -19,8 +21,9 @@ from scaling_study.diagnosis.cause_file import gather, read_causes
 from scaling_study.profiling.profiles import read_profiles
 from scaling_study.records import columns
 from scaling_study.records.analysis import Machines, Recommendation, SavedTables
-from scaling_study.records.codec import read_file, write_file
+from scaling_study.records.codec import RecordError, read_file, write_file
 from scaling_study.records.cohorts import Cohorts
+from scaling_study.records.confirmation import FIRST_MODELS
 from scaling_study.records.machine import Machine
 from scaling_study.runner import journal
 from scaling_study.search import rounds
@@ -48,7 +51,7 @@ def analyse(folder: Path, plan: Plan) -> None:
         f"collected {len(study.cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
     )
-    windows = collected.windows[list({*effective.COLUMNS, *unequal_work.COLUMNS})]
+    windows = collected.windows[analysis.COLUMNS]
     found = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
     analysis.write(folder / "analysis", found, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
@@ -135,7 +138,7 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", columns.OPERATORS, operators)
     saved = tuple(table.saved for table in tables)
-    found = imported_growth.findings(saved, operators)
+    found = imported.findings(saved, operators)
     content = SavedTables(config=study.to_dict(), tables=saved, findings=found)
     write_file(folder / "analysis/tables.json", content)
     compared = imported.compare_tables(tables, operators)
@@ -176,3 +179,59 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
         plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
         first=first_models,
     )  # fmt: skip
+
+
+def report_so_far(folder: Path, page: Path, builds: Path) -> str:
+    """Write a report of what is known; return the result in a few lines, empty if nothing is known.
+
+    It is made in a folder of its own (so_far/), so that the study goes on as if it were not there.
+
+    Args:
+        folder: results/<study>.
+        page: the HTML file to write.
+        builds: folder of the environments that were made from requirements.
+    """
+    from scaling_study.report import study as texts  # noqa: PLC0415 (it loads figures)
+    from scaling_study.report.render import render_study  # noqa: PLC0415 (likewise)
+
+    beside = folder / "so_far"
+    shutil.rmtree(beside, ignore_errors=True)
+    _copy_records(folder / "measure", beside / "measure")
+    shutil.copy(folder / "machine.json", beside)
+    plan = _plan(folder, beside)
+    write_file(beside / "plan.json", plan.to_dict())
+    try:
+        analyse(beside, plan)
+    except RecordError:  # no start has a valid window yet
+        return ""
+    judge(beside, plan)
+    render_study(beside, page, plan=beside / "plan.json", builds=builds)
+    return texts.conclusion(beside, beside / "plan.json", page)
+
+
+def _copy_records(measure: Path, target: Path) -> None:
+    """Copy all record files, and the whole lines of those that are being written."""
+    target.mkdir(parents=True)
+    for path in measure.glob("*/*.jsonl"):
+        (target / path.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target / path.parent.name)
+    for part in measure.glob(f"*/{journal.part_of(Path('*.jsonl')).name}"):
+        copy = target / part.parent.name / part.name.removesuffix(".part")
+        data = part.read_bytes()
+        if not copy.exists() and (whole := data[: data.rfind(b"\n") + 1]):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(whole)
+    if (measure / FIRST_MODELS).exists():
+        shutil.copy(measure / FIRST_MODELS, target)
+
+
+def _plan(folder: Path, records: Path) -> Plan:
+    """Return the plan with what a race has done so far, and without all that comes later."""
+    plan = read_plan(folder / "plan.json")
+    if plan.search.budget_minutes is not None:
+        plan = rounds.grown(plan, records)
+        paths = sorted((folder / "rounds").glob("[0-9]*.json"), key=lambda path: int(path.stem))
+        if decided := [rounds.read(path) for path in paths]:
+            plan = rounds.searched(plan, decided)
+    later = {"confirm": Confirm(seconds=None), "profiled": {}, "explained": {}}
+    return plan.model_copy(update={**later, "data_loader": "off"})

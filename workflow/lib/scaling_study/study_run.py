@@ -17,10 +17,10 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.shell import shell
 
-from scaling_study.common import file_errors, locks
+from scaling_study.common import file_errors, storage
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import estimate, work
 from scaling_study.config.config import CHOICE, load_config
@@ -101,7 +101,7 @@ class StudyLock:
         file_errors.refuse_links(folder)
         # Kept open: the lock belongs to the open file, and the kernel ends it with the process.
         self._file = (folder / ".lock").open("a+")
-        if not locks.take(self._file):
+        if not storage.lock(self._file):
             raise StudyInUseError(
                 f"{folder} is being written by process {self._writer()}:"
                 " wait for it, or stop it, then run again"
@@ -118,7 +118,7 @@ class StudyLock:
             number = self._file.read(MOST_DIGITS)
             if (number and Path("/proc", number).exists()) or time.monotonic() > deadline_s:
                 return number or "unknown"
-            time.sleep(locks.LOOK_AGAIN_S)
+            time.sleep(storage.LOOK_AGAIN_S)
 
 
 class StudyError(WorkflowError):  # type: ignore[misc]  # without types

@@ -27,7 +27,7 @@ import pandas as pd
 
 from scaling_study.records.columns import PER_STEP
 from scaling_study.runner.counter_snapshots import GATED
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers
 
 PHASES = (*GATED, "ranks_wait_s")
 """Sums over counted steps; every other quantity per step belongs to all steps of `active_s`."""

@@ -3,49 +3,60 @@
 Machines are never pooled: every number is of one machine, and readers compare them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import asdict
 
-from scaling_study.analysis import law_choice, laws
-from scaling_study.analysis.effective import readback
-from scaling_study.analysis.failures import list_failures
+from scaling_study.analysis import laws, unequal_work
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.recommend import candidates, pareto, recommend
+from scaling_study.analysis.record_rows import AGAINST
 from scaling_study.analysis.single_changes import single_changes
-from scaling_study.analysis.unequal_work import unequal_work
 from scaling_study.common.topology import Domain, Topology, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
 from scaling_study.records.analysis import (
     Analysed,
+    Effective,
     EffectiveSettings,
+    Failure,
     Failures,
+    Invalid,
     LaunchLaws,
+    Lost,
     Machines,
+    MemberEvent,
     Noise,
     NoisePoint,
     Pareto,
     Provenance,
     Recommendation,
     Scaling,
+    Settling,
     SingleChanges,
 )
 from scaling_study.records.codec import write_file
-from scaling_study.records.cohorts import Cohorts, CohortSummary
+from scaling_study.records.cohorts import Cohorts, CohortSummary, Got, Replicate
 from scaling_study.records.machine import Machine
-from scaling_study.records.window import Slot
-from scaling_study.stats.throughputs import Throughputs
-
-if TYPE_CHECKING:
-    from scaling_study.stats.intervals import Floats
+from scaling_study.records.window import LostMember, Slot
+from scaling_study.stats.interval import Floats, Interval
+from scaling_study.stats.throughputs import Start, Throughputs, fit
 
 DOMAINS: tuple[Domain, ...] = ("l3", "node", "socket")
 """Parts of a machine that have a cache or a memory of their own, smallest first."""
+PART = 3
+"""The first third of a cohort's windows is compared with the last third, or at least one window."""
+COHORT = ["machine", "launch", "replicate", "cohort", "n"]
+PACE_COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
+COLUMNS = list({*PACE_COLUMNS, *unequal_work.COLUMNS})
+"""The columns of the table of windows that are read: for the pace, and for all of the analyses."""
+NAMES = Replicate.__struct_fields__
+AGAIN = "put right what its log says, and run the study again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ def analyse(
     Args:
         points: Table of points.
         rates: Table of replicates.
-        windows: Table of windows, with `effective.COLUMNS` and `unequal_work.COLUMNS` at least.
+        windows: Table of windows, with `COLUMNS` at least.
         study: cohorts.json.
         plan: plan.json.
 
@@ -87,7 +98,7 @@ def analyse(
         own, own_rates, own_windows = (
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
-        unequal = unequal_work(own, own_rates, own_windows, cohorts, plan)
+        unequal = unequal_work.unequal_work(own, own_rates, own_windows, cohorts, plan)
         first = study.first_of(machine)
         drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, first)
         rates_drawn = drawn.steps_per_s
@@ -152,7 +163,7 @@ def scaling(
     for launch, rows in points.groupby("launch", sort=False):
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], description.topology)
-        law = law_choice.choose(n, throughput, measured.scatter(id_), further)
+        law = laws.choose(n, throughput, measured.scatter(id_), further)
         found.append(LaunchLaws(launch=id_, laws=law))
     return Scaling(machine=description.hash, launches=tuple(found))
 
@@ -214,3 +225,170 @@ def provenance(
         in_windows_s=sum(end.in_windows_s for end in ends),
         samples=dict(samples),
     )
+
+
+def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
+    """Return the settings of each launch, from a cohort with a failed check if there is one.
+
+    Args:
+        cohorts: The machine's cohorts.
+        windows: Its rows of the table of windows.
+    """
+    shown: dict[str, CohortSummary] = {}
+    for cohort in cohorts:
+        if cohort.readback and (cohort.launch not in shown or not cohort.readback.proven):
+            shown[cohort.launch] = cohort
+    paces = pace(windows)
+    return [
+        Effective(
+            launch=launch,
+            label=cohort.label,
+            **{name: getattr(got, name) for name in Got.__struct_fields__},
+            pace=paces.get(launch),
+            settling=_settling([one for one in cohorts if one.launch == launch]),
+        )
+        for launch, cohort in shown.items()
+        if (got := cohort.readback)
+    ]
+
+
+def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
+    anew = [one.settled for one in cohorts if one.settled]
+    if not anew:
+        return None
+    changes = [records[0].change for records in anew]
+    return Settling(
+        cohorts=len(anew),
+        of=sum(one.measured for one in cohorts),
+        least=min(changes),
+        most=max(changes),
+        left=sum(records[-1].left is not None for records in anew),
+    )
+
+
+def pace(windows: pd.DataFrame) -> dict[str, Interval]:
+    """Return the time of a step in later windows over that in earlier ones.
+
+    A script can change its own speed: running averages of dead units decay into denormal numbers,
+    or batches grow with the epoch. The machine can change it too. A rate then holds only for the
+    time that the windows saw, and is too high or too low for a longer training.
+
+    Args:
+        windows: One machine's rows of the table of windows, `PACE_COLUMNS` of them.
+
+    Returns:
+        By launch, the geometric mean over process counts, with its interval over replicates. A
+        launch with only one window for each count is left out.
+    """
+    valid = windows[windows["valid"]]
+    logs = np.log(valid["step_median_s"])
+    taken = logs.groupby([valid[name] for name in (*COHORT, "window", "attempt")]).mean()
+    of_cohort = taken.groupby(COHORT)
+    count, place = of_cohort.transform("size"), of_cohort.cumcount()
+    part = np.maximum(1, count // PART)
+    early = taken[(place < part) & (count > 1)].groupby(COHORT).mean()
+    late = taken[(place >= count - part) & (count > 1)].groupby(COHORT).mean()
+    ratios = (late - early).groupby(["machine", "launch", "replicate"]).mean()
+    if ratios.empty:
+        return {}
+    starts = [
+        Start(launch, number, {0: float(np.exp(log))})
+        for number, ((_, launch, _), log) in enumerate(ratios.items())
+    ]
+    known = fit(starts)
+    return {launch: known.level((launch, n)) for launch, n in known.column}
+
+
+def list_failures(
+    machine: str, cohorts: Sequence[CohortSummary], missing: Sequence[Replicate]
+) -> Failures:
+    """List all that is not a complete cohort of valid windows.
+
+    Args:
+        machine: Hash of the machine.
+        cohorts: Its cohorts.
+        missing: Launches and replicates of the plan without a record file.
+    """
+    writers: Counter[str] = Counter()
+    for cohort in cohorts:
+        writers |= Counter(cohort.shared_files)  # the larger number of each
+    return Failures(
+        machine=machine,
+        launches=(
+            *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
+            *(
+                Failure(
+                    **asdict(one),
+                    status="missing",
+                    reason="the plan has it, but there is no record file",
+                    remedy="run the study again: it measures what is missing",
+                )
+                for one in missing
+            ),
+        ),
+        windows=tuple(_invalid_windows(cohorts)),
+        points=tuple(_lost_points(cohorts)),
+        members=tuple(
+            MemberEvent(
+                **{name: getattr(cohort, name) for name in NAMES},
+                **{name: getattr(event, name) for name in LostMember.__struct_fields__},
+            )
+            for cohort in cohorts
+            for event in cohort.events
+        ),
+        shared_files=dict(writers),
+    )
+
+
+def _ended_badly(cohort: CohortSummary, cohorts: Sequence[CohortSummary]) -> bool:
+    """Return whether a cohort lost something; one that a later cohort resumed did not."""
+    if cohort.end is not None:
+        return cohort.end.status != "complete"
+    return not any(
+        (other.file, other.machine) == (cohort.file, cohort.machine)
+        and other.cohort > cohort.cohort
+        for other in cohorts
+    )
+
+
+def _ending(cohort: CohortSummary) -> Failure:
+    end = cohort.end
+    if end is None:
+        status = "interrupted"
+        reason: str | None = "its records have no end: the measuring job was stopped"
+        remedy = "run the study again: it goes on where it stopped"
+    else:
+        status, reason, remedy = end.status, end.reason, end.remedy or AGAIN
+    log = cohort.events[-1].log if cohort.events else None
+    return Failure(
+        **{name: getattr(cohort, name) for name in NAMES},
+        status=status,
+        reason=reason,
+        remedy=remedy,
+        log=log,
+    )
+
+
+def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
+    counts = Counter(
+        (cohort.launch, cohort.label, window.n, flag)
+        for cohort in cohorts
+        for window in cohort.windows_invalid
+        for flag in (AGAINST.intersection(window.flags) or window.flags)
+    )
+    for (launch, label, n, flag), count in sorted(counts.items()):
+        yield Invalid(launch=launch, label=label, n=n, flag=flag, count=count)
+
+
+def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[Lost]:
+    """Yield the process counts without a valid window, of launches that took any window."""
+    valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
+    asked = dict.fromkeys(
+        (cohort.launch, cohort.label, n)
+        for cohort in cohorts
+        if cohort.measured
+        for n in cohort.process_counts
+    )
+    for launch, label, n in asked:
+        if (launch, n) not in valid:
+            yield Lost(launch=launch, label=label, n=n)

@@ -15,9 +15,8 @@ import pandas as pd
 from msgspec.structs import replace
 
 from scaling_study.analysis import points
-from scaling_study.analysis.member_rows import STEP_QUANTILES
 from scaling_study.analysis.rates import rates
-from scaling_study.analysis.record_rows import FileRows, read_rows
+from scaling_study.analysis.record_rows import STEP_QUANTILES, FileRows, read_rows
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import model_length, with_learnt, work_by_launch

@@ -12,15 +12,17 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.analysis.accounts import PHASES
-from scaling_study.analysis.member_rows import machine_rows, member_rows, window_rows
 from scaling_study.analysis.record_rows import (
     AGAINST,
     NOT_PROVEN,
     flagged,
     last,
+    machine_rows,
+    member_rows,
     of_kind,
     read_each,
     refuse_contradictions,
+    window_rows,
 )
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError

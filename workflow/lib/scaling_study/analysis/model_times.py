@@ -23,7 +23,7 @@ import numpy as np
 from scaling_study.launch.axes import ranks
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.confirmation import FirstModels, Start
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats
 from scaling_study.stats.throughputs import DRAWS
 
 ALIKE = ("launcher", "intra_op", "build", "ranks", "compile")

@@ -12,8 +12,7 @@ from scaling_study.analysis.model_times import ModelTimes, model_times
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 from scaling_study.records.confirmation import FirstModels
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.throughputs import Start, Throughputs, fit
 
 POINT = [*(column.name for column in WHERE), "n"]

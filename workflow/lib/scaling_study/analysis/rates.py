@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scaling_study.analysis.member_rows import STEP_QUANTILES, US_PER_S
+from scaling_study.analysis.record_rows import STEP_QUANTILES, US_PER_S
 from scaling_study.runner import non_step
-from scaling_study.stats.intervals import Integers
+from scaling_study.stats.interval import Integers
 
 KEY = ["n", "replicate"]
 REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "non_step_share"]

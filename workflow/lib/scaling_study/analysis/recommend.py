@@ -49,14 +49,17 @@ from scaling_study.records.analysis import (
 )
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import INTERVAL
 from scaling_study.stats.throughputs import DRAWS, Throughputs
 
+INTERVAL = (
+    "95%, from joint draws on the log scale: the spreads between starts are learnt from all"
+    " launches and process counts of the machine together, and what the machine drifted between the"
+    " jobs of a race is drawn, too; none where no launch has two starts"
+)
 PROBABILITY = (
     f"share of {DRAWS} draws from the distributions of the intervals in which the point "
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
-
 
 COLUMNS = {name: name for name in Candidate.__struct_fields__ if name != "probability_best"}
 COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}

@@ -1,4 +1,4 @@
-"""Counters: each file with a ``COUNTER`` declares one, under the file's name.
+"""Counters: those of ``launch/counters``, and each file outside with a ``COUNTER``, by its name.
 
 A counter needs no other declaration: members or the coordinator, records, tables and documentation
 take it from there. Every process of a study finds the same counters (``entries``). Members import
@@ -8,6 +8,7 @@ this module too, so it uses the standard library alone.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import TYPE_CHECKING
 
 from scaling_study.common import entries
@@ -29,7 +30,7 @@ class Counter:
         read: Returns the count of a process, given its id, since the process began. The coordinator
             calls it at both ends of a window, and for child processes too. An OSError means that
             the process has ended.
-        name: Name of the file, set in ``COUNTERS``.
+        name: As the file or the entry of ``launch/counters``; set in ``COUNTERS``.
     """
 
     meaning: str
@@ -49,7 +50,8 @@ class Counter:
         return f"{self.field}_per_step"
 
 
-_counters = sorted(entries.found("launch.counters", "COUNTER", Counter).items())
+_built_in = importlib.import_module("scaling_study.launch.counters").COUNTERS  # it imports Counter
+_counters = sorted(entries.found("launch.counters", "COUNTER", Counter, _built_in).items())
 COUNTERS = tuple(dataclasses.replace(counter, name=name) for name, counter in _counters)
 TIMED = tuple(one for one in COUNTERS if one.time is not None)
 READ = tuple(one for one in COUNTERS if one.read is not None)

@@ -1,8 +1,8 @@
 """Finds entries that have a module each: axes, launchers, counters, causes.
 
-Built-in entries of a kind are in a package inside this one. A folder on PYTHONPATH that is named
-after the kind, such as ``scaling_study_axes``, adds others. PYTHONPATH reaches every process of a
-study, from the one that reads the config to the members.
+Built-in entries of a kind are in a package or a module inside this one. A folder on PYTHONPATH that
+is named after the kind, such as ``scaling_study_axes``, adds others. PYTHONPATH reaches every
+process of a study, from the one that reads the config to the members.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def found(
     """Return the entries of a kind, by the names of their modules.
 
     Args:
-        folder: where the package has modules of this kind, such as ``launch.axes``.
+        folder: where the package has entries of this kind, such as ``launch.axes``.
         attribute: the entry's name in its module; modules of the package without one are skipped.
         of: type of an entry.
         own: entries of the package that have no module each.
@@ -55,12 +55,13 @@ def files_outside(kind: str) -> list[Path]:
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
-    """Import the modules of a package and yield them; none if the package does not exist."""
+    """Import the modules of a package and yield them; none if it does not exist or is a module."""
     try:
         parent = importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
         return
-    for module in sorted(pkgutil.iter_modules(parent.__path__), key=lambda one: one.name):
+    path = getattr(parent, "__path__", ())
+    for module in sorted(pkgutil.iter_modules(path), key=lambda one: one.name):
         yield importlib.import_module(f"{package}.{module.name}")

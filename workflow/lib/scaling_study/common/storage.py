@@ -1,11 +1,22 @@
-"""Files of a study, each written whole or not at all."""
+"""The project's folder, and files of a study: written whole or not at all, by one process."""
 
+import errno
+import fcntl
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from scaling_study.common import file_errors
 
+PROJECT = Path(__file__).parents[4]
+"""A checkout, or the same files in an installed package."""
+TEMPLATES = PROJECT / "workflow/report"
+
+# Errors of file systems without locks, such as some shared file systems of clusters.
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+LOOK_AGAIN_S = 0.05
 LARGEST_BYTES = 1 << 28  # of a JSON file; cohorts.json of 10,000 cohorts has some 30 MB
 
 
@@ -37,3 +48,29 @@ def read_bytes(path: Path) -> bytes:
     if path.stat().st_size > LARGEST_BYTES:
         raise file_errors.unreadable(path, ValueError(f"more than {LARGEST_BYTES:,} bytes"))
     return path.read_bytes()
+
+
+def lock(file: IO[bytes] | IO[str], patience_s: float = 0.0) -> bool:
+    """Lock an open file until it is closed, or this process ends, however it ends (flock(2)).
+
+    Args:
+        file: the file.
+        patience_s: how long to wait for another process that holds it.
+
+    Returns:
+        Whether this process may write the file; true also if the file system has no locks.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                return False
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return True
+            raise
+        else:
+            return True
+        time.sleep(LOOK_AGAIN_S)

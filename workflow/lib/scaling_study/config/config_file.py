@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from scaling_study.common.problems import MASK, ConfigError, Problem, shorten
-from scaling_study.common.project import PROJECT
+from scaling_study.common.storage import PROJECT
 
 MOST_BYTES = 1 << 20  # far above any config
 # With this key, Snakemake runs a config as a template (https://yte-template-engine.github.io).

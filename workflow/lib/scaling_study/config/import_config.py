@@ -7,8 +7,7 @@ from typing import Annotated, TypeGuard
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from scaling_study.common.named_files import require_file
-from scaling_study.common.problems import ConfigError, Problem, shorten, wrong
+from scaling_study.common.problems import ConfigError, Problem, require_file, shorten, wrong
 from scaling_study.config.config import Named
 from scaling_study.config.operator_text import OperatorTable, parse_table
 from scaling_study.config.section import MOST_PROCESSES, Count, Section, Steps, allowed, must_exist

@@ -44,9 +44,9 @@ from scaling_study.config.section import (
     own_axes,
     read_parameter,
 )
+from scaling_study.launch.axes.axis import read_id_list
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.launch.axes.shell import CPUS, NONE, POLICY, PREFIXES
-from scaling_study.launch.axes.values import read_id_list
 
 Role = Literal["default", "baseline", "repeat", "today", "one_change", "grid", "combined"]
 Found = tuple[str, ...]

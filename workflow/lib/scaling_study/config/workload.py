@@ -10,12 +10,14 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_va
 from typing_extensions import TypedDict
 
 from scaling_study.common import placeholders
-from scaling_study.common.named_files import require_file, require_folder, require_path
 from scaling_study.common.problems import (
     ConfigError,
     Problem,
     may_be_secret,
     nearest_word,
+    require_file,
+    require_folder,
+    require_path,
     shorten,
     wrong,
 )

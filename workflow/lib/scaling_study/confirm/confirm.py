@@ -1,26 +1,29 @@
 """Confirm the recommendation for a machine: from plan and analysis to confirm/rounds.jsonl.
 
 The choice was made on one set of records; its gain is measured on another, these rounds. Nothing
-here changes the choice. A rerun continues after the last whole round and repeats what failed. It
-does nothing if the same arms, script, code and machine have been confirmed already.
+here changes the choice. The arms and their rounds are fixed before the first round begins. A rerun
+continues after the last whole round and repeats what failed. It does nothing if the same arms,
+script, code and machine have been confirmed already.
 """
 
 import logging
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
-from scaling_study.confirm import losses, one_round, round_plan
+from scaling_study.confirm import losses, one_round
 from scaling_study.host import probe
-from scaling_study.launch.axes import build
+from scaling_study.launch.axes import build, ranks
 from scaling_study.member import ahead, model_queue
-from scaling_study.records.analysis import Machines, Recommendation
+from scaling_study.records.analysis import Machines, Recommendation, Reference
 from scaling_study.records.confirmation import (
     DECODER,
     Arm,
@@ -30,7 +33,9 @@ from scaling_study.records.confirmation import (
     LeftOut,
     Losses,
     Record,
+    Role,
     Round,
+    Start,
 )
 from scaling_study.runner import jobs, resolve
 from scaling_study.runner.journal import Journal
@@ -41,6 +46,15 @@ MODULES = ("confirm/one_round", "member/model_queue", "member/model_server", "me
 EXTENDED = 4.0
 """A round may last this many times its limit, so that each slot ends a first model. Without one,
 the end of a model is not confirmed."""
+
+# Two rounds of an arm give a t interval (one degree of freedom) that says nothing.
+FEWEST_TURNS = 3
+# With less time, each launch runs at its own best process count only: the default launch at the
+# recommended count may take as long as all other arms.
+SAME_N_S = 120.0
+# More turns hardly narrow an interval; longer rounds, with more whole models, do.
+MOST_TURNS = 10
+LONG_ROUND_S = 30.0
 
 # Fields that must be equal for the rounds of an earlier run to be kept.
 SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash", "harness_hash",
@@ -86,7 +100,7 @@ class Confirmation:
         self._recommended = found.recommended if found else None
         if found and found.ok and found.recommended:
             own = None if today is None else launches[today]
-            self._arms = round_plan.choose_arms(
+            self._arms = choose_arms(
                 found, job.launch, own, seconds=self._seconds, forks=job.plan.workload.forks
             )
             if not job.plan.workload.runs:
@@ -134,7 +148,7 @@ class Confirmation:
         if not self._arms:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
-        planned, round_s = round_plan.schedule(self._arms, self._seconds, self._job.seed)
+        planned, round_s = schedule(self._arms, self._seconds, self._job.seed)
         rounds = [one for one in records if isinstance(one, Round)]
         done = {(one.turn, one.arm) for one in rounds}
         given_up: set[str] = set()
@@ -217,3 +231,66 @@ def _failed(record: Record) -> bool:
     return isinstance(record, LeftOut) or (
         isinstance(record, Round | Losses) and record.status == "failed"
     )
+
+
+def choose_arms(
+    found: Recommendation,
+    default: Launch,
+    today: Launch | None = None,
+    *,
+    seconds: float = SAME_N_S,
+    forks: bool = True,
+) -> tuple[Arm, ...]:
+    """Return the arms to confirm on a machine; none if nothing is recommended.
+
+    The recommended launch is compared with today's, or with the default one if that is today's.
+    This launch runs at its own best process count and, if there is time or it has no such count, at
+    the recommended one. Besides today's launch, the default one runs at its own best count only.
+
+    Args:
+        found: the machine's entry of analysis/recommendation.json.
+        default: the default launch.
+        today: today's launch; None if that is the default one.
+        seconds: time for all rounds together.
+        forks: whether a model may be forked from a process that has made its imports.
+    """
+    best = found.recommended
+    if not found.ok or best is None:
+        return ()
+    # A group of ranks ends with its model.
+    forks = forks and ranks.asked(best.axes) is None
+    starts: tuple[Start, ...] = ("fresh", "forked") if forks else ("fresh",)
+    arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
+    compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
+        ("today", "today_same_n", today, found.today),
+        ("default", "default_same_n" if today is None else None, default, found.default),
+    ]
+    for role, same_n, launch, own in compared:
+        if launch is None or launch.id == best.launch:
+            continue
+        plain = partial(Arm, launch=launch.id, label=launch.label, start="fresh")
+        if own is not None:
+            arms.append(plain(role, n=own.n))
+        if same_n is not None and (own is None or (own.n != best.n and seconds >= SAME_N_S)):
+            arms.append(plain(same_n, n=best.n))
+    return tuple(arms)
+
+
+def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> tuple[list[tuple[int, Arm]], float]:
+    """Divide the time among the arms, in turns.
+
+    The rounds of a turn follow each other, so drift affects all arms equally.
+
+    Args:
+        arms: at least one.
+        seconds: the time of all rounds together.
+        seed: decides the order of the arms, the same in every turn.
+
+    Returns:
+        The turn and the arm of each round, in order, and the time (s) from the start of a round's
+        processes to its cut.
+    """
+    turns = min(max(int(seconds / (len(arms) * LONG_ROUND_S)), FEWEST_TURNS), MOST_TURNS)
+    round_s = seconds / (turns * len(arms))
+    order = random.Random(seed).sample(list(arms), len(arms))  # noqa: S311 (an order, no secret)
+    return [(turn, arm) for turn in range(turns) for arm in order], round_s

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scaling_study.common import last_words
+from scaling_study.common import printable
 from scaling_study.common.axis_values import Axes
 from scaling_study.config.launches import Launch, differing
 from scaling_study.launch.axes.axis_table import AXES
@@ -86,7 +86,7 @@ def train(resolved: Resolved, steps: int, seed: int, folder: Path) -> float:
         except subprocess.TimeoutExpired:
             raise RunError(f"{steps} steps took longer than {LIMIT_S:g} s") from None
     if done.returncode or not file.exists():
-        words = last_words.words_of(errors, log)
+        words = printable.words_of(errors, log)
         raise RunError(f"ended with status {done.returncode}: {words}")
     losses = json.loads(file.read_text(encoding="utf-8"))["losses"]
     if not losses:

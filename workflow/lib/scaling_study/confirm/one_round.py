@@ -1,5 +1,9 @@
-"""One round: a queue of models that keeps every slot busy until the round is cut."""
+"""One round: a queue of models that keeps every slot busy until the round is cut.
 
+A race trains its first models in such rounds, too (measure/models.json).
+"""
+
+import logging
 import math
 import resource
 import time
@@ -7,17 +11,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaling_study.common import private
+from scaling_study.common.unavailable import UnavailableError
+from scaling_study.host import probe
 from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations, model_queue
-from scaling_study.records.confirmation import Round, Run, Start, Status
+from scaling_study.records.codec import write_file
+from scaling_study.records.confirmation import FirstModels, Round, Run, Start, Status
 from scaling_study.records.machine import Machine
 from scaling_study.runner import counter_snapshots, hangs, jobs, non_step, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once, program_of
 from scaling_study.runner.member_processes import Host
+
+if TYPE_CHECKING:
+    from scaling_study.search.rounds import Wanted
 
 # How often a round looks for slots that have not trained enough, and at the CPUs' frequencies.
 LOOK_EVERY_S = 1.0
@@ -29,6 +41,11 @@ ENOUGH = 0.25
 # If a slot has hardly trained at the planned end of a round, the round goes on up to this time: a
 # step of the default launch may take a minute, one of a good launch 3 s.
 MOST_S = 240.0
+
+LONGEST = 2.0
+"""First models of a race are not waited for longer than so many times the expected time."""
+
+log = logging.getLogger("measure")
 
 
 class RoundError(Exception):
@@ -240,3 +257,45 @@ def _own_s() -> float:
     """Return the CPU seconds of this process and of all descendants that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime + time.process_time()
+
+
+def train_first_models(job: jobs.Job, wanted: "Wanted", path: Path, builds: Path) -> None:
+    """Train the first models of a race, one after another; a file that is there stays.
+
+    Windows show neither how long a process takes to start alone, nor its end, nor a forked start. A
+    fresh model shows the first two. Before a model is forked, another one shows what it imports.
+
+    Args:
+        job: its launch is the one to train them with.
+        wanted: how they start, and the time that this is expected to take.
+        path: measure/models.json.
+        builds: folder of built environments.
+    """
+    if path.exists():
+        return
+    began_s, machine = time.monotonic(), probe.read_machine()
+    starts: tuple[Start, ...] = ("fresh", "forked") if wanted.start == "forked" else ("fresh",)
+    rounds = []
+    with private.folder() as folder:
+        for start in starts:
+            log.info("a whole model of %s: %s", job.launch.label, start)
+            with private.part(folder, start) as part:
+                try:
+                    counts = [1, *resolve.counts(job.plan, machine)]
+                    resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, counts)
+                    running = prepare(
+                        job, resolved, 1, start,
+                        folder=part, known=folder / model_queue.IMPORTS, machine=machine,
+                    )  # fmt: skip
+                    record = running.run(0, f"models/{start}", 0.0, LONGEST * wanted.expected_s)
+                except UnavailableError as error:
+                    record = Round.failed(f"models/{start}", error.reason)
+            if record.reason:
+                log.warning("the %s model: %s", start, record.reason)
+            rounds.append(record)
+    wall_s = time.monotonic() - began_s
+    models = FirstModels(
+        schema_version=1, launch=job.launch.id, machine_hash=machine.hash, wall_s=wall_s,
+        rounds=rounds,
+    )  # fmt: skip
+    write_file(path, models)

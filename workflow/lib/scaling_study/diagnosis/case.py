@@ -16,16 +16,15 @@ from msgspec import structs
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
-from scaling_study.diagnosis import runqueue
-from scaling_study.diagnosis.sampled import Sampled
+from scaling_study.diagnosis import waits
+from scaling_study.diagnosis.waits import Sampled
 from scaling_study.experiments import interventions
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
-from scaling_study.stats.intervals import Floats, Integers
-from scaling_study.stats.ratios import Pairs, Units
-from scaling_study.stats.variances import start_deviation
+from scaling_study.stats.interval import Floats, Integers
+from scaling_study.stats.ratios import Pairs, Units, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE
@@ -95,7 +94,7 @@ class Case:
     Attributes:
         head: First record of the target's first run.
         measurements: Windows without stressors, by (name, n). Columns are those of
-            tables/experiments, the parts of the run-queue wait (`runqueue.split`), time lost to
+            tables/experiments, the parts of the run-queue wait (`waits.split`), time lost to
             the hypervisor and to memory stalls, `blocked_<kind>_s_per_step` by what the training
             thread was found waiting for, and `idle_s_per_step`; NaN where that was not counted or
             sampled.
@@ -122,7 +121,7 @@ class Case:
         samples = [one for run in runs for one in run.samples]
         self.sampled = {n: Sampled(samples, n) for n in (1, self.n)}
         online = len(self.machine.topology.cpus)
-        parts = runqueue.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
+        parts = waits.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
         rows = rows.join(parts).join(_stolen(rows))
         self.read_back = _readbacks(runs)
         rows = rows.join(_blocked(rows, self.sampled, self.read_back))

@@ -57,7 +57,7 @@ class Cause:
         scopes: The losses that it can explain: `scaling_loss`, `single_process_loss`.
         others: Further ways to show it; one that does is enough.
         order: Lower ones are judged first.
-        id: The name in causes.json; `cause_table` sets it.
+        id: The name in causes.json; `verdict` sets it.
     """
 
     title: str

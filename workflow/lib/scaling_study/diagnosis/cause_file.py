@@ -8,8 +8,8 @@ import pandas as pd
 from msgspec import structs
 
 from scaling_study.analysis import experiment_runs
-from scaling_study.analysis.boundary import coinciding, read_law
 from scaling_study.analysis.experiment_runs import WhyRun
+from scaling_study.analysis.laws import coinciding, read_law
 from scaling_study.common.tables import read_table
 from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
 from scaling_study.diagnosis.shares import recovered_share, saved_share

@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias
 
 from scaling_study.common.quantities import format_percent
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats, Interval
 
 MOST = 0.5
 """A cause is credited with recovered time only if at least this part of it is counted."""

@@ -23,8 +23,7 @@ from scaling_study.experiments import loader_model
 from scaling_study.records import verdict
 from scaling_study.records.experiment import Look, Use, Ways
 from scaling_study.stats import ratios
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats, Interval
 
 COLD, WARM = 0.1, 0.9
 """Files with more than `COLD` in memory were not dropped; with less than `WARM`, they do not fit. A

@@ -29,12 +29,10 @@ from scaling_study.diagnosis.evidence import (
     percent,
     whole,
 )
-from scaling_study.diagnosis.sampled import UNSEEN
+from scaling_study.diagnosis.waits import UNSEEN
 from scaling_study.experiments.interventions import QUOTA_BURSTS
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats
-from scaling_study.stats.ratios import fit_prior, mean, ratio_of_means
-from scaling_study.stats.variances import NO_PRIOR, START_SD, Prior
+from scaling_study.stats.interval import Floats, Interval
+from scaling_study.stats.ratios import NO_PRIOR, START_SD, Prior, fit_prior, mean, ratio_of_means
 
 EXTERNAL = (
     *("trainer_throttled_s_per_step", "wait_pileup_s_per_step", "wait_foreign_s_per_step"),

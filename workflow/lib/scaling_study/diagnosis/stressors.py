@@ -19,8 +19,7 @@ from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
 from scaling_study.experiments.kernel_cohort import NONE
 from scaling_study.experiments.kernels import KERNELS
 from scaling_study.records.verdict import Dose, Sensitivity
-from scaling_study.stats.interval import Interval
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.ratios import Pairs, fit_prior, mean, ratio_of_means
 
 CONTROL = "register"

@@ -25,7 +25,7 @@ from scaling_study.experiments.experiment import Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import REFERENCE, Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status

@@ -1,6 +1,6 @@
 """The kernel's counters of members, read at the start and the end of a window.
 
-The coordinator reads them; a member never does.
+The coordinator reads them; a member never does. It also finds the GPU that a member has open.
 """
 
 import errno
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from glob import iglob
 
 from scaling_study.common.counter import READ
 from scaling_study.common.topology import parse_cpu_list
@@ -23,6 +24,9 @@ _READ_BYTES = 65_536
 # Fields of /proc/PID/stat after the command's name, counted from 0 (proc(5) counts from 3).
 _MINFLT, _MAJFLT, _UTIME, _STIME, _CUTIME, _CSTIME = 7, 9, 11, 12, 13, 14
 _RSS, _PROCESSOR = 21, 36
+
+GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/renderD")
+"""Beginnings of the names of NVIDIA's, AMD's and Intel's GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,17 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
                     text = read_text(f"{folder}/{task}/children")
                     found.extend(child for child in map(int, text.split()) if child not in without)
     return found
+
+
+def open_gpu(pids: Iterable[int]) -> str:
+    """Return a GPU's device that a process or a descendant of it has open; empty without one."""
+    for pid in (one for root in pids for one in descendants(root)):
+        for descriptor in iglob(f"/proc/{pid}/fd/*"):  # noqa: PTH207 (fast, as read_text)
+            with suppress(OSError):  # it has just been closed
+                device = os.readlink(descriptor)  # noqa: PTH115 (likewise)
+                if device.startswith(GPU_DEVICES):
+                    return device
+    return ""
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:

@@ -14,14 +14,14 @@ import jinja2
 
 from scaling_study.common import placeholders
 from scaling_study.common.printable import printable
-from scaling_study.common.project import TEMPLATES
 from scaling_study.common.quantities import format_count, format_estimate, format_number, known
+from scaling_study.common.storage import TEMPLATES
 from scaling_study.config import work
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.build import interpreter
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.member import bind, model_queue
 from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 from scaling_study.report.words import confirmed_amount, sureness

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from scaling_study.common import quantities
 from scaling_study.common.objectives import OBJECTIVES
-from scaling_study.common.project import TEMPLATES
+from scaling_study.common.storage import TEMPLATES
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
@@ -98,8 +98,6 @@ FILTERS = {
     "number": number,
     "ratio": ratio,
     "seconds": quantities.format_seconds,
-        f"{stage[0].replace('_', ' ')} {quantities.format_seconds(stage[1])}"
-    ),
     "time": quantities.format_time,
     "interval": interval,
     "share": share,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from scaling_study.common.topology import format_cpu_list
-from scaling_study.host import gpus
+from scaling_study.host import kernel_counters
 from scaling_study.launch.axes import axis_table
 from scaling_study.member.member import SKIPS
 from scaling_study.records.window import CHILDREN_HANG, NOT_COUNTED, End, Event, Readbacks, Settled
@@ -361,7 +361,7 @@ class CohortWindows(CohortRun):
             raise FailedError(f"no member came as far as its first step{self._because()}")
         self.reports = reports
         if self.task.first_decides:
-            if device := gpus.opened(self.cohort.members.pids.values()):
+            if device := kernel_counters.open_gpu(self.cohort.members.pids.values()):
                 log.warning(GPU, device)
             if own := self.cohort.script_sets(reports[0]):
                 log.warning(SETS, ", ".join(f"{name}={value}" for name, value in own.items()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from scaling_study.common import last_words, placeholders
+from scaling_study.common import placeholders, printable
 from scaling_study.common.axis_values import Axes
 from scaling_study.config import work
 from scaling_study.config.workload import Workload
@@ -182,8 +182,8 @@ class FreeRun:
     def output(self, slot: int) -> str:
         """Return the end of what a slot's process has printed, its standard error last."""
         files = self.launch.log(slot), self.launch.errors(slot)
-        return b"".join(map(last_words.tail, files)).decode(errors="replace") or "(no output)"
+        return b"".join(map(printable.tail, files)).decode(errors="replace") or "(no output)"
 
     def last_words(self, slot: int) -> str:
         """Return the line that says why a slot's process ended; empty if it printed none."""
-        return last_words.words_of(self.launch.errors(slot), self.launch.log(slot))
+        return printable.words_of(self.launch.errors(slot), self.launch.log(slot))

@@ -22,7 +22,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host.limits import Hierarchy, read_hierarchy, read_limit
 from scaling_study.host.perf_events import SPARE_DESCRIPTORS
 from scaling_study.host.system import ROOT, find_number, read_status, read_text
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, End
 

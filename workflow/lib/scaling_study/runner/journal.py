@@ -22,7 +22,7 @@ from typing import IO, Generic, TypeVar
 
 from msgspec.json import Decoder
 
-from scaling_study.common import file_errors, locks
+from scaling_study.common import file_errors, storage
 from scaling_study.records import codec
 
 # Fields that must be equal for windows of an earlier run to be kept with new ones.
@@ -176,7 +176,7 @@ class Journal(Generic[R]):
         while self._file is None:
             self._part.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._part.open("ab", buffering=0)
-            if not locks.take(self._file, PATIENCE_S):
+            if not storage.lock(self._file, PATIENCE_S):
                 self._close()
                 raise file_errors.UnusableError(
                     f"{self._part} is being written by another process: wait for it, or stop it, "

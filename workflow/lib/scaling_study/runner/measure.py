@@ -25,7 +25,7 @@ from scaling_study.config import launches as planned
 from scaling_study.config import work
 from scaling_study.config.config import Measure
 from scaling_study.host import probe
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records.codec import write_file
 from scaling_study.records.window import DECODER, Cohort, End, Record, Status, Stopped, Window
 from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve

@@ -13,11 +13,11 @@ from typing import NamedTuple, Self
 
 from msgspec import convert
 
-from scaling_study.common import last_words
+from scaling_study.common import printable
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table, threads
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
 from scaling_study.member import channel, files, iterations
 from scaling_study.member.iterations import THREADS
 from scaling_study.member.member import NO_STEP
@@ -506,9 +506,9 @@ class MemberProcesses:
         self._ended[slot] += 1
         files = self._launch.errors(slot), self._launch.log(slot)
         if what == "died":  # the last lines of a killed program say nothing about its end
-            said = last_words.words_of(*(files[:1] if "killed" in reason else files))
+            said = printable.words_of(*(files[:1] if "killed" in reason else files))
             reason += f": {said}" if said else ""
-        text = b"".join(map(last_words.tail, reversed(files))).decode(errors="replace")
+        text = b"".join(map(printable.tail, reversed(files))).decode(errors="replace")
         reason += headroom.why_bus_error(text, reason)
         if what == "hung" or NO_STEP in reason:
             reason += self._without_optimizer(slot)
@@ -528,7 +528,7 @@ class MemberProcesses:
         for slot in self.alive:
             for path in (self._launch.log(slot), self._launch.errors(slot)):
                 if path.exists() and path.stat().st_size > LONGEST_LOG_BYTES:
-                    end = last_words.tail(path)
+                    end = printable.tail(path)
                     with path.open("ab") as file:
                         file.truncate(0)
                         file.write(end)

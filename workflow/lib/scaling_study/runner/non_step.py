@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaling_study.records.window import Life, Taken
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers
 
 LONG = 4.0
 """A step is long if it takes this many times the median step of its process count."""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaling_study.runner import non_step
-from scaling_study.stats.intervals import Floats, Integers
+from scaling_study.stats.interval import Floats, Integers
 
 CHANGE = 0.03
 """A cohort has settled if its times change by a smaller part of all time."""

@@ -36,7 +36,7 @@ import numpy as np
 
 from scaling_study.common.axis_values import Value
 from scaling_study.config.plan import Choice
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats
 from scaling_study.stats.throughputs import Point, Start, Throughputs, fit
 
 Changes = frozenset[tuple[str, Value]]

@@ -3,12 +3,17 @@
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct, structs
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     Number = float
 else:
     Number = float | None  # null in a file
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class Interval(Struct, frozen=True, omit_defaults=True):

@@ -35,7 +35,7 @@ from scaling_study.stats.thresholds import CONFIDENCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scaling_study.stats.intervals import Floats
+    from scaling_study.stats.interval import Floats
 
 Point = tuple[str, int]
 """A launch and a process count."""

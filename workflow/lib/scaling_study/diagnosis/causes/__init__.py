@@ -1,1 +1,1 @@
-"""The causes that are looked for, by theme; `cause_table` lists them all."""
+"""The causes that are looked for, by theme; `verdict` has them in order."""

@@ -20,11 +20,11 @@ from scaling_study.diagnosis.checks import (
     waiting,
 )
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
-from scaling_study.diagnosis.runqueue import SCHEDSTAT
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
+from scaling_study.diagnosis.waits import SCHEDSTAT
 from scaling_study.experiments.interventions import QUOTA_BURSTS
 from scaling_study.launch.axes.threads import SPIN_LIMIT_S
-from scaling_study.stats.intervals import Floats
+from scaling_study.stats.interval import Floats
 from scaling_study.stats.ratios import mean
 from scaling_study.stats.thresholds import FOREIGN_CPUS
 

@@ -5,7 +5,7 @@ from scaling_study.diagnosis.cause import Cause
 from scaling_study.diagnosis.checks import falls, present, read_back
 from scaling_study.diagnosis.evidence import Evidence, Query
 from scaling_study.diagnosis.shares import Counted
-from scaling_study.launch.launchers.launcher_table import DEFAULT, LAUNCHERS
+from scaling_study.launch.axes.launcher import DEFAULT, LAUNCHERS
 from scaling_study.stats.ratios import mean
 
 FAULTS = "minor_faults_per_step"

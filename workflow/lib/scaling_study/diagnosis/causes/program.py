@@ -7,8 +7,8 @@ from scaling_study.diagnosis.case import CACHED
 from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Query
-from scaling_study.diagnosis.sampled import kind_of
 from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
+from scaling_study.diagnosis.waits import kind_of
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
 BLAS = ("bundled_blas", "openblas", "blis", "mkl", "intel_path", "isa_default")

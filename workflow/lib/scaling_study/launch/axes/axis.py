@@ -4,12 +4,19 @@ A module of this package holds the axes of one theme by name, in ``AXES``, or a 
 ``AXIS``. A further axis is a module with an ``AXIS`` in a folder ``scaling_study_axes`` on
 PYTHONPATH; the module's name is the axis's. A member imports the module of an axis that changes the
 process itself, so such modules need only the standard library and import torch where they use it.
+
+Several axes take the same values (`counts`, `LIBRARY`, `read_id_list`), and observe the value in
+effect in objects that live in the process (`living`, `the_one`).
 """
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from scaling_study.common.problems import found, require_file, wrong
+from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +30,11 @@ if TYPE_CHECKING:
 
 V_contra = TypeVar("V_contra", contravariant=True)
 """The values of an axis."""
+T = TypeVar("T")
+V = TypeVar("V", int, str)
+
+MOST_THREADS = 4096
+"""Far above any machine: a larger count is a slip of the keyboard."""
 
 
 @dataclass(frozen=True)
@@ -172,3 +184,66 @@ class Axis(Generic[V_contra]):
     def allowed(self) -> str:
         """All allowed values, as text for messages."""
         return ", ".join([*self.words, *([self.others.allowed] if self.others else [])])
+
+
+def living(kind: type[T]) -> list[T]:
+    """Return all objects of a class and its subclasses, also those that gc.freeze has set aside."""
+    frozen = gc.get_freeze_count() > 0
+    if frozen:
+        gc.unfreeze()
+    # isinstance would ask objects of any kind for their __class__, which may do anything.
+    objects = [one for one in gc.get_objects() if issubclass(type(one), kind)]
+    if frozen:
+        gc.freeze()
+    return objects
+
+
+def the_one(values: set[V], without: str) -> V | str:
+    """Return the only value, several values as one text, or ``without`` if there is none."""
+    if len(values) == 1:
+        return next(iter(values))
+    return ", ".join(map(str, sorted(values))) or without
+
+
+def counts(least: int) -> Others:
+    """Return whole numbers from ``least`` on as the values of an axis."""
+    allowed = f"a whole number from {least} to {MOST_THREADS}"
+
+    def read(value: object, _files: bool) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return None
+        if not least <= value <= MOST_THREADS:
+            raise wrong(value, "is not allowed", allowed)
+        return value
+
+    return Others(allowed, read)
+
+
+def _read_library(value: object, files: bool) -> str | None:
+    if not isinstance(value, str) or "/" not in value:
+        return None
+    if files:
+        require_file(value, LIBRARY.allowed)
+    return value
+
+
+def read_id_list(value: object, allowed: str) -> str:
+    """Read a list of ids such as ``0-3,8``, or one id.
+
+    Raises:
+        ConfigError: the value is neither.
+    """
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not number and not isinstance(value, str):
+        raise wrong(value, found(value), allowed)
+    try:
+        ids = parse_cpu_list(str(value))
+    except ValueError:
+        ids = ()
+    if not ids:
+        raise wrong(value, "is not a list of ids", allowed)
+    return format_cpu_list(ids)
+
+
+COUNT = counts(1)
+LIBRARY = Others("the path of a shared library (with a /)", _read_library)

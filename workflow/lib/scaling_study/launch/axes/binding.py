@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from scaling_study.common.topology import NO_NODE, SHARED_NODE, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import preloading, ranks
-from scaling_study.launch.axes.axis import Axis, Effects, Library, Others
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, read_id_list
 from scaling_study.launch.axes.threads import is_kmp
-from scaling_study.launch.axes.values import read_id_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from scaling_study.common.named_files import require_file, require_path
-from scaling_study.common.problems import wrong
+from scaling_study.common.problems import require_file, require_path, wrong
 from scaling_study.launch.axes.axis import Axis, Effects, Others
 from scaling_study.records import window
 from scaling_study.records.readback import Readback

@@ -1,9 +1,17 @@
 """How members are started: each of the launchers is a value."""
 
+from collections.abc import Mapping
+
+from scaling_study.common import entries
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.launchers.launcher import Launcher
+
+DEFAULT = "exec"
+_launchers = entries.found("launch.launchers", "LAUNCHER", Launcher)
+LAUNCHERS: Mapping[str, Launcher] = {DEFAULT: _launchers[DEFAULT], **_launchers}
+"""All launchers by name; the first one is the default."""
 
 
 def _refuse(axes: Axes) -> None:

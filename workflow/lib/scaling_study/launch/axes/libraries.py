@@ -12,9 +12,8 @@ from typing import Never
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import Axis, Effects, Library, Where
-from scaling_study.launch.axes.values import LIBRARY
-from scaling_study.launch.launchers.launcher_table import LAUNCHERS
+from scaling_study.launch.axes.axis import LIBRARY, Axis, Effects, Library, Where
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import ranks
-from scaling_study.launch.axes.axis import Axis
-from scaling_study.launch.axes.living import living, the_one
-from scaling_study.launch.axes.values import COUNT, counts
+from scaling_study.launch.axes.axis import COUNT, Axis, counts, living, the_one
 
 if TYPE_CHECKING:
     from typing import Never

@@ -15,8 +15,7 @@ from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import loaders, ranks
-from scaling_study.launch.axes.axis import Axis, Others, Slot
-from scaling_study.launch.axes.values import read_id_list
+from scaling_study.launch.axes.axis import Axis, Others, Slot, read_id_list
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import Axis
-from scaling_study.launch.axes.values import COUNT
+from scaling_study.launch.axes.axis import COUNT, Axis
 
 if TYPE_CHECKING:
     from scaling_study.common.axis_values import Axes

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import Axis, Effects, Library
-from scaling_study.launch.axes.values import COUNT, LIBRARY
+from scaling_study.launch.axes.axis import COUNT, LIBRARY, Axis, Effects, Library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

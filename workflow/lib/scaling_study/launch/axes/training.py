@@ -11,8 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes.axis import Axis, Effects
-from scaling_study.launch.axes.living import living, the_one
+from scaling_study.launch.axes.axis import Axis, Effects, living, the_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypedDict
 
-from scaling_study.common import last_words
+from scaling_study.common import printable
 from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
 from scaling_study.member import program
 
@@ -82,7 +82,7 @@ class Host:
         except BrokenPipeError:
             answer = ""
         if not answer.isdecimal():
-            words = last_words.words_of(launch.log(-1))
+            words = printable.words_of(launch.log(-1))
             raise LaunchError(answer or f"the launcher's host ended: {words}")
         return int(answer)
 

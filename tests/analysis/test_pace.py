@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.analysis.effective import COLUMNS, pace
+from scaling_study.analysis.analyse import PACE_COLUMNS, pace
 
 
 def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1):
@@ -23,7 +23,7 @@ def windows(slower, *, count=6, replicates=3, counts=(1, 2), noise=0.01, seed=1)
         for _ in range(n)
     ]
     frame = pd.DataFrame(rows, columns=["replicate", "n", "window", "step_median_s"])
-    return frame.assign(machine="m", launch="b", cohort=0, attempt=0, valid=True)[COLUMNS]
+    return frame.assign(machine="m", launch="b", cohort=0, attempt=0, valid=True)[PACE_COLUMNS]
 
 
 @pytest.mark.parametrize("slower", [0.8, 1.0, 1.15])

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scaling_study.diagnosis import runqueue
+from scaling_study.diagnosis import waits
 
 BUSY = 10e-3
 
@@ -67,7 +67,7 @@ HALF = BUSY / 2
     ],
 )  # fmt: skip
 def test_who_had_the_cpu_is_told_by_what_is_counted(row, online, expected):
-    found = runqueue.split(pd.DataFrame([row]), allowed_cpus=2, online_cpus=online).iloc[0]
+    found = waits.split(pd.DataFrame([row]), allowed_cpus=2, online_cpus=online).iloc[0]
     assert found.sum() == pytest.approx(row["trainer_runqueue_s_per_step"])
     expected = {f"wait_{part}_s_per_step": s for part, s in expected.items()}
     assert {column: s for column, s in found.items() if s > 1e-9} == pytest.approx(expected)

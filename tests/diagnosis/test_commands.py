@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scaling_study.diagnosis.remedies import start_command
+from scaling_study.diagnosis.verdict import start_command
 
 
 @pytest.mark.parametrize(

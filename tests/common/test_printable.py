@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaling_study.common.last_words import last_words
+from scaling_study.common.printable import last_words
 
 CHAINED = """\
 Traceback (most recent call last):
