@@ -1,4 +1,4 @@
-"""Bring the documents up to date that are made from the code: ``python scripts/documents.py``.
+"""Update the documents that are made from the code: ``python scripts/documents.py``.
 
 These are docs/columns.md, the tables of docs/records.md and config/README.md, and the JSON schema
 of study files.
@@ -31,8 +31,8 @@ COLUMNS = """\
 # Columns of the tables
 
 `results/<study>/tables/` holds each table as parquet (with units and meanings as field metadata)
-and as CSV. An empty cell is a number that was not measured or does not exist. Printed by
-`python scripts/documents.py`.
+and as CSV. An empty cell is a number that was not measured or does not exist.
+`python scripts/documents.py` prints this page.
 """
 
 

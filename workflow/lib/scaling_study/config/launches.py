@@ -361,7 +361,7 @@ class Launches(Section):
     """Further single launches, over the baseline's values."""
 
     exclude: SomeLaunches = ()
-    """Drops each launch that has all values of an item, also combinations that a race makes."""
+    """Drops each launch that has all values of an item, including combinations of a race."""
 
     def expanded(
         self, own: Mapping[str, Value], shell: Found = (), workload: Mapping[str, str] | None = None

@@ -178,7 +178,7 @@ class Workload(Section):
     parameters: Annotated[Mapping[ParameterName, Parameter], allowed(PARAMETERS)] = Field(
         default={}
     )
-    """Axes of this study's own, each with its default: `launches` gives them further values."""
+    """Axes that this study defines, each with its default; `launches` gives them further values."""
 
     pool: bool = False
     """The script itself starts the processes that train, `{n}` of them, and runs as a whole."""
@@ -219,7 +219,7 @@ class Workload(Section):
         Items[Annotated[Variable, AfterValidator(_read_passed)]],
         allowed("a list of names of variables, such as [API_KEY]"),
     ] = ()
-    """Names of variables that members get from your shell, such as keys; no file has the values."""
+    """Names of variables that members get from your shell, such as keys; no file contains them."""
 
     step: Annotated[Unit, AfterValidator(_read_step), allowed(STEP)] = AUTO
     """Unit of work: a round of the script's optimizers, its `scaling_study.mark()`, a backward
@@ -245,7 +245,7 @@ class Workload(Section):
         Items[Annotated[str, AfterValidator(_read_input)]],
         allowed("a list of paths of files and folders"),
     ] = ()
-    """Further files and folders, such as data; a new size or time of one means measuring anew."""
+    """Other files and folders, such as data; a new size or time of one repeats the study."""
 
     fresh_folder: bool = False
     """Each start of the script runs in a new folder, with links to what `cwd` holds, so

@@ -329,7 +329,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("passive", "waiting threads sleep at once", (_one_thread,),
                  {"wait_policy": "passive"}),
     Intervention("one_thread", "one thread per operator", (_one_thread,), {"intra_op": 1}),
-    Intervention("cleared", "nothing of what the shell sets", axes={"shell": "none"}),
+    Intervention("cleared", "no settings of the shell", axes={"shell": "none"}),
     Intervention("pinned", "each member bound to its own core", axes={"placement": "cores"}),
     Intervention("unpinned", "members free to move", axes={"placement": "none"}),
     Intervention("spread", "members spread over caches and memory nodes",

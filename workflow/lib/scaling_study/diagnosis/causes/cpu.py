@@ -200,8 +200,8 @@ CAUSES = {
     "stopped": Cause(
         "Processes that are stopped from outside",
         "SIGSTOP in signal(7); ptrace(2); states T and t in /proc/PID/stat, proc(5); cpulimit(1)",
-        "Find what stops them, and have it leave them alone: cpulimit, a batch system that "
-        "suspends jobs, a debugger or a tracer.",
+        "Find the program that stops them: cpulimit, a batch system that suspends jobs, a "
+        "debugger or a tracer.",
         command="grep -H TracerPid /proc/[0-9]*/status; pgrep --list-full cpulimit",
         counted=Counted(("blocked_stopped_s_per_step",), "standing still, stopped by a signal"),
         requires=(waiting("stopped"),),
@@ -280,8 +280,8 @@ CAUSES = {
     "helper_threads": Cause(
         "Helper threads that compete for CPUs",
         SCHEDSTAT,
-        "Start fewer loader workers and background threads, or fewer processes, so that all "
-        "threads that work fit on the CPUs.",
+        "Start fewer loader workers, background threads or processes, so that all working threads "
+        "fit on the CPUs.",
         # Counted without the loader: its threads have causes of their own.
         counted=Counted(
             ("wait_threads_s_per_step",),

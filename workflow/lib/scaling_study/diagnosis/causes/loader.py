@@ -143,9 +143,9 @@ CAUSES = {
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
         "SPDL, Parallelism and Performance; sys.setswitchinterval in Python's documentation",
-        "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or by "
-        "code that lets go of the interpreter. Threads that take turns sooner "
-        "(sys.setswitchinterval) help some scripts and harm others: the experiments tell.",
+        "Prepare the data in another process (with SPDL: run_pipeline_in_subprocess), or in code "
+        "that releases the interpreter lock. A shorter switch interval (sys.setswitchinterval) "
+        "helps some scripts and harms others.",
         remedies={
             "pipeline_elsewhere": "Prepare the data in another process "
             "(run_pipeline_in_subprocess)."
@@ -187,9 +187,9 @@ CAUSES = {
     "loader_interference": Cause(
         "A loader whose own work gets in the way of training",
         "SPDL, Parallelism and Performance: the noisy neighbour",
-        "Prepare less, or elsewhere: fewer workers or threads, workers on CPUs of their own "
-        "(loader_cpus), or what was prepared kept on a disk. What other numbers of workers "
-        "give, data_loader: quick measures.",
+        "Prepare less, or elsewhere: use fewer workers or threads, workers on CPUs of their own "
+        "(loader_cpus), or prepared data on a disk. data_loader: quick measures other numbers of "
+        "workers.",
         remedies={
             "loader_apart": "Give the loader's workers CPUs of their own.",
             "pipeline_elsewhere": "Prepare the data in a process of its own "
@@ -206,9 +206,9 @@ CAUSES = {
         "A loader that waits for its storage",
         "The making of batches in tables/points, against its CPU time; Mohan et al. 2021, "
         "Data Stalls",
-        "Keep the data nearer or in memory, read larger pieces at once, or read more of them "
-        "at the same time: workers that wait need no CPU. data_loader: quick tells files in memory "
-        "from those that are not.",
+        "Keep the data nearer or in memory, read larger pieces, or read more of them at the same "
+        "time: workers that wait need no CPU. data_loader: quick compares files in memory with "
+        "files on the disk.",
         remedies={"more_workers": "Let more processes wait for the data at the same time."},
         share=_portion("waits"),
         requires=(LOADS,),
@@ -216,15 +216,15 @@ CAUSES = {
     "too_few_workers": Cause(
         "Too few loader workers",
         "torch.utils.data, num_workers",
-        "Let more processes prepare the data, where CPUs are free for them.",
+        "Let more processes prepare the data, if CPUs are free.",
         share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
         requires=(LOADS,),
     ),
     "loader_preparation": Cause(
         "A loader that takes long to prepare its batches",
         "The CPU time of the making of batches in tables/points",
-        "Do less work for each sample, make the rows of a batch together (__getitems__), or "
-        "keep what was prepared.",
+        "Do less work for each sample, make the rows of a batch together (__getitems__), or keep "
+        "prepared data.",
         remedies={
             "loader_apart": "Give the loader's workers CPUs of their own.",
             "more_workers": "Let more processes prepare the data; or do less work for each sample.",
@@ -236,9 +236,9 @@ CAUSES = {
     "data_loading": Cause(
         "A loader that keeps training waiting",
         "torch.utils.data, num_workers; the loader's time in tables/points",
-        "Make the rows of a batch together (__getitems__), do less work for each sample, or "
-        "keep what was made. Loader workers help only where CPUs are free; what they and "
-        "prefetching gain on this script, the axes loader_workers and prefetch measure.",
+        "Make the rows of a batch together (__getitems__), do less work for each sample, or keep "
+        "the batches. Loader workers help only if CPUs are free; the axes loader_workers and "
+        "prefetch measure this.",
         remedies={
             "loader_apart": "Give the loader's workers CPUs of their own.",
             "more_workers": "Let more processes load the data.",

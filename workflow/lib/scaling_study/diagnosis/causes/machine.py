@@ -54,7 +54,7 @@ CAUSES = {
     "frequency": Cause(
         "A lower clock with more CPUs at work",
         "Documentation/admin-guide/pm/cpufreq.rst; turbo tables of the processor",
-        "Nothing is wrong: the processor keeps within its power. Check the governor.",
+        "Nothing is wrong: the processor stays within its power limit. Check the governor.",
         command="cpupower frequency-info",
         share=clock,
         requires=(inflated("register"),),

@@ -75,8 +75,8 @@ CAUSES = {
         "Ranks that exchange their gradients",
         "torch.nn.parallel.DistributedDataParallel, communication hooks",
         "Use fewer ranks, or let a rank do more between two exchanges: a larger batch, or "
-        "several batches under no_sync(). Both change the training; what a larger batch gains "
-        "here can be measured as a parameter of the study.",
+        "several batches under no_sync(). Both change training; a parameter of the study can "
+        "measure the gain of a larger batch.",
         interventions=("one_element",),
         requires=(
             takes("backward_s_per_step", "the backward pass, in which gradients are exchanged,"),
@@ -86,7 +86,7 @@ CAUSES = {
         "Ranks that wait for the slowest of them",
         "Getting Started with Distributed Data Parallel, skewed processing speeds",
         "Give each rank the same work: batches of like lengths (a DistributedSampler over "
-        "sorted or bucketed samples), and nothing that only one of them does in a step.",
+        "sorted or bucketed samples), and no extra work for one of them.",
         counted=Counted(
             ("ranks_wait_s_per_step",), "waiting of the ranks for the slowest of them, on average"
         ),
@@ -111,8 +111,8 @@ CAUSES = {
     "pauses": Cause(
         "A script that waits by itself",
         "nanosleep(2), poll(2), recv(2), wait4(2); /proc/PID/syscall in proc(5)",
-        "Look in the script for pauses, for what is tried again and again, and for services "
-        "that are asked in every step; ask them for more at once, or in the background.",
+        "Look in the script for pauses, retries, and requests to services in every step; request "
+        "more at once, or in the background.",
         command="py-spy dump --pid PID  # of a member: the line that waits",
         counted=Counted(
             ("idle_s_per_step",), "waiting for time to pass or for another process", cohort=CACHED
@@ -140,8 +140,8 @@ CAUSES = {
     "compilation": Cause(
         "Recompilation for new shapes",
         "torch.compile troubleshooting, recompilations; TORCH_LOGS=recompiles says what changed",
-        "Compile once for all shapes, or let batches have few of them: pad or bucket what "
-        "differs in length, and drop the last, smaller batch.",
+        "Compile once for all shapes, or let batches have few of them: pad or bucket sequences, "
+        "and drop the last, smaller batch.",
         code="torch.compile(model, dynamic=True)",
         counted=Counted(
             ("compile_s_per_step",),
@@ -166,9 +166,9 @@ CAUSES = {
         ),
     ),
     "shell": Cause(
-        "What the shell sets",
+        "Settings of the shell",
         "OpenMP API specification, Environment Variables; mallopt(3); the libraries' manuals",
-        "Start the processes without what the shell sets, as recommended.sh does.",
+        "Start the processes without these settings, as recommended.sh does.",
         interventions=(CLEARED,),
         needs=(_unnamed,),
     ),

@@ -201,11 +201,10 @@ AXES: dict[str, Axis[Never]] = {
         observe=lambda: the_one(_settings("num_workers", least_workers=0), NO_LOADER),
     ),
     "loader_cpus": Axis(
-        "CPUs of their own for the processes that a loader prepares its batches in, a number for "
-        "each member",
+        "the CPUs that only a member's loader workers use",
         {
             SHARED: "they run where their member may",
-            REST: "what members that train leave of the machine, in equal parts",
+            REST: "the CPUs that training members leave, in equal parts",
         },
         COUNT,
         refuse=_refuse_loader_cpus,

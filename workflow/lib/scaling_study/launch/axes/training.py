@@ -388,7 +388,7 @@ AXES: dict[str, Axis[Never]] = {
         numbers="rounding",
     ),
     "denormals": Axis(
-        "numbers too small for the usual form, on which CPUs are slow (denormal numbers)",
+        "numbers too small for the usual form, which slow CPUs down (denormals)",
         {"keep": "they are kept", "flush": "they become zero"},
         apply=apply_denormals,
         lines=lambda _value: "torch.set_flush_denormal(True)",
