@@ -34,7 +34,8 @@ import pandas as pd
 
 from scaling_study.common.doc_tables import write_table
 from scaling_study.host.kernel_counters import descendants
-from scaling_study.member import bind, iterations, model_queue, model_server
+from scaling_study.member import iterations
+from scaling_study.queues import bind, model_queue, model_server
 
 ROOT = Path(__file__).parents[1]
 TSMIXERX = [str(ROOT / "scripts/workloads/tsmixerx.py"), "--steps", "500"]

@@ -9,8 +9,8 @@ from configs import ROOT
 PACKAGE = ROOT / "workflow/lib/scaling_study"
 
 STAGES = (
-    *("common", "stats", "records", "member", "launch", "config", "host", "runner", "experiments"),
-    *("profiling", "analysis", "search", "confirm", "diagnosis", "report"),
+    *("common", "stats", "records", "queues", "member", "launch", "config", "host", "runner"),
+    *("experiments", "profiling", "analysis", "search", "confirm", "diagnosis", "report"),
 )
 
 
@@ -52,7 +52,8 @@ def test_the_package_does_without_the_repository_s_other_folders():
         assert '"benchmarks/' not in path.read_text(encoding="utf-8"), path
 
 
-def test_a_member_brings_nothing_but_torch_its_own_stage_and_counters():
-    for path in (PACKAGE / "member").glob("*.py"):
-        own = {name for name in known(path) if not name.startswith("member")}
-        assert own <= {"common.counter"}, path
+@pytest.mark.parametrize("stage", ["queues", "member"])
+def test_a_user_s_process_brings_nothing_but_torch_these_stages_and_counters(stage):
+    for path in (PACKAGE / stage).glob("*.py"):
+        others = {name for name in known(path) if not name.startswith(("queues", "member"))}
+        assert others <= {"common.counter"}, path

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.host import limits
-from scaling_study.member import bind
+from scaling_study.queues import bind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

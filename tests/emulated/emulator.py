@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaling_study.member import bind
+from scaling_study.queues import bind
 
 BUSYBOX = shutil.which("busybox") or "busybox"
 

@@ -31,9 +31,11 @@ def test_members_modules_are_imported_by_the_oldest_python():
     python = next(map(str, pyenv), shutil.which(f"python{version}"))
     if python is None:
         pytest.skip(f"there is no Python {version} here")
-    members = (LIBRARY / "scaling_study/member").glob("*.py")
     modules = [
-        f"scaling_study.member.{path.stem}" for path in members if path.stem not in NOT_IN_MEMBERS
+        f"scaling_study.{folder}.{path.stem}"
+        for folder in ("member", "queues")
+        for path in (LIBRARY / "scaling_study" / folder).glob("*.py")
+        if path.stem not in NOT_IN_MEMBERS
     ]
     modules += [axis.apply.__module__ for axis in AXES.values() if axis.apply is not None]
     modules += ["scaling_study.launch.launchers.dask"]

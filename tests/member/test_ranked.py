@@ -13,7 +13,8 @@ import pytest
 from configs import ROOT
 from processes import wait_ended, wait_state
 from scaling_study.host import kernel_counters
-from scaling_study.member import bind, channel
+from scaling_study.member import channel
+from scaling_study.queues import bind
 from small_cohort import SmallCohort, train
 
 SCRIPT = ROOT / "tests/workloads/ranks.py"

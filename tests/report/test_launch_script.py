@@ -13,7 +13,7 @@ from msgspec import convert
 from configs import ROOT
 from made_records import made_plan
 from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
-from scaling_study.member import bind
+from scaling_study.queues import bind
 from scaling_study.records.analysis import Recommendation
 from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches

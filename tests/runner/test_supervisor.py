@@ -23,7 +23,7 @@ from processes import (
     written,
 )
 from scaling_study.common import private
-from scaling_study.member import bind
+from scaling_study.queues import bind
 
 # The supervisor, with less patience for orphans than it has in earnest: the tests would only wait
 # longer. Its patience with a command that stops when asked costs no time, however long it is.

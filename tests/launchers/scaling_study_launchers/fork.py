@@ -14,7 +14,8 @@ import sys
 
 from scaling_study.launch.launchers.host import Request, hosted, print_apart
 from scaling_study.launch.launchers.launcher import Launcher
-from scaling_study.member import bind, worker
+from scaling_study.member import worker
+from scaling_study.queues import bind
 
 
 def serve_member(folder: str, request: Request, server: int) -> None:

@@ -27,7 +27,7 @@ from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.axes.build import as_interpreter
 from scaling_study.member.iterations import MARK
-from scaling_study.member.program import name as program_name
+from scaling_study.queues.program import name as program_name
 from scaling_study.records.model_length import ModelLength, pool
 
 SAME = 0.01

@@ -22,7 +22,7 @@ from scaling_study.config.launches import Launch
 from scaling_study.confirm import losses, one_round
 from scaling_study.host import probe
 from scaling_study.launch.axes import build, ranks
-from scaling_study.member import ahead, model_queue
+from scaling_study.queues import ahead, model_queue
 from scaling_study.records.analysis import Machines, Recommendation, Reference
 from scaling_study.records.confirmation import (
     DECODER,
@@ -40,7 +40,7 @@ from scaling_study.records.confirmation import (
 from scaling_study.runner import jobs, resolve
 from scaling_study.runner.journal import Journal
 
-MODULES = ("confirm/one_round", "member/model_queue", "member/model_server", "member/ahead")
+MODULES = ("confirm/one_round", "queues/model_queue", "queues/model_server", "queues/ahead")
 """Modules that run from a round's start to its record, besides those that measure."""
 
 EXTENDED = 4.0

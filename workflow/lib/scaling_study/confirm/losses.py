@@ -19,7 +19,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.config.launches import Launch, differing
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.launch.launchers.launcher import bind_command, split_preload
-from scaling_study.member import program
+from scaling_study.queues import program
 from scaling_study.records.analysis import Changed, Recommendation
 from scaling_study.records.confirmation import Losses
 from scaling_study.runner.resolve import Resolved

@@ -20,7 +20,8 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import probe
 from scaling_study.host.machine_counters import read_machine
 from scaling_study.launch.launchers.launcher import describe_exit
-from scaling_study.member import iterations, model_queue
+from scaling_study.member import iterations
+from scaling_study.queues import model_queue
 from scaling_study.records.codec import write_file
 from scaling_study.records.confirmation import FirstModels, Round, Run, Start, Status
 from scaling_study.records.machine import Machine

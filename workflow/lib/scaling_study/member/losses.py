@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.member import after_torch, changes, program
+from scaling_study.member import after_torch, changes
+from scaling_study.queues import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,18 +22,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import scaling_study
 from scaling_study.common.counter import COUNTERS
-from scaling_study.member import (
-    after_torch,
-    bind,
-    changes,
-    channel,
-    ending,
-    files,
-    iterations,
-    loaders,
-    program,
-)
+from scaling_study.member import after_torch, changes, channel, files, iterations, loaders
 from scaling_study.member.member import Options, member_of
+from scaling_study.queues import bind, ending, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,7 +22,7 @@ from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.build import interpreter
 from scaling_study.launch.axes.launcher import LAUNCHERS
-from scaling_study.member import bind, model_queue
+from scaling_study.queues import bind, model_queue
 from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 from scaling_study.report.words import confirmed_amount, sureness
 from scaling_study.runner.environment import INHERITED, LIBRARY_FOLDER, activated

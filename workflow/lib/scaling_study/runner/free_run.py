@@ -13,7 +13,8 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.config import work
 from scaling_study.config.workload import Workload
 from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
-from scaling_study.member import iterations, model_queue
+from scaling_study.member import iterations
+from scaling_study.queues import model_queue
 from scaling_study.runner import environment, supervisor, switch_script
 from scaling_study.runner.cohort_windows import CohortRun
 from scaling_study.runner.member_processes import Host

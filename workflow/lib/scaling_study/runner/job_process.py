@@ -12,7 +12,7 @@ from pathlib import Path
 from scaling_study.common import file_errors
 from scaling_study.common.printable import clear_line, printable
 from scaling_study.host import node
-from scaling_study.member import bind
+from scaling_study.queues import bind
 from scaling_study.runner import member_processes, supervisor
 
 PROGRESS = "SCALING_STUDY_PROGRESS"

@@ -25,7 +25,7 @@ from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import files, iterations
 from scaling_study.member.iterations import BACKWARD
-from scaling_study.member.model_queue import Ended
+from scaling_study.queues.model_queue import Ended
 from scaling_study.runner import hangs, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, at_once, program_of
 from scaling_study.runner.jobs import Job

@@ -25,7 +25,7 @@ from scaling_study.common import private
 from scaling_study.common.printable import clear_line
 from scaling_study.host import kernel_counters
 from scaling_study.launch.launchers.launcher import describe_exit
-from scaling_study.member import bind
+from scaling_study.queues import bind
 
 # Time for the command to write what it has, after it was asked to stop. With the time for
 # orphans, everything ends well within ten seconds.

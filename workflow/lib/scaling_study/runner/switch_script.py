@@ -11,7 +11,8 @@ from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.problems import ConfigError
 from scaling_study.launch.axes import training
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
-from scaling_study.member import after_torch, model_server, program
+from scaling_study.member import after_torch
+from scaling_study.queues import model_server, program
 
 TEXT = '''\
 """Start a script with {label}, in its own process.

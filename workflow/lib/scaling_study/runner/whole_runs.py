@@ -19,7 +19,7 @@ from scaling_study.common.quantities import format_bytes
 from scaling_study.host import machine_counters, perf_events
 from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member.channel import Step
-from scaling_study.member.model_queue import Ended
+from scaling_study.queues.model_queue import Ended
 from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Taken, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
 from scaling_study.runner.blocks import LostError

@@ -43,7 +43,8 @@ def environment() -> dict[str, str]:
 
 def serve_member(folder: str, request: Request) -> None:
     """Run a member in a thread of the worker, as Dask runs its tasks."""
-    from scaling_study.member import bind, worker  # noqa: PLC0415 (torch is the worker's to import)
+    from scaling_study.member import worker  # noqa: PLC0415 (torch is the worker's to import)
+    from scaling_study.queues import bind  # noqa: PLC0415 (torch is the worker's to import)
 
     print_apart(folder, request["slot"])
     if request["cpus"] is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from scaling_study.common import printable
 from scaling_study.launch.launchers.launcher import LaunchError, bind_command, split_preload
-from scaling_study.member import program
+from scaling_study.queues import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from scaling_study.member import bind, worker
+from scaling_study.member import worker
 from scaling_study.member.member import Options
+from scaling_study.queues import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ import pytest
 
 from processes import gone, has_ended, killed_at_the_end, wait_ended, written
 from scaling_study.host.probe import find_library, library_folders
-from scaling_study.member import bind
+from scaling_study.queues import bind
 
 TOLD = """
 import json, os, sys

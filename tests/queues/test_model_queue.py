@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from processes import PATIENCE_S, wait_ended, wait_until
-from scaling_study.member import model_queue
+from scaling_study.queues import model_queue
 from test_launch_script import BASH, plan, recommendation, slot, write
 
 TELL = """
@@ -57,7 +57,7 @@ def change(path, constant, value):
     """Have a launch script's queue run with another value of a constant."""
     changed = path.parent / "changed_queue.py"
     changed.write_text(
-        "import sys\nfrom scaling_study.member import model_queue\n"
+        "import sys\nfrom scaling_study.queues import model_queue\n"
         f"model_queue.{constant} = {value}\nsys.exit(model_queue.main(sys.argv[1:]))\n"
     )
     path.write_text(path.read_text().replace(model_queue.__file__, str(changed)))

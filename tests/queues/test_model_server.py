@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes import wait_ended, wait_until
-from scaling_study.member import model_server
+from scaling_study.queues import model_server
 
 ENDS = 60
 

@@ -32,7 +32,7 @@ print(json.dumps({
 """
 AS_A_MEMBER = """
 import sys
-from scaling_study.member import program
+from scaling_study.queues import program
 del sys.path[0]
 program.add_path(sys.argv[1:])
 program.run(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""What runs in users' shells: slots with their CPUs, lists of models, servers that fork models."""
