@@ -213,6 +213,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "processes": "auto",
         "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
         "search": {"budget_minutes": MINUTES},
+        "measure": {"windows": 1},
         "profile": {"launches": []},
         "why": "quick",
     }
@@ -220,6 +221,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "processes": "or counts, such as [1, 2, 4, 8]",
         "launches": "beside the default one and today's; each change alone, the race combines them",
         "search": "race and confirmation together",
+        "measure": "of each start and process count; the race takes more starts instead",
         "profile": "[recommended]: operators and flamegraphs, a minute each",
         "why": "experiments on today's launch and the recommended one: some minutes; or off",
     }
