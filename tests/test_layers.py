@@ -57,3 +57,9 @@ def test_a_user_s_process_brings_nothing_but_torch_these_stages_and_counters(sta
     for path in (PACKAGE / stage).glob("*.py"):
         others = {name for name in known(path) if not name.startswith(("queues", "member"))}
         assert others <= {"common.counter"}, path
+
+
+def test_no_test_imports_from_another_test_module():
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = {name.partition(".")[0] for name in imported(path)}
+        assert not {name for name in names if name.startswith("test_")}, path

@@ -3,16 +3,8 @@
 import pytest
 
 import synthetic
-from made_records import kept
-from scaling_study.analysis.collect import collect
-from scaling_study.analysis.points import joint
-from scaling_study.analysis.recommend import candidates, front, pareto, recommend
-from scaling_study.records.analysis import FrontPoint
-from synthetic import typed
-
-DEFAULT = synthetic.Launch({}, "default", synthetic.hard_saturation(40.0, 60.0))
-BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.hard_saturation(50.0, 150.0))
-QUIET = synthetic.Noise(replicate=0.002, point=0.002, window=0.002, step=0.01)
+from recommendations import BASELINE, DEFAULT, measured, points, recommended
+from scaling_study.analysis.recommend import front, pareto
 
 
 def searched(launch, n):
@@ -20,22 +12,6 @@ def searched(launch, n):
     choice = {"launch": launch, "n": n, "probability": 0.87}
     ended = {"rounds": [], "reason": "", "next": None, "not_screened": []}
     return {"choice": choice, "spent_s": 1.0, "budget_s": 1.0, **ended}
-
-
-def measured(folder, *launches, change=lambda plan: None, **options):
-    """A made-up study's candidates, what was collected of it, and its plan."""
-    plan = synthetic.write_study(folder, launches=launches, **{"noise": QUIET, **options})
-    change(plan)
-    plan = typed(plan)
-    found = collect(folder, plan)
-    return candidates(found.points, found.cohorts.cohorts), found, plan
-
-
-def recommended(folder, *launches, **options):
-    points, found, plan = measured(folder, *launches, **options)
-    cohorts = found.cohorts.cohorts
-    drawn = joint(found.replicates, cohorts, plan.steps_per_model, plan.seed)
-    return kept(recommend(points, drawn, cohorts, plan))
 
 
 def test_the_smallest_n_within_two_percent_of_the_best_of_all_launches(tmp_path):
@@ -215,13 +191,6 @@ LAUNCHES = (
     synthetic.Launch({"intra_op": 2}, "grid", synthetic.hard_saturation(40.0, 100.0)),
     synthetic.Launch({"blas": "blis"}, "grid", synthetic.hard_saturation(500, 900), check_ok=False),
 )
-
-
-def points(*pairs):
-    return [
-        FrontPoint(label="a", n=at, time_s=time_s, rate=rate)
-        for at, (time_s, rate) in enumerate(pairs)
-    ]
 
 
 @pytest.mark.parametrize(

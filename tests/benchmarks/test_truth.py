@@ -18,7 +18,7 @@ from truth_stamps import Log
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.stats.interval import Interval
-from test_timeline import TYPICAL, queue, record
+from timelines import TYPICAL, queue, record
 
 DONE = {"code": "c", "machine": "m", "started": "2026-01-01", "wall_s": 20.0, "status": "ok"}
 

@@ -168,7 +168,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("inter_op", [None, 3])
 def test_the_counted_process_is_that_of_the_launch_script(tmp_path, monkeypatch, inter_op):
-    from test_launch_script import plan, recommendation, slot, write
+    from launch_scripts import plan, recommendation, slot, write
 
     monkeypatch.delenv("PYTHONPATH", raising=False)  # the counter stands in it
     script = tmp_path / "train.py"

@@ -14,7 +14,7 @@ from scaling_study.records.codec import RecordError, plain
 from scaling_study.records.columns import WINDOWS
 from scaling_study.records.confirmation import Arm, Head
 from scaling_study.records.model_length import ModelLength
-from test_timeline import PER_HOUR, queue, record
+from timelines import PER_HOUR, queue, record
 
 PLAN = made_plan({}, {}, baseline="1")
 MACHINE = "abc"

@@ -9,16 +9,12 @@ import pytest
 
 from processes import gone, killed_at_the_end, wait_until, written
 from scaling_study.host import kernel_counters
-from scaling_study.host.kernel_counters import Process, Thread
+from scaling_study.host.kernel_counters import Process
+from threads import thread
 
 pytestmark = pytest.mark.timing
 
 # ---- the arithmetic of two readings
-
-
-def thread(run_s, runqueue_s=0.0, *switches_and_migrations, ticks=(0, 0), cpus="0-1", last_cpu=0):
-    counted = switches_and_migrations or (0, 0, 0)
-    return Thread(run_s, runqueue_s, *ticks, *counted, cpus, last_cpu)
 
 
 def process(cpu_s, *, user_s=1.0, system_s=0.0, reaped_s=0.0, threads=None, **counts):

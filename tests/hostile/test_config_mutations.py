@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs import FULL, IMPORTED, SHIPPED, config
-from scaling_study.analysis.imported import load_import
+from mutations import plan
 from scaling_study.common.problems import ConfigError
-from scaling_study.config.config import load_config
 from scaling_study.config.config_file import read_config
-from scaling_study.config.import_config import ImportConfig, is_import
-from scaling_study.config.plan import Plan, make_plan
+from scaling_study.config.import_config import ImportConfig
+from scaling_study.config.plan import Plan
 
 CONFIGS = [*SHIPPED, IMPORTED, FULL]
 # Seeded: the same examples in every run.
@@ -73,11 +72,6 @@ def mutate(draw, mapping):
     else:
         name = draw(st.one_of(st.sampled_from(KEYS), st.just(f"{key}s"), st.just(str(key)[1:])))
         container[name] = value if change == "double" else container.pop(key)
-
-
-def plan(mapping):
-    """Do with a config what the workflow does before anything else."""
-    return load_import(mapping) if is_import(mapping) else make_plan(load_config(mapping))
 
 
 def check(read):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mutations import plan
 from projects import Project
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config_file import read_config
-from test_config_mutations import plan
 
 STUDY = b"study: s\nworkload: {script: train.py}\n"
 LEVELS = 3000

@@ -6,33 +6,13 @@ from pathlib import Path
 import pytest
 
 import machines
-from made_records import TORCH, hardware, readback, slot
-from scaling_study.common.topology import Cpu, Topology
+from axis_values import BLIS, LIBRARIES, MACHINE, OPENBLAS, TCMALLOC, prepare, read_back
+from made_records import TORCH, hardware, slot
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, libraries, threads
-from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import DEFAULTS
 
-LIBRARIES = {
-    "openblas": "/lib/openblas-pthread/libopenblasp-r0.3.21.so",
-    "blis": "/lib/libblis.so.4.0.0",
-    "mkl": "/env/lib/libmkl_rt.so.2",
-    "jemalloc": "/lib/libjemalloc.so.2",
-    "tcmalloc": "/lib/libtcmalloc_minimal.so.4.5.6",
-    "mimalloc": "/lib/libmimalloc.so.2.0",
-    "numa": "/lib/libnuma.so.1",
-    "libiomp5": "/env/lib/libiomp5.so",
-    "libomp": "/lib/llvm-14/lib/libomp.so.5",
-}
-FLAGS = ("avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl")
-BF16 = ("avx512_bf16",)
-TOPOLOGY = Topology(tuple(Cpu(cpu, cpu // 2, 0, 0, 0) for cpu in range(8)), ())
-MACHINE = hardware(libraries=LIBRARIES, isa=(*FLAGS, *BF16), topology=TOPOLOGY)
 BARE = hardware(libraries=dict.fromkeys(LIBRARIES), isa=("sse2",), thp="never")
-
-
-def prepare(machine=MACHINE, **values):
-    return axis_table.prepare(values, Where(machine, Path("/builds"))).environment()
 
 
 @pytest.fixture(autouse=True)
@@ -198,17 +178,11 @@ def test_each_bound_thread_has_a_cpu_of_its_slot():
 # ---- what took effect
 
 
-def read_back(preload=(), env=None, **changed):
-    preloads = {"LD_PRELOAD": ":".join(preload)} if preload else {}
-    return readback(env={"PATH": "/bin", **(env or {}), **preloads}, **changed)
-
-
 def failed(readbacks, **values):
     rows = axis_table.checks(values, [slot()], readbacks)
     return {row.axis for row in rows if not row.ok}
 
 
-OPENBLAS, BLIS, TCMALLOC = LIBRARIES["openblas"], LIBRARIES["blis"], LIBRARIES["tcmalloc"]
 INTEL = "/builds/intel.so"
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30)}
 TRIM = {"MALLOC_TRIM_THRESHOLD_": "65536"}

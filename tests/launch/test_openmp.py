@@ -13,7 +13,7 @@ from scaling_study.host import kernel_counters, probe
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import AXES, checks, prepare, recorded, switches
 from small_cohort import SmallCohort
-from test_switches import SCRIPT, placed_here
+from switches import SCRIPT, placed_here
 
 RUNTIMES = list(AXES["openmp"].words)
 MACHINE = probe.read_machine()

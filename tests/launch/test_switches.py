@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,14 +12,12 @@ import torch
 from made_records import UNBOUND, hardware
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.host import probe
 from scaling_study.launch.axes import training
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.axes.axis_table import (
     AXES,
     DEFAULTS,
     checks,
-    place,
     prepare,
     read_value,
     recorded,
@@ -29,8 +26,8 @@ from scaling_study.launch.axes.axis_table import (
 from scaling_study.records.readback import Check
 from scaling_study.runner.switch_script import lines, render_switches
 from small_cohort import SmallCohort
+from switches import SCRIPT, placed_here
 
-SCRIPT = Path(__file__).parents[1] / "workloads" / "switched.py"
 VALUES = {
     "inter_op": [3], "optimizer_kernel": ["foreach", "fused"], "matmul_precision": ["bf16"],
     "autocast": ["bf16"], "memory_format": ["channels_last"], "compile": ["default"],
@@ -97,14 +94,6 @@ def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
         assert cohort.read_back(0).switches == got.switches
     rows = {row.axis: row for row in checks(values, [slot], [got])}
     return got, {name: rows[name] for name in values}
-
-
-def placed_here(values):
-    """The slot of one member of a launch on this machine, if it has several CPUs."""
-    topology = probe.read_machine().usable
-    if len(topology.cpus) == 1:
-        pytest.skip("one CPU")
-    return place(values, topology, 1)[0]
 
 
 @pytest.mark.parametrize("value", VALUES["loader_cpus"])

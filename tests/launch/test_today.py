@@ -5,8 +5,9 @@ import json
 import pytest
 
 import machines
+import recommendations
 import synthetic
-import test_recommend
+from axis_values import TCMALLOC, prepare, read_back
 from configs import minimal
 from made_records import slot
 from scaling_study.common.topology import Cpu, Node, Topology
@@ -19,7 +20,6 @@ from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.member import readback
 from scaling_study.search import rounds
-from test_axes import TCMALLOC, prepare, read_back
 
 PILED = ("OMP_PROC_BIND=close",)
 TRIM = "MALLOC_TRIM_THRESHOLD_=65536"
@@ -237,13 +237,13 @@ def test_the_recommendation_is_compared_with_today_and_without_it_with_the_defau
     def with_today(plan):
         plan["today"] = today.id
 
-    launches = (test_recommend.DEFAULT, test_recommend.BASELINE, today)
-    found = test_recommend.recommended(tmp_path / "a", *launches, change=with_today)
+    launches = (recommendations.DEFAULT, recommendations.BASELINE, today)
+    found = recommendations.recommended(tmp_path / "a", *launches, change=with_today)
     assert (found.today.n, found.today.shell) == (2, [*PILED])
     assert found.today.at_n.n == found.recommended.n == 3
     assert found.ratio.value == pytest.approx(5, rel=0.03)
-    assert found.default.launch == test_recommend.DEFAULT.id
+    assert found.default.launch == recommendations.DEFAULT.id
     lost = synthetic.Launch(today.values, "today", ending="failed")
-    found = test_recommend.recommended(tmp_path / "b", *launches[:2], lost, change=with_today)
+    found = recommendations.recommended(tmp_path / "b", *launches[:2], lost, change=with_today)
     assert found.today is None
     assert found.ratio.value == pytest.approx(2.5, rel=0.03)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from test_model_server import Server
+from servers import Server
 
 ROOT = Path(__file__).parents[2]
 

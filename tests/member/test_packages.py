@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from test_model_server import Server
+from servers import Server
 
 # What a model notes of itself, by name: also the ids, flags and generators that modules keep.
 REPORT = r"""

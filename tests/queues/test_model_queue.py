@@ -11,9 +11,9 @@ import sys
 import psutil
 import pytest
 
+from launch_scripts import BASH, plan, recommendation, slot, write
 from processes import PATIENCE_S, wait_ended, wait_until
 from scaling_study.queues import model_queue
-from test_launch_script import BASH, plan, recommendation, slot, write
 
 TELL = """
 import os, sys, time

@@ -8,53 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from msgspec import convert
 
 from configs import ROOT
-from made_records import made_plan
+from launch_scripts import BASH, plan, recommendation, slot, write
 from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
 from scaling_study.queues import bind
-from scaling_study.records.analysis import Recommendation
-from scaling_study.report.launch_script import SWITCHES, render_launch_script
-from scaling_study.runner.switch_script import render_switches
-
-BASH = "/bin/bash"
-TELL = """
-import json, os, sys
-print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
-                  "cpus": sorted(os.sched_getaffinity(0))}))
-"""
-
-
-def slot(number, cpus=None, policy="default"):
-    return {"slot": number, "cpus": cpus, "policy": policy, "oversubscribed": False}
-
-
-def recommendation(slots, env=None, label="intra_op 1", **axes):
-    found = {
-        "launch": "x", "label": label, "n": len(slots), "steps_per_s": 212.3, "low": 208.0,
-        "high": 215.1, "models_per_hour": 1530.0, "probability_best": 0.97, "slots": slots,
-        "axes": {"inter_op": "default", "launcher": "exec", **axes}, "requested_env": env or {},
-    }  # fmt: skip
-    return {"status": "ok", "tolerance": 0.02, "reason": None, "recommended": found}
-
-
-def plan(script, args=(), study="quick", **workload):
-    workload = {"script": str(script), "args": [*args], **workload}
-    return made_plan({}, study=study, workload=workload)
-
-
-def write(tmp_path, found, planned, name="recommended.sh"):
-    workload = planned.workload.model_copy(update={"cwd": str(tmp_path)})
-    planned = planned.model_copy(update={"workload": workload})
-    path = tmp_path / name
-    text = render_launch_script(convert(found, Recommendation), planned, path, tmp_path / "builds")
-    recommended = found["recommended"]
-    if switches := recommended and render_switches(recommended["axes"], "switches.py"):
-        path.with_suffix(SWITCHES).write_text(switches)
-    path.write_text(text, encoding="utf-8")
-    subprocess.run([BASH, "-n", path], check=True)
-    return path
+from scaling_study.report.launch_script import SWITCHES
 
 
 def run(path, *arguments, cwd=None, **environment):
@@ -71,13 +30,6 @@ def run(path, *arguments, cwd=None, **environment):
 
 def told(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("member-*.log"))]
-
-
-@pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "träin it's.py"
-    path.write_text(TELL)
-    return path
 
 
 def test_variables_of_the_workload_are_set_and_those_of_the_shell_pass(tmp_path, script):

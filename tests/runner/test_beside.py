@@ -12,12 +12,12 @@ import pytest
 
 import confirm_jobs
 import jobs
+from pools import study
 from processes import killed_at_the_end, wait_until
 from scaling_study.host import kernel_counters
 from scaling_study.member.iterations import THREADS
 from scaling_study.runner import hangs
 from scaling_study.runner.member_processes import MemberProcesses
-from test_pool import study
 
 BESIDE = jobs.WORKLOADS / "beside.py"
 

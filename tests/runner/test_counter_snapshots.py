@@ -3,7 +3,7 @@
 import pytest
 
 from scaling_study.runner import counter_snapshots
-from test_kernel_counters import thread
+from threads import thread
 
 # Threads of two members; CPU 3 belongs to another program, CPU 4 is idle.
 BEFORE = {

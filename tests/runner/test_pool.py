@@ -3,19 +3,11 @@
 import pytest
 
 from configs import minimal
-from jobs import WORKLOADS, config, planned, run
+from jobs import config, planned, run
+from pools import POOL, study
 from processes import PATIENCE_S
 
-POOL = WORKLOADS / "pool.py"
 KINDS = ["joblib", "fork", "spawn", "torch", "dask"]
-
-
-def study(how, *, n=2, steps=200_000, **workload):
-    """A study of the pool: a window of each count."""
-    args = ["--how", how, "--jobs", "{n}", "--steps", str(steps)]
-    mapping = config(POOL, args=args, processes=[n], windows=1, shortest_s=0.5, longest_s=60.0)
-    mapping["workload"] |= {"pool": True, **workload}
-    return mapping
 
 
 @pytest.mark.parametrize(("how", "n"), [*((how, 2) for how in KINDS), ("joblib", 1)])

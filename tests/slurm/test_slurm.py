@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from cluster import command, wait_until
+from launch_scripts import plan, recommendation, slot, write
 from scaling_study.report.launch_script import render_array_job
 from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config, records
-from test_launch_script import plan, recommendation, slot, write
 
 pytestmark = pytest.mark.slurm
 

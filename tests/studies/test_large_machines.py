@@ -8,6 +8,7 @@ from msgspec import structs
 
 import jobs
 import machines
+from launch_scripts import plan, recommendation, write
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
@@ -15,7 +16,6 @@ from scaling_study.host import probe
 from scaling_study.records.codec import plain
 from scaling_study.report import launch_script
 from scaling_study.runner import headroom, resolve
-from test_launch_script import plan, recommendation, write
 
 LARGE = {"epyc-9654-2s-nps4": 384, "xeon-8260-8s-snc2": 192}
 

@@ -14,7 +14,7 @@ from scaling_study.records.profile import Profiled
 from scaling_study.runner.jobs import job_sections, job_text
 from scaling_study.runner.supervisor import supervised
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests/workloads"
 
 QUICK = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_list
 from scaling_study.host import limits, system
 
-DATA = Path(__file__).parent / "data" / "topologies"
+DATA = Path(__file__).parents[1] / "data/topologies"
 _FOLDER = tempfile.TemporaryDirectory(prefix="machines-")
 NAMES = sorted(path.stem for path in DATA.glob("*.json"))
 

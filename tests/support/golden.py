@@ -1,6 +1,6 @@
 """Six made-up studies, one of each kind that a report has, with files of their visible text.
 
-python tests/golden.py      renew tests/data/golden/*.txt
+python tests/support/golden.py      renew tests/data/golden/*.txt
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import synthetic_causes
 import synthetic_machines
 from scaling_study.records.codec import read_file, write_file
 
-GOLDEN = Path(__file__).parent / "data/golden"
+GOLDEN = Path(__file__).parents[1] / "data/golden"
 FOLDER = "results/golden"
 
 
@@ -61,7 +61,7 @@ def machines(folder):
 
 def imported(folder):
     """Saved tables of torch's profiler."""
-    saved = Path(__file__).parent / "data/profiler"
+    saved = Path(__file__).parents[1] / "data/profiler"
     texts = {n: (saved / f"tsmixerx-{n}.txt").read_text(encoding="utf-8") for n in (4, 32, 64)}
     return rendering.make_imported(folder, texts)
 

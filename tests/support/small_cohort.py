@@ -24,7 +24,7 @@ from scaling_study.runner.members import Members
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 # On PYTHONPATH, this folder brings the launcher `fork`, whose members start fast and share torch.
-FORKING = Path(__file__).with_name("launchers")
+FORKING = Path(__file__).parents[1] / "launchers"
 _FORK = FORKING / "scaling_study_launchers/fork.py"
 STARTERS = {
     **LAUNCHERS,

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # A study of saved tables has a config of another kind.
 IMPORTED = ROOT / "config/import-example.yaml"
 SHIPPED = sorted(path for path in (ROOT / "config").glob("*.yaml") if path != IMPORTED)
-FULL = Path(__file__).parent / "data/configs/full.yaml"
+FULL = ROOT / "tests/data/configs/full.yaml"
 
 _LOADED = {
     path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in [*SHIPPED, IMPORTED, FULL]

@@ -1,0 +1,13 @@
+"""A study of a program that trains in processes of its own."""
+
+from jobs import WORKLOADS, config
+
+POOL = WORKLOADS / "pool.py"
+
+
+def study(how, *, n=2, steps=200_000, **workload):
+    """A study of the pool: a window of each count."""
+    args = ["--how", how, "--jobs", "{n}", "--steps", str(steps)]
+    mapping = config(POOL, args=args, processes=[n], windows=1, shortest_s=0.5, longest_s=60.0)
+    mapping["workload"] |= {"pool": True, **workload}
+    return mapping
