@@ -25,7 +25,7 @@ STEPS = 50  # a window of a second or more of 20 ms steps
 
 def generate(study_folder: Path) -> None:
     """Write the made-up study."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests/support"))
     synthetic = importlib.import_module("synthetic")
     count = -(-MEMBER_WINDOWS // (sum(NS) * REPLICATES * WINDOWS))
     roles = {0: "default", 1: "baseline"}

@@ -74,7 +74,7 @@ NOISES = (0.01, 0.02, 0.05)
 
 def from_tests(module: str) -> ModuleType:
     """Return a module of the tests."""
-    tests = str(Path(__file__).parent.parent / "tests")
+    tests = str(Path(__file__).parent.parent / "tests/support")
     if tests not in sys.path:
         sys.path.append(tests)
     return importlib.import_module(module)

@@ -18,7 +18,7 @@ from typing import Any
 from figures import figure
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/slurm")]
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/slurm")]
 
 cluster = importlib.import_module("cluster")
 slurm_study = importlib.import_module("slurm_study")

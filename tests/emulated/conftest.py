@@ -24,7 +24,7 @@ LIMIT_S = 1500
 def boot(name, folder):
     """Boot a machine and look at everything in it."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = (f"PYTHONPATH={HERE.parent}:{HERE}", "PYTHONDONTWRITEBYTECODE=1")
+    environment = (f"PYTHONPATH={HERE.parent}/support:{HERE}", "PYTHONDONTWRITEBYTECODE=1")
     inside = [sys.executable, str(HERE / "inside.py"), name]
     run(MACHINES[name], ["env", *environment, *inside], folder, LIMIT_S)
 
