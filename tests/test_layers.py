@@ -11,6 +11,7 @@ PACKAGE = ROOT / "workflow/lib/scaling_study"
 STAGES = (
     *("common", "stats", "records", "queues", "member", "launch", "config", "host", "runner"),
     *("experiments", "profiling", "analysis", "search", "confirm", "diagnosis", "report"),
+    "study",
 )
 
 
@@ -34,6 +35,14 @@ def known(path):
 def test_every_stage_is_in_the_order():
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert folders == set(STAGES)
+
+
+def test_the_map_shows_them_in_this_order():
+    lines = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    shown = [line.split()[0].removesuffix("/") for line in lines if line.startswith("  ")]
+    assert [name for name in shown if name in STAGES] == list(STAGES)
+    modules = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert modules <= {*shown}
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -85,7 +85,7 @@ def command(wheel, tmp_path):
 
     def run(*words):
         return subprocess.run(
-            [sys.executable, "-P", "-m", "scaling_study.command", *words], cwd=folder,
+            [sys.executable, "-P", "-m", "scaling_study.study.command", *words], cwd=folder,
             env={**os.environ, "PATH": path, "PYTHONPATH": str(place)},
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -6,13 +6,13 @@ import pytest
 
 import synthetic
 from made_records import edit, reported, slot, summary
-from scaling_study import stages
 from scaling_study.analysis.accounts import TRAINER
 from scaling_study.analysis.collect import collect, oversubscribed
 from scaling_study.analysis.record_rows import STEP_QUANTILES
 from scaling_study.records.codec import RecordError
 from scaling_study.records.columns import TABLES
 from scaling_study.records.model_length import ModelLength
+from scaling_study.study import stages
 from synthetic import typed
 
 BASELINE = synthetic.Launch({"intra_op": 1}, "baseline", synthetic.linear(50.0))

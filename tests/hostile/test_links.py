@@ -3,7 +3,7 @@
 import pytest
 
 from scaling_study.common.file_errors import UnusableError
-from scaling_study.study_run import StudyLock
+from scaling_study.study.run import StudyLock
 
 
 @pytest.fixture

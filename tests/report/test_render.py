@@ -10,7 +10,7 @@ import synthetic
 from scaling_study.common import storage
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
-from scaling_study.study_run import StudyInUseError, StudyLock
+from scaling_study.study.run import StudyInUseError, StudyLock
 
 
 def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it(tmp_path):

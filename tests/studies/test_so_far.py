@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from configs import ROOT
-from scaling_study import stages
+from scaling_study.study import stages
 
 
 @pytest.fixture

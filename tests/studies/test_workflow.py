@@ -109,7 +109,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(project):
-    command = [sys.executable, "-P", "-m", "scaling_study.command"]
+    command = [sys.executable, "-P", "-m", "scaling_study.study.command"]
     done = project.execute([*command, "study.yaml", "--cores", "192"])
     assert done.returncode == 0, done.stdout + done.stderr
     return done

@@ -11,7 +11,6 @@ from unittest import mock
 
 import synthetic
 from configs import ROOT
-from scaling_study import stages
 from scaling_study.analysis import imported
 from scaling_study.config.plan import read_plan
 from scaling_study.records.analysis import Machines
@@ -19,6 +18,7 @@ from scaling_study.records.codec import read_file, write_file
 from scaling_study.report import figures
 from scaling_study.report.imported import render_imported
 from scaling_study.report.render import render_study
+from scaling_study.study import stages
 
 draw_scaling = figures.scaling
 _drawn: dict[bytes, Any] = {}

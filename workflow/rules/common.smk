@@ -25,10 +25,10 @@ if CHECKOUT.is_dir():  # not if Snakemake reads this file from a remote reposito
     further = filter(None, [os.environ.get("PYTHONPATH")])
     os.environ.update(PYTHONPATH=os.pathsep.join([LIBRARY, *further]))
 
-from scaling_study import study_files
+from scaling_study.study import files as study_files
 from scaling_study.common import entries
 from scaling_study.common.storage import PROJECT
-from scaling_study.study_run import Run
+from scaling_study.study.run import Run
 
 RUN = Run(workflow)
 

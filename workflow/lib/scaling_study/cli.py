@@ -275,8 +275,8 @@ def race(options: argparse.Namespace) -> None:
 @_stage("--job", "--study-folder", "--output", reads="plan.json, machine.json and the records")
 def decide(options: argparse.Namespace) -> None:
     """Decide what a race measures next, from all records so far."""
-    from scaling_study import stages
     from scaling_study.search import rounds
+    from scaling_study.study import stages
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = rounds.set_aside(options.study_folder, options.job, now)
@@ -301,7 +301,7 @@ def searched(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--plan", reads="plan.json and the records")
 def analyse(options: argparse.Namespace) -> None:
     """Collect the records into tables/, and analyse these into analysis/*.json."""
-    from scaling_study import stages
+    from scaling_study.study import stages
 
     stages.analyse(options.study_folder, _plan(options))
 
@@ -388,7 +388,7 @@ def loader_experiment(options: argparse.Namespace) -> None:
 )
 def judge(options: argparse.Namespace) -> None:
     """Judge the confirmation, the profiles and the experiments, in analysis/*.json."""
-    from scaling_study import stages
+    from scaling_study.study import stages
 
     stages.judge(options.study_folder, _plan(options))
 
@@ -441,7 +441,7 @@ def render(options: argparse.Namespace) -> None:
 @_stage("--study-folder", "--builds", "--report", reads="the records so far")
 def so_far(options: argparse.Namespace) -> int:
     """Report on the records that a stopped study has, and print the result."""
-    from scaling_study import stages
+    from scaling_study.study import stages
 
     with redirect_stdout(io.StringIO()):
         said = stages.report_so_far(options.study_folder, options.report, options.builds)
@@ -452,9 +452,9 @@ def so_far(options: argparse.Namespace) -> int:
 @_stage("--study", "--study-folder", "--decide", "--report")
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
-    from scaling_study import stages
     from scaling_study.config.import_config import ImportConfig
     from scaling_study.report.imported import render_imported
+    from scaling_study.study import stages
 
     try:
         study = ImportConfig.model_validate(json.loads(options.study))

@@ -25,7 +25,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 if TYPE_CHECKING:
-    from scaling_study.progress import Progress
+    from scaling_study.study.progress import Progress
 
 __all__ = ["LogHandler", "LogHandlerSettings"]
 

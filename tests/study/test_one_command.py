@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scaling_study import command
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import as_written, read_config
+from scaling_study.study import command
 
 
 @pytest.fixture(autouse=True)

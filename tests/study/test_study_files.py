@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from configs import ROOT, short
-from scaling_study import study_files
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.config import load_config
-from scaling_study.study_files import Study
+from scaling_study.study import files as study_files
+from scaling_study.study.files import Study
 
 ENVS = [str(path.relative_to(ROOT)) for path in (ROOT / "envs").glob("*.txt")][:1]
 MACHINES = {

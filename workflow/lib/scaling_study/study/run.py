@@ -35,7 +35,7 @@ from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import job_process, jobs, measure, resolve, stop
 from scaling_study.runner.supervisor import supervised
-from scaling_study.study_files import BUILDS, STAGE, ImportedStudy, Study
+from scaling_study.study.files import BUILDS, STAGE, ImportedStudy, Study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -258,7 +258,7 @@ class Run:
 
     def _observe(self, config: Config) -> Observed:
         """Observe one start of the program, in a job of its own."""
-        from scaling_study.progress import add_time  # noqa: PLC0415 (few runs need it)
+        from scaling_study.study.progress import add_time  # noqa: PLC0415 (few runs need it)
 
         plan, folder = make_plan(config), Path(f"results/{config.study}")
         began_s = time.monotonic()
@@ -355,7 +355,7 @@ class Run:
 
     def _watch(self, study: Study, terminal: LogHandler) -> None:
         """Show the run's progress; jobs then print only warnings and errors to the terminal."""
-        from scaling_study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
+        from scaling_study.study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
 
         counts = resolve.counts(study.plan, probe.read_machine())
         jobs = {

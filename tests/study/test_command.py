@@ -5,9 +5,9 @@ from importlib import metadata
 
 import pytest
 
-from scaling_study import command
 from scaling_study.common.storage import PROJECT
 from scaling_study.config.config_file import shipped
+from scaling_study.study import command
 
 
 @pytest.mark.parametrize(

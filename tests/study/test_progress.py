@@ -8,8 +8,8 @@ import pytest
 
 from configs import short
 from jobs import planned
-from scaling_study.progress import Progress, add_time, expected_s
 from scaling_study.records.codec import read_file
+from scaling_study.study.progress import Progress, add_time, expected_s
 
 
 @pytest.fixture
