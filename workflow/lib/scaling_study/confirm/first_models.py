@@ -22,11 +22,11 @@ log = logging.getLogger("measure")
 
 
 LONGEST = 2.0
-"""They are not waited for longer than so many times the expected time."""
+"""Longest wait for a model, as a multiple of the expected time."""
 
 
 def train(job: measure.Job, wanted: Wanted, path: Path, builds: Path) -> None:
-    """Train first models, and write what was seen of them; a file that is there stays.
+    """Train first models, and write their records; an existing file is kept.
 
     Args:
         job: its launch is the one to train them with.
