@@ -560,14 +560,14 @@ PARTS = {
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
-        tip = "Each model is forked from a process that has imported what the script imports."
+        tip = "Each model is forked from a process that has imported the script's packages."
         yield Mark("forked", tip)
     objective = confirmation.objective
     forked = confirmation.arm("recommended", "forked")
     if OBJECTIVES[objective].single and forked is not None:
         tip = (
-            "The later models of a list can be forked from a process that has imported what the"
-            " script imports (--queue --forked). One model alone cannot."
+            "The later models of a list can be forked from a process that has imported the script's"
+            " packages (--queue --forked). One model alone cannot."
         )
         yield Mark(f"of many in turn: {amount(forked.gives(objective), objective)}", tip)
     difference = confirmation.difference
@@ -590,7 +590,7 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
         )
     if not arm.end_seen and OBJECTIVES[objective].rate == "models_per_hour":
         tip = (
-            "No process was seen to end after one model: its time may lack the end of a process. "
+            "No process ended after one model, so its time may lack the end of a process. "
             "Raise confirm.seconds."
         )
         yield Mark("end of a model not seen", tip, bad=True)
