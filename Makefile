@@ -9,7 +9,7 @@
 # make speeds   make test on a machine that is faster, slower, busy: training of a tenth, of ten times the work, a hog
 # make lint     style and types
 # make lines    lines of code by folder
-# make bench    the benchmarks: every figure that the project promises, measured here
+# make bench    the cost of being measured, of the coordinator and of large studies, measured here
 
 PYTHON ?= python3
 ENV := .venv

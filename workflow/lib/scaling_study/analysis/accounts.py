@@ -86,7 +86,7 @@ def _positive(values: Floats) -> Floats:
 
 
 def without_restarts(rows: pd.DataFrame, group: Sequence[str]) -> pd.DataFrame:
-    """Leave out counts of windows in which a script was started anew.
+    """Leave out counts of windows in which a script restarted.
 
     A start is another kind of work than a step. Its time is no step time, but the kernel's counters
     include it. A group without other windows keeps its counts.

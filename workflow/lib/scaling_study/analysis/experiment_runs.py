@@ -60,7 +60,7 @@ class WhyRun:
 
     Attributes:
         readbacks: By cohort: ``reference``, names of interventions, ``kernels``.
-        failed: Reasons of interventions that did not start, prove themselves or last, by name.
+        failed: Reasons why interventions did not start, take effect or last, by name.
         left_out: Reasons of interventions that were tried and cannot be made here, by name.
         windows: Rows of tables/experiments.
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and

@@ -188,7 +188,7 @@ def _start(cohort: CohortSummary) -> _Start:
 
 
 def _usual(starts: Sequence[_Start]) -> list[_Start]:
-    """Return the starts that compiled nothing anew, as most of many models do; else all."""
+    """Return the starts that compiled nothing new, as most of many models do; else all."""
     return [each for each in starts if not each.anew] or [*starts]
 
 

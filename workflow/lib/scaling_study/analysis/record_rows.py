@@ -30,7 +30,7 @@ from scaling_study.runner.windows import INVALID
 from scaling_study.stats.interval import Floats, Integers
 
 NOT_PROVEN = "not_proven"
-"""Flag of a window whose cohort did not show that it got what its launch asks for."""
+"""Flag of a window whose cohort did not show that its settings took effect."""
 AGAINST = INVALID | {NOT_PROVEN}
 """Flags of a window that count against it; others are remarks."""
 UNSETTLED = "unsettled"

@@ -35,7 +35,7 @@ class UnusableError(ValueError):
 
 
 def unreadable(path: Path, error: Exception) -> UnusableError:
-    """Return the error for a damaged file that the study makes anew once it is deleted."""
+    """Return the error for a damaged file, which the study makes again once it is deleted."""
     return UnusableError(
         f"{path} is damaged ({error}): delete it and run the same command again: it is made anew"
     )

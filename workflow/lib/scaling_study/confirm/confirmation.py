@@ -65,7 +65,7 @@ class Length:
     pool: bool = False
 
     def of(self, launch: str) -> float | None:
-        """Return how many of its own steps a launch takes for a model; None if unknown."""
+        """Return the number of a launch's steps that train a model; None if unknown."""
         if self.steps_per_model is None:
             return None
         return self.steps_per_model / self.work.get(launch, 1.0)

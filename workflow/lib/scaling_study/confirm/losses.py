@@ -112,7 +112,7 @@ def compare(
         other: the launch, likewise.
         steps: number of steps of each run.
         folder: private.
-        at_once: most runs side by side; this many members have fitted before.
+        at_once: most runs side by side: this many members ran together before.
 
     Raises:
         RunError: a run has failed.

@@ -1,8 +1,8 @@
 """The result of one round: models per hour, and the parts of a model's time.
 
 Each slot trains models without a pause from 0 to the round's cut. A round ends in the middle of
-models, and its result must not depend on where. There are two ways to read it. Each arm is read in
-one of them as a whole; what happened in a single slot never decides:
+models, and its result must not depend on where. There are two ways to read a round. All rounds of
+an arm are read in the same way, so a single slot never decides:
 
 Whole models
     if every slot of every round has ended one. Counting only the models that ended, until the last
@@ -66,8 +66,8 @@ class Basis:
     """The way in which all rounds of an arm are read.
 
     Attributes:
-        ahead: whether only models whose imports were made ahead count: the others come once for
-            many models. False if some slot of some round has seen none that made two iterations.
+        ahead: whether only models whose imports were made ahead count: the others occur once for
+            many models. False if in some slot of some round no such model made two iterations.
         whole: whether whole models count; otherwise a model's time is put together.
         same: largest share by which the iterations of a model may differ.
     """

@@ -32,7 +32,7 @@ def drop(files: Iterable[Path]) -> None:
 
 
 def resident_share(files: Iterable[Path]) -> float | None:
-    """Return the share of files' pages that is in memory; None if the kernel tells of none."""
+    """Return the share of files' pages that is in memory; None if the kernel reports none."""
     pages = present = 0
     for descriptor, size in _opened(files):
         if not size or not _ours(descriptor):

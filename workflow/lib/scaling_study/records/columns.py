@@ -219,7 +219,7 @@ class _Experiment:
 
 class _ExperimentMember:
     restarts: Amount
-    """Times a member's script was started anew."""
+    """Restarts of a member's script."""
     threads: Threads
     """OS threads per member and its children."""
     processes: MeanProcesses
@@ -305,12 +305,12 @@ WINDOWS = Table(
 )
 REPLICATES = Table(
     "replicates",
-    "one process count in one replicate, its valid windows: what the intervals are taken over",
+    "one process count in one replicate, from its valid windows; intervals are over these rows",
     (*WHERE, *_columns(fields(_Replicate))),
 )
 BETWEEN = Table(
     "between",
-    "one kind of what comes back between steps, such as a validation, at one process count",
+    "one kind of phase that recurs between steps, such as validation, at one process count",
     (*WHERE, *_columns(fields(_Between))),
 )
 POINTS = Table(

@@ -190,7 +190,7 @@ class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"
     left: dict[str, str]
     """Modules that forked models import by themselves, and why."""
     seconds: dict[str, Seconds]
-    """Time of each package, with what it is the first to import."""
+    """Time of each package, including packages that it is the first to import."""
 
 
 class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):

@@ -201,7 +201,7 @@ class ChangeLeftOut(
 
 
 class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
-    """A member ends before its time."""
+    """A member ends too early."""
 
     cohort: str
     """Its cohort."""

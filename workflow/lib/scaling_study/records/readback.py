@@ -19,7 +19,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     """Checks of whether members got what their launch asks for."""
 
     checks: list[Check]
-    """For each axis, what was asked for, what was found, and whether the two agree."""
+    """For each axis, the requested and the effective value, and whether they agree."""
 
     @property
     def proven(self) -> bool:

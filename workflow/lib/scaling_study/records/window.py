@@ -83,7 +83,7 @@ class AskedCohort(Measured, frozen=True, kw_only=True):
     slots: list[Slot]
     """CPUs and memory policy of each member."""
     requested_env: dict[str, str | None]
-    """The environment asked for."""
+    """The requested environment."""
 
 
 class Cohort(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="cohort"):
@@ -337,7 +337,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
 
 
 class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
-    """A member ends before its time."""
+    """A member ends too early."""
 
     cohort: Index
     """The cohort."""
@@ -395,7 +395,7 @@ class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"
     block: Index
     """The first block of windows that counts."""
     change: float
-    """Part of all time by which later steps took longer (below 0: shorter), before that."""
+    """Growth of the step time before that block, as part of all time (below 0: shorter steps)."""
     left: float | None
     """The same after that; null if the script has settled."""
 

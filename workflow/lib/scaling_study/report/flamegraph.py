@@ -69,8 +69,8 @@ class Flame:
     Args:
         name: unique in the page; letters, digits, ``-`` and ``_``.
         title: one line.
-        a: the profile, or the one that the other is compared with.
-        b: the other profile; frames are red where it takes longer.
+        a: the profile, or the first of two.
+        b: the second profile; frames are red where it takes longer than the first.
         labels: names of the profiles below the title; their own labels by default.
 
     Attributes:

@@ -128,7 +128,7 @@ class View:
 
     Attributes:
         anchor: prefix of ids in the page.
-        script: the launch script's path, as one types it.
+        script: the launch script's path, as typed in a shell.
         script_text: the launch script's content.
     """
 

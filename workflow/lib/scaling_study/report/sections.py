@@ -126,7 +126,7 @@ def compared_verdict(compared: Compared) -> str:
 
 
 def compared_notes(compared: Compared) -> list[Mark]:
-    """Return notes for the careful reader of a comparison; bad ones weaken it."""
+    """Return notes on a comparison for careful readers; a bad note weakens the comparison."""
     notes = [
         Mark(f"{one.name} is missing: {one.reason}.", bad=True)
         for one in compared.machines

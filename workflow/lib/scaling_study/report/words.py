@@ -46,12 +46,12 @@ UNITS = {"models_per_hour": "models/hour", "steps_per_s": "steps/s"}
 NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"}
 VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
-"""The thing that the time is stated for, by the rate that it comes from."""
+"""The unit of work whose time is stated, by its rate."""
 OUTSIDE_ALONE = {
-    True: "Whole runs show how many there are in an hour, and not why: experiments on causes take"
-    " something away inside a step, or add something beside it.",
-    False: "The program starts its processes itself and has no gates: experiments on causes, which"
-    " change single processes while others train, cannot be made with it.",
+    True: "Whole runs show a rate, but not its causes: experiments on causes change something"
+    " inside a step, or add a load beside it.",
+    False: "The program starts its processes itself and has no gates. Experiments on causes change"
+    " single processes while others train, so they are not possible.",
 }
 """Why a program that runs as a whole has no experiments, by whether whole runs are measured."""
 PLAIN_NAMES = {
@@ -82,7 +82,7 @@ PLAIN_NAMES = {
 }
 """Names of launches, and of the values that labels hold; other values keep their axis's name."""
 SURE = 0.8
-"""A launch is called the best one if it is that with at least this probability."""
+"""Least probability of being the best at which a launch is called the best one."""
 SMALL_GAIN = 1.25
 """An interval that ends below this rules out a large gain, and the headline states that."""
 WIDE = 4.0
@@ -92,9 +92,9 @@ ALL = 0.995
 LEAST_FACTOR = 0.01
 """A factor that is nearer to 1 is not listed."""
 MANY_LOST = 0.1
-"""Retries make up for fewer windows than this share of all."""
+"""Retries make up for lost windows below this share of all."""
 FEW = 3
-"""At most this many things are named; the others are counted."""
+"""Most items that a list names; it counts the others."""
 
 
 def sentence(text: str) -> str:
@@ -304,7 +304,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A few words on how sure an answer is, and a sentence to explain them; bad ones weaken it."""
+    """A short note on how sure an answer is, with an explanation; a bad mark weakens the answer."""
 
     text: str
     tip: str = ""
@@ -560,14 +560,14 @@ PARTS = {
 def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
     """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
-        tip = "Each model is forked from a process that has imported what the script imports."
+        tip = "Each model is forked from a process that has imported the script's packages."
         yield Mark("forked", tip)
     objective = confirmation.objective
     forked = confirmation.arm("recommended", "forked")
     if OBJECTIVES[objective].single and forked is not None:
         tip = (
-            "The later models of a list can be forked from a process that has imported what the"
-            " script imports (--queue --forked). One model alone cannot."
+            "The later models of a list can be forked from a process that has imported the script's"
+            " packages (--queue --forked). One model alone cannot."
         )
         yield Mark(f"of many in turn: {amount(forked.gives(objective), objective)}", tip)
     difference = confirmation.difference
@@ -590,7 +590,7 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
         )
     if not arm.end_seen and OBJECTIVES[objective].rate == "models_per_hour":
         tip = (
-            "No process was seen to end after one model: its time may lack the end of a process. "
+            "No process ended after one model, so its time may lack the end of a process. "
             "Raise confirm.seconds."
         )
         yield Mark("end of a model not seen", tip, bad=True)
@@ -782,7 +782,7 @@ def why(target: Target) -> str:
 
 
 def _causes(named: Sequence[Cause]) -> str:
-    """Name causes with their shares; a single one without, since its sentence starts with it."""
+    """Name causes with their shares. The share of a single cause begins its sentence instead."""
     shares = [f" ({share_text(cause.share)})" if len(named) > 1 else "" for cause in named]
     return listed(f"{_doubted(cause)}{text}" for cause, text in zip(named, shares, strict=True))
 

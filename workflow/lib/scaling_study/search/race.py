@@ -45,24 +45,25 @@ Dealt = TypeVar("Dealt")
 FIRST_COUNTS = 8
 """Process counts in the first round, beside the boundaries of the machine."""
 DEFAULT_COUNTS = 3
-"""Of these, counts of the default launch and today's, which may be twenty times slower."""
+"""Counts of the default launch and today's in it: these may be twenty times slower."""
 REFINED = 0.1
-"""Share of the budget that a round of these launches between their counts may take,"""
+"""Largest share of the budget for a round that refines the best count of these two launches."""
 MOST_REFINED = 4
-"""starts with which they are no longer refined,"""
+"""Number of starts from which on such a launch is no longer refined."""
 COMPARED, SLOWER = 0.05, 1.5
-"""and share that is kept, at most, for comparing today's with the choice at equal counts. This may
-take so many times the expected time: counts that were left out are often slow ones."""
+"""Largest share of the budget that is reserved for comparing today's launch with the choice at
+equal counts. It may take this multiple of the expected time: omitted counts are often slow."""
 BATCH = 5
 """Launches that are measured side by side, including the one that all batches share."""
 FEWEST = 2
-"""Fewest launches side by side, since one alone has no comparison; also counts that show growth."""
+"""Fewest launches side by side: a single launch has no comparison. Also the fewest counts that show
+growth."""
 MOST_TRIES = 4
-"""Most starts of a baseline that cannot be measured; without a baseline there is no race."""
+"""Number of failed starts of the baseline after which the race ends."""
 MOST_BATCHES = 3
-"""Most fresh starts of the same launches in a round, before the race chooses anew."""
+"""Most fresh starts of the same launches in a round, before the race chooses again."""
 ROUND_S = 420.0
-"""Rough length of a round (s). The race chooses anew after each."""
+"""Rough length of a round (s). The race chooses again after each."""
 MOST_STARTS = 10
 """Most starts of one launch: further ones cost more than they show."""
 WORTH = 0.05
@@ -74,12 +75,13 @@ LIKELY = 0.1
 WIDEST = 4
 """Most axes that a combination changes."""
 INTERACTION = 0.03
-"""Standard deviation of what two changes do together beyond what each does alone, as logarithm."""
+"""Standard deviation of the interaction of two changes: of the logarithm of their common gain over
+the product of their single gains."""
 ADDITIVE, ADDITIVE_SPREAD = 0.8, 0.4
 """Share of a change's own gain that remains beside another change: prior mean and deviation."""
 FAR = math.log(2)
-"""A gain over the baseline (as logarithm) above which changes no longer add up: little of the
-step that they were measured in is left."""
+"""A gain over the baseline (as logarithm) above which changes no longer add up, because little
+remains of the step in which they were measured."""
 LEAST_LEFT = 0.3
 """Smallest part of a step's time that may remain if a change saves as much as it does alone."""
 SWEEPS = 100

@@ -56,17 +56,17 @@ an idle round takes some seconds."""
 UNEQUAL = "steps differ too much in work to compare launches"
 """The reason of a race that ends because no start would show more."""
 BESIDE_OTHERS = 1.5
-"""A whole run takes so many times as long as one alone, in the mean over counts."""
+"""Time of a whole run beside others over that of a run alone, in the mean over counts."""
 FIRST_SHARE = 0.5
-"""The first round of whole runs takes this part of the time at most."""
+"""Largest part of the budget for the first round of whole runs."""
 MODEL_PARTS: dict[confirmation.Start, tuple[float, float]] = {
     "fresh": (1.0, 1.0),
     "forked": (3.5, 3.0),
 }
-"""How many starts, and models without their starts, the first models take. A forked one comes after
-a fresh one, after another that shows what is imported, and after the trial of these imports."""
+"""Time of the first models, in starts, and in models without their starts. A forked model comes
+after a fresh one, another model that shows the imports, and a trial of these imports."""
 MODELS_SHARE = 0.2
-"""First models are trained if they take this part of the budget at most. Where they take longer,
+"""First models are trained if they take at most this part of the budget. If they take longer,
 starts are a small part of a model."""
 ROUND_S = 8.0
 """Time of a round beside measuring: its jobs start, and the next round is decided."""
@@ -87,7 +87,7 @@ class Wanted(Struct, frozen=True):
 
 
 class SoFar(Struct, frozen=True):
-    """What is known of a point before a round.
+    """The rate of a point, as known before a round.
 
     Attributes:
         label: Of the launch.
@@ -100,7 +100,7 @@ class SoFar(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """A round: what its jobs measure, and what is known before it (rounds/<number>.json).
+    """A round: its measurements, and the knowledge before it (rounds/<number>.json).
 
     Attributes:
         decided: Time of the decision, which names the batches.
@@ -177,7 +177,7 @@ def left(study_folder: Path) -> set[str]:
 
 
 def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
-    """Move away records that were measured in another way, so that the race begins anew.
+    """Move away records that were measured in another way, so that the race starts again.
 
     Args:
         study_folder: results/<study>.
@@ -281,7 +281,7 @@ def describe(found: Decided) -> str:
 
 
 def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field:
-    """Return what may be measured on a machine; the A/A repeat is the baseline by another name.
+    """Return the field of a race on a machine; the A/A repeat is the baseline by another name.
 
     If the objective is to have one model soonest, launches race at the smallest count only.
 
@@ -459,7 +459,7 @@ def next_round(
     times: ModelTimes | None = None,
     first: confirmation.FirstModels | None = None,
 ) -> Decided:
-    """Return the next round: what its jobs measure, and what is known before it.
+    """Return the next round: its measurements, and the knowledge before it.
 
     Args:
         plan: as `grown` makes it.
@@ -526,7 +526,7 @@ def next_round(
 
 
 def _so_far(race: Race, field: Field, plan: Plan, times: ModelTimes | None) -> Iterator[SoFar]:
-    """Yield what is known of the launch to compare with, and of the choice."""
+    """Yield the known rates of the launch to compare with, and of the choice."""
     known, steps = race.rates, plan.steps_per_model
     if steps:
         known = known.models_per_hour(steps, times.beside_s if times else lambda *_: None)

@@ -1,4 +1,4 @@
-"""Thresholds that several stages share: what one calls growth, the next must not call noise.
+"""Thresholds that several stages share, so that all of them agree on growth and noise.
 
 A threshold of one stage alone is defined where it is used.
 """
@@ -17,8 +17,8 @@ GROWS = 1.10
 GROWS_AT_LEAST = 1 + NOTICEABLE
 """The lower end of this ratio's interval must be above this."""
 SHARE = 0.10
-"""A cause is named from this share on. Less is not worth a change, and is within the error of such
-experiments."""
+"""A cause is named from this share on. A smaller share is not worth a change, and is within the
+error of such experiments."""
 SHARE_AT_LEAST = NOTICEABLE
 """The lower end of this share's interval must be above this."""
 FOREIGN_CPUS = 0.05
