@@ -31,7 +31,7 @@ def make_files(folder: Path) -> None:
     (folder / "libfast.so").touch()
     (folder / "python").touch(mode=0o755)
     (folder / "plain").touch(mode=0o644)
-    shutil.copytree(ROOT / "tests/data/profiler", folder / "tests/data/profiler")
+    shutil.copytree(ROOT / "config/tables", folder / "config/tables")
 
 
 def config(path: Path = FULL) -> Any:

@@ -18,7 +18,7 @@ from scaling_study.common.quantities import (
 from scaling_study.records.analysis import Findings, SavedTable
 from scaling_study.stats.thresholds import GROWS
 
-CONFIG = "config/decide.yaml"
+CONFIG = "config/tsmixerx.yaml"
 COMMAND = f"snakemake --cores all --configfile {CONFIG}"
 
 NO_HIGHER = 1.02
