@@ -52,7 +52,7 @@ def short(**sections: Any) -> Any:
         "workload": {"script": script, "args": ["--steps", "300"], "steps_per_model": 300},
         "processes": [1, 2],
         "launches": {"baseline": {"intra_op": 1}},
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "off",
         "confirm": "off",
         **sections,

@@ -156,14 +156,14 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "processes": "auto",
         "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
         "search": {"budget_minutes": MINUTES},
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "quick",
     }
     about = {
         "processes": "or counts, such as [1, 2, 4, 8]",
         "launches": "beside the default one and today's; each change alone, the race combines them",
         "search": "race and confirmation together",
-        "profile": "[recommended]: operators and flamegraphs, a minute each",
+        "profile": "or quick: operators and flamegraphs, some four minutes; or full",
         "why": "experiments on today's launch and the recommended one: some minutes; or off",
     }
     for key, value in _merged(defaults, changed).items():

@@ -318,8 +318,8 @@ class CohortWindows(CohortRun):
         settings, free = self.job.plan.measure, headroom.read_free()
         started = [spec.slot for spec in self.slots[: self.cohort.size]]
         try:
-            self.cohort.start(started, settings.start_timeout_s, first_decides=self.first_decides)
-            reports = self.cohort.read_back(settings.start_timeout_s)
+            self.cohort.start(started, settings.timeout_s, first_decides=self.first_decides)
+            reports = self.cohort.read_back(settings.timeout_s)
         finally:
             self._write_events()
         if not reports:
@@ -342,7 +342,7 @@ class CohortWindows(CohortRun):
             FailedError: a setting of the launch no longer holds.
         """
         try:
-            found = self.cohort.read_back(self.job.plan.measure.start_timeout_s)
+            found = self.cohort.read_back(self.job.plan.measure.timeout_s)
         finally:
             self._write_events()
         first = {report.slot: report for report in self.reports}
@@ -437,7 +437,7 @@ class CohortWindows(CohortRun):
                     raise ScriptEndedError(self.skips)
                 raise LostError(self.skips.reason)
             if missing := self.cohort.restartable(MEMBER_RESTARTS):
-                self.cohort.start(missing, own.start_timeout_s)
+                self.cohort.start(missing, own.timeout_s)
                 self.cohort.warm_up(own.warmup_steps)
                 self._write_events()
             # Only the first n members will do: each slot has its own CPUs and memory.

@@ -362,7 +362,7 @@ class Measurement:
                     kind = RunWindows if workload.runs else PoolWindows
                     run: CohortRun = kind(*own, launch, resolved.members, whole, host)
                 else:
-                    specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
+                    specs, hang_s = resolved.members[: max(counts)], self._settings.timeout_s
                     one = stack.enter_context(cohort.Cohort(launch, specs, host, hang_s=hang_s))
                     run = CohortWindows(*own, one, resolved.slots, before)
                 try:
