@@ -46,10 +46,14 @@ def studied(how: str, n: int, replicate: int) -> tuple[float, float]:
         args = ["--how", how, "--jobs", "{n}", "--steps", str(STEPS), "--models", str(MODELS)]
         mapping = {
             "study": "pools",
-            "workload": {"script": str(SCRIPT), "pool": True, "args": [*args, "--ends", str(own)]},
+            "workload": {
+                "script": str(SCRIPT),
+                "step": "optimizer",
+                "args": [*args, "--ends", str(own)],
+            },
             "processes": [n],
             "launches": {"baseline": {"intra_op": 1}},
-            "measure": {"windows": 1, "shortest_s": 6.0, "longest_s": 10.0},
+            "measure": {"windows": 1, "window_s": [6.0, 10.0]},
         }
         plan = make_plan(load_config(mapping))
         job = jobs.Job(plan, plan.by_id[plan.baseline], replicate)

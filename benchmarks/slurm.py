@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     config = slurm_study.config()
     config["measure"] |= {"windows": options.windows, "replicates": options.replicates}
-    config["measure"] |= {"shortest_s": 2.0, "longest_s": 2.0}
+    config["measure"] |= {"window_s": [2.0, 2.0]}
     profile = (*slurm_study.OPTIONS, *slurm_study.ONE_MACHINE)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

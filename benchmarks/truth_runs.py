@@ -67,7 +67,7 @@ def config(name: str, counts: Sequence[int], log: Path) -> Entry:
         "launches": {"baseline": {"intra_op": 1}},
         "measure": {"replicates": REPLICATES},
         "confirm": {"seconds": row.confirm_s},
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "off",
     }
 

@@ -24,7 +24,7 @@ STUDY = {
     "processes": [1],
     "launches": {"baseline": {"intra_op": 1}, "include": [{"pace": "quick", "launcher": "polite"}]},
     "measure": {**SHORT, "replicates": 1},
-    "profile": {"launches": []},
+    "profile": "off",
     "why": {"effort": "quick", "launches": ["baseline"]},
     "confirm": {"seconds": 10},
 }

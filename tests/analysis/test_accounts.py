@@ -146,7 +146,8 @@ def measured(folder, group, cpus):
     set_quota(group, cpus)
     # A script that ends is started again, which takes time that belongs to no step.
     endless = ("--steps", "1000000")
-    job = baseline_job(config(WORKLOADS / "plain_loop.py", args=endless, shortest_s=1.0, steps=20))
+    mapping = config(WORKLOADS / "plain_loop.py", args=endless, window_s=[1.0, 3.0], steps=20)
+    job = baseline_job(mapping)
     done = subprocess.run(
         ["/bin/sh", "-c", JOIN, str(group / "inner"), *command(job, folder)],
         env=environment(folder), capture_output=True, text=True, check=False,

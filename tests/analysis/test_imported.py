@@ -9,7 +9,7 @@ from scaling_study.analysis import imported
 from scaling_study.common.problems import ConfigError
 from scaling_study.config.import_config import is_import
 
-TABLES = {n: f"tests/data/profiler/tsmixerx-{n}.txt" for n in (4, 32, 64)}
+TABLES = {n: f"config/tables/tsmixerx-{n}.txt" for n in (4, 32, 64)}
 HEAD = "Name  Self CPU  CPU total  CPU time avg  # of Calls\n"
 PLAIN = HEAD + (
     "aten::mm  30.000ms  30.000ms  300.000us  100\n"
@@ -83,8 +83,8 @@ def test_steps_from_the_config_or_the_schedule_or_an_error():
     [
         (config({}), "import.tables = {}: is empty", "{4: four.txt}"),
         (config({"four": TABLES[4]}), "import.tables.four: is no name", "as {4: four.txt}"),
-        (config({4: "tests/data/profiler/tsmixerx-5.txt"}), "import.tables[4] = ",
-         "did you mean 'tests/data/profiler/tsmixerx-4.txt'?"),
+        (config({4: "config/tables/tsmixerx-5.txt"}), "import.tables[4] = ",
+         "did you mean 'config/tables/tsmixerx-4.txt'?"),
         (config({4: TABLES[4], 5: TABLES[4]}), "import.tables[5] = ", "each table once"),
         (config({4: "{4}.txt"}), "import.tables[4] = '{4}.txt': has a brace", "without { and }"),
         (config({4: "tests"}), "import.tables[4] = 'tests': is a folder", "directory"),

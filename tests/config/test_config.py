@@ -153,6 +153,8 @@ def test_values_are_read():
     ("section", "written", "key", "read"),
     [
         *(("why", word, "effort", word) for word in ("quick", "full", "off")),
+        *(("profile", word, "effort", word) for word in ("quick", "full", "off")),
+        *(("profile", False, "effort", "off"), ("profile", {}, "effort", "full")),
         *(("why", False, "effort", "off"), ("why", {}, "effort", "quick")),
         *(("why", {"effort": False}, "effort", "off"), ("data_loader", False, "", "off")),
         *(("confirm", "off", "seconds", None), ("confirm", False, "seconds", None)),
@@ -221,6 +223,36 @@ def test_every_key_says_what_it_means_and_allows(model):
     for path, one in keys.leaves():
         assert one.description, path
         assert keys.allowed(one), path
+
+
+def test_there_are_at_most_fifty_keys():
+    """A new key takes the place of another one. Those of a machine are options of SLURM."""
+    measured, saved = ({path for path, _ in Keys(one).leaves()} for one in (Config, ImportConfig))
+    assert len(measured | saved) <= 50
+
+
+def paths(content):
+    """Yield the path of each key in a config, without the names of machines."""
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield str(key)
+        yield from (f"{key}.{path}" for path in paths(value))
+
+
+def test_every_key_and_axis_occurs_in_a_shipped_config_or_on_a_page():
+    configs = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in [*SHIPPED, IMPORTED]]
+    shipped = {path for content in configs for path in paths(content)}
+    pages = [*ROOT.glob("*.md"), *(ROOT / "config").glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    written = "".join(page.read_text(encoding="utf-8") for page in pages)
+    written = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", written, flags=re.DOTALL)
+    places = [
+        f"launches.{role}.{axis}" for role in ("baseline", "grid", "one_change") for axis in AXES
+    ]
+    known = shipped & {*places}
+    keys = [path for one in (Config, NodeKind, ImportConfig) for path, _ in Keys(one).leaves()]
+    for name in [*keys, *AXES]:
+        word = name.rpartition(".")[2]
+        if name not in shipped and not any(path.endswith(f".{name}") for path in known):
+            assert re.search(rf"(`|[ {{,.]){word}(`|:)", written), name
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)

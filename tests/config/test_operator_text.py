@@ -12,6 +12,7 @@ from scaling_study.common.problems import ConfigError
 from scaling_study.config.operator_text import parse_table
 
 DATA = Path(__file__).parents[1] / "data/profiler"
+SHIPPED = Path(__file__).parents[2] / "config/tables"
 
 RULED = """\
 --------  ------------  ------------  ------------  ------------  ------------  ------------
@@ -25,7 +26,8 @@ Self CPU time total: 40.000ms
 
 
 def text_of(name):
-    return (DATA / f"{name}.txt").read_text(encoding="utf-8")
+    folder = SHIPPED if name.startswith("tsmixerx") else DATA
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def mistakes(text):

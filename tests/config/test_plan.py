@@ -134,8 +134,8 @@ def test_every_replicate_has_its_own_order_and_the_default_launch_comes_first_of
 
 
 def test_estimate_counts_cohorts_windows_and_minutes():
-    measure = {"replicates": 2, "windows": 3, "shortest_s": 2.0, "longest_s": 4.0}
-    nothing = {"profile": {"launches": []}, "why": "off", "confirm": "off"}
+    measure = {"replicates": 2, "windows": 3, "window_s": [2.0, 4.0]}
+    nothing = {"profile": "off", "why": "off", "confirm": "off"}
     made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
     forecast = Estimate(made, (1, 2), start_s=10.0)
     assert (forecast.cohorts, forecast.windows, forecast.profiles) == (6, 36, 0)
@@ -162,7 +162,7 @@ def test_description_says_what_will_be_done():
         "36 cohorts (3 replicates of each launch), 108 windows; profiles of 6 points\n",
         "4.0 minutes of all",
         "27.4 to 103.5 minutes of all",
-        "\n  0.7 to 2.3 hours",
+        "\n  0.7 to 2.2 hours",
     ):
         assert said in text
 

@@ -197,15 +197,9 @@ class FaultyStudy(Project):
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.results = folder / "results" / STUDY
-        settings = {"shortest_s": 0.1, "settle_s": 0.02, **measure}
+        settings = {"window_s": [0.1, 3.0], **measure}
         mapping = config(folder / "tests/workloads/misbehaves.py", step="mark", **settings)
-        mapping |= {
-            "study": STUDY,
-            "why": "off",
-            "confirm": "off",
-            "profile": {"launches": []},
-            **sections,
-        }
+        mapping |= {"study": STUDY, "why": "off", "confirm": "off", "profile": "off", **sections}
         self.configure(mapping)
         coordinator = f"scaling_study {'race' if 'search' in sections else 'measure'}"
         self.victims = {**VICTIMS, "the coordinator": coordinator}

@@ -97,9 +97,8 @@ ELSEWHERE = {"why": why_command, "profile": profile_command}
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_other_measuring_jobs(tmp_path, kind, victim, record_property):
     """The experiments, which go on without a member, and the profiles."""
-    # Steps without the profiler take so long that no kill comes after the job's end.
-    profiled = {"steps": 3, "stacks": False, "unprofiled_s": LONGEST_S}
-    mapping = config(WORKLOADS / "plain_loop.py") | {"why": "quick", "profile": profiled}
+    # Full profiles take so long that no kill comes after the job's end.
+    mapping = config(WORKLOADS / "plain_loop.py") | {"why": "quick", "profile": "full"}
     moment = random.Random(f"{kind} {victim}")  # noqa: S311 (a moment, no secret)
     process = subprocess.Popen(
         ELSEWHERE[kind](mapping, tmp_path), env=environment(tmp_path), stderr=subprocess.DEVNULL,
@@ -123,7 +122,7 @@ def test_other_measuring_jobs(tmp_path, kind, victim, record_property):
 
 SIGNALS = ["TERM", "INT", "TERM TERM", "INT INT", "TERM INT", "INT TERM"]
 """The second one comes while the first is handled."""
-ENDLESS = {"windows": 1000, "shortest_s": 1.0}
+ENDLESS = {"windows": 1000, "window_s": [1.0, 3.0]}
 """They take longer than LONGEST_RUN_S: only a job that is stopped ends."""
 JOBS = 8
 """A signal comes after so many starts of jobs at most."""

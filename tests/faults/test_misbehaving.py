@@ -22,8 +22,8 @@ MEMORY_BYTES = 2 * 1024**3
 
 def job(how, folder, *args, **measure):
     """The command of a job in which member 1 misbehaves."""
-    # With more patience these tests would only wait longer.
-    settings = {"windows": WINDOWS, "shortest_s": 0.1, "settle_s": 0.02, "hang_timeout_s": 5.0}
+    # With more patience these tests would only wait longer, with less no member would start.
+    settings = {"windows": WINDOWS, "window_s": [0.1, 3.0], "timeout_s": 30.0}
     arguments = ["--how", how, "--member", "{member}", *args]
     script = jobs.WORKLOADS / "misbehaves.py"
     mapping = jobs.config(script, args=arguments, step="mark", **{**settings, **measure})
@@ -98,7 +98,7 @@ def test_the_kernel_kills_who_takes_all_memory(tmp_path, record_property):
 
 
 def test_who_gets_no_more_memory_ends_with_a_message(tmp_path, record_property):
-    records = run(job("starves", tmp_path, hang_timeout_s=60.0), tmp_path)
+    records = run(job("starves", tmp_path, timeout_s=60.0), tmp_path)
     check_lost_points(records, "ended with status 1")
     assert "MemoryError" in records["event"][-1]["log"]
     note(record_property, "a member over its memory limit", tmp_path, (1,))

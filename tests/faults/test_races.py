@@ -35,7 +35,7 @@ def study(tmp_path):
         workload={"script": "tests/workloads/plain_loop.py", "steps_per_model": 300},
         launches={"baseline": {"intra_op": 1}, "one_change": {"wait_policy": ["passive"]}},
         search={"budget_minutes": 5, "confidence": 0.5, "tolerance": 0.2},
-        measure={"windows": WINDOWS, "shortest_s": 0.2, "longest_s": 1.0},
+        measure={"windows": WINDOWS, "window_s": [0.2, 1.0]},
     )
     # A window that was invalid and taken again would be one that is there twice.
     study.take_every_window()

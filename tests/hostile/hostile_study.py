@@ -41,8 +41,8 @@ def config():
                 "allocator": [f"{texts.NAME}/lib.so"],
             },
         },
-        "measure": {**QUICK, "windows": 1, "steps": 10, "longest_s": 2.0},
-        "profile": {"launches": ["baseline"], "samples": 40, "rate_hz": 20},
+        "measure": {**QUICK, "windows": 1, "steps": 10, "window_s": [0.2, 2.0]},
+        "profile": {"effort": "quick", "launches": ["baseline"]},
         "why": "off",
         "confirm": "off",
     }

@@ -9,14 +9,12 @@ from scaling_study.analysis.inflation import compare_all, sum_operators
 from scaling_study.profiling import stacks
 from scaling_study.profiling.profiles import read_profiles
 
-PROFILE = {"steps": 5, "rate_hz": 20, "samples": 100, "unprofiled_s": 0.5}
-
 
 @pytest.mark.long
 def test_the_injected_operator_and_its_caller_are_the_largest_changes(tmp_path):
     args = ["--folder", tmp_path / "members", "--member", "{member}"]
     mapping = config(WORKLOADS / "injected.py", args=map(str, args))
-    found = profile(mapping | {"profile": PROFILE}, tmp_path)
+    found = profile(mapping | {"profile": "full"}, tmp_path)
     assert found.status == "complete", found
     added = defaultdict(float)  # seconds per step, by the innermost function of the script
     for point, sign in zip(found.points, (-1, 1), strict=True):

@@ -6,12 +6,13 @@ import pytest
 
 from jobs import WORKLOADS, config, left_behind, profile
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import profile_launch, stacks
 from scaling_study.records.profile import Profile
 
-FEW = {"steps": 3, "samples": 6, "unprofiled_s": 0.5}
+QUICK = PROFILE_EFFORTS["quick"]
 
 
 def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
@@ -42,7 +43,7 @@ def test_a_recommended_launch_that_is_profiled_already_refers_to_that():
 
 @pytest.mark.slow
 def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_path):
-    mapping = config(WORKLOADS / "closure_optimizer.py") | {"profile": {**FEW, "calls": True}}
+    mapping = config(WORKLOADS / "closure_optimizer.py") | {"profile": "quick"}
     found = profile(mapping, tmp_path)
     assert found.status == "complete"
     assert [point.n for point in found.points] == [1, 2]
@@ -53,7 +54,7 @@ def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_
             assert kind.status == "ok", kind
             assert all((tmp_path / "out" / name).stat().st_size for name in kind.files)
             assert kind.overhead == pytest.approx(kind.step_s / kind.unprofiled_step_s)
-        assert kinds["operators"].steps == FEW["steps"]
+        assert kinds["operators"].steps == QUICK.steps
 
     assert left_behind(tmp_path) == []
     text = (tmp_path / "out/1/stacks-0.raw").read_text()
@@ -63,8 +64,7 @@ def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_
 
 def test_of_a_pools_processes_the_stacks_are_sampled_from_outside(tmp_path):
     args = ["--how", "fork", "--jobs", "{n}", "--steps", "1000000"]
-    mapping = config(WORKLOADS / "pool.py", args=args) | {"profile": {**FEW, "calls": True}}
-    mapping["workload"]["pool"] = True
+    mapping = config(WORKLOADS / "pool.py", args=args) | {"profile": "quick"}
     found = profile(mapping, tmp_path)
     assert (found.status, [point.n for point in found.points]) == ("complete", [1, 2])
     for point in found.points:
@@ -80,7 +80,7 @@ def test_of_a_pools_processes_the_stacks_are_sampled_from_outside(tmp_path):
 
 
 def test_counts_that_no_launch_has_are_a_skip(tmp_path):
-    asked = {"profile": {**FEW, "processes": [3]}}
+    asked = {"profile": {"processes": [3]}}
     found = profile(config(WORKLOADS / "plain_loop.py") | asked, tmp_path)
     assert (found.status, found.points) == ("skipped", ())
     assert found.reason == "no process count is among those in profile.processes"
@@ -89,7 +89,7 @@ def test_counts_that_no_launch_has_are_a_skip(tmp_path):
 @pytest.mark.slow
 def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
     found = profile(
-        config(WORKLOADS / "fails.py", args=["--how", "message"]) | {"profile": FEW}, tmp_path
+        config(WORKLOADS / "fails.py", args=["--how", "message"]) | {"profile": "quick"}, tmp_path
     )
     assert found.status == "failed"
     assert "status 1" in found.reason
@@ -98,13 +98,12 @@ def test_a_member_that_crashes_fails_the_profile_with_its_reason(tmp_path):
 @pytest.mark.slow
 def test_members_are_sampled_in_turn_until_there_are_samples_enough(tmp_path):
     mapping = config(WORKLOADS / "closure_optimizer.py", processes=[2])
-    settings = {**FEW, "rate_hz": 20, "samples": 50, "operators": False}
-    found = profile(mapping | {"profile": settings}, tmp_path)
-    (kind,) = found.points[0].kinds
+    found = profile(mapping | {"profile": "quick"}, tmp_path)
+    kind = found.points[0].profile("stacks")
     assert kind.status == "ok", kind
     assert [turn.slot for turn in kind.turns] == [at % 2 for at in range(len(kind.turns))]
     # A machine that is busy gives fewer, after three times the time.
-    assert kind.samples >= 50 or kind.seconds >= 3 * 50 / 20
+    assert kind.samples >= QUICK.samples or kind.seconds >= 3 * QUICK.samples / QUICK.rate_hz
     assert kind.members == 2
     assert all(turn.samples > 0 for turn in kind.turns)
     folded = stacks.read_point(tmp_path / "out/2", kind.turns, step_s=kind.unprofiled_step_s)

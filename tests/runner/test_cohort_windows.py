@@ -14,8 +14,8 @@ from scaling_study.runner.cohort_windows import CohortTask, CohortWindows
 STEPS = 40
 COUNTS = (1, 2)
 SETTINGS = {
-    "windows": 3, "steps": 20, "shortest_s": 1.0, "longest_s": 3.0, "settle_s": 0.2, "retries": 1,
-    "warmup_steps": 0, "start_timeout_s": 1.0,
+    "windows": 3, "steps": 20, "window_s": [1.0, 3.0], "retries": 1, "warmup_steps": 0,
+    "timeout_s": 1.0,
 }  # fmt: skip
 
 

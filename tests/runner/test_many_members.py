@@ -23,8 +23,7 @@ def test_all_members_are_gated_and_accounted_for_and_none_is_left(tmp_path, monk
     monkeypatch.setenv("PYTHONPATH", str(FORKING))
     asked = jobs.config(
         jobs.WORKLOADS / "plain_loop.py", args=["--steps", "1000000000"], processes=COUNTS,
-        windows=WINDOWS, steps=STEPS, shortest_s=1.0, longest_s=60.0,
-        warmup_steps=2, start_timeout_s=240.0,
+        windows=WINDOWS, steps=STEPS, window_s=[1.0, 60.0], warmup_steps=2, timeout_s=240.0,
     )  # fmt: skip
     found = jobs.run(asked, tmp_path, launcher="fork")
     assert jobs.processes(tmp_path) == []

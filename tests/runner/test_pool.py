@@ -59,24 +59,24 @@ def test_a_pool_whose_processes_have_another_environment_is_told_so(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
-def test_without_pool_it_is_said_where_the_program_trains(tmp_path, how):
+def test_without_n_it_is_said_where_the_program_trains(tmp_path, how):
     script = config(POOL, args=["--how", how, "--jobs", "2", "--steps", "30"], processes=[1])
     records = run(script, tmp_path)
     (end,) = records["end"]
     assert end["status"] == "failed"
     assert "trains in processes that it starts itself: 240 optimizer steps" in end["reason"]
-    assert "workload.pool" in end["reason"]
+    assert "workload.args" in end["reason"]
 
 
 def test_a_program_that_trains_elsewhere_for_long_is_not_waited_for(tmp_path):
     script = config(POOL, args=["--how", "fork", "--jobs", "1", "--steps", "10000000"],
-                    processes=[1], start_timeout_s=PATIENCE_S)  # fmt: skip
+                    processes=[1], timeout_s=PATIENCE_S)  # fmt: skip
     (end,) = run(script, tmp_path)["end"]
     assert "trains in processes that it starts itself" in end["reason"]
 
 
 def test_nothing_that_needs_gates_is_planned():
-    workload = {"script": str(POOL), "pool": True, "args": ["{n}"]}
+    workload = {"script": str(POOL), "step": "optimizer", "args": ["{n}"]}
     plan = planned(minimal(workload=workload, data_loader="quick"))
     assert (plan.explained, plan.data_loader) == ({}, "off")
     assert plan.profiled  # stacks can be sampled from outside

@@ -18,7 +18,7 @@ def study(folder, *args, processes=(1, 2), windows=1, **workload):
     """A study of the program's runs: windows of each count."""
     words = ["--notes", str(folder / "notes"), *args]
     mapping = config(
-        WHOLE, args=words, processes=processes, step="run", windows=windows, shortest_s=1.0
+        WHOLE, args=words, processes=processes, step="run", windows=windows, window_s=[1.0, 3.0]
     )
     mapping["workload"] |= workload
     return mapping

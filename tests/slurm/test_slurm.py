@@ -15,7 +15,7 @@ from slurm_study import NAME, PATIENCE_S, Study, assert_kept, config, records
 pytestmark = pytest.mark.slurm
 
 # Three windows of a second for each process count and launch: time enough to interrupt them.
-LONG = {**config()["measure"], "replicates": 1, "windows": 3, "shortest_s": 1.0}
+LONG = {**config()["measure"], "replicates": 1, "windows": 3, "window_s": [1.0, 3.0]}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def spans(study):
 def test_a_whole_study(study, slurm):
     """Whole nodes for what measures, the rest here; groups in series; a second run does nothing."""
     study.take_every_window()
-    study.configure(config(profile={"launches": ["default"], "stacks": False}))
+    study.configure(config(profile={"effort": "quick", "launches": ["default"]}))
     assert "Report: reports/small.html" in study.succeeds()
     assert (study.folder / "reports/small.html").stat().st_size > 20_000
     jobs = study.jobs()

@@ -31,7 +31,7 @@ def study(**more):
         "launches": {"baseline": {"intra_op": 1}},
         "measure": {**SHORT, "retries": 0},
         "confirm": "off",
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "off",
         **more,
     }

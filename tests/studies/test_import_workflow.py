@@ -1,23 +1,21 @@
 """Saved tables as a user imports them: real Snakemake, in a copy of the project."""
 
 import json
-import shutil
 
 import pytest
 
-from configs import IMPORTED, ROOT
+from configs import IMPORTED
 from projects import Project
 
 pytestmark = pytest.mark.slow
 
-TABLES = "tests/data/profiler"
+TABLES = "config/tables"
 STUDY = "import-example"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp('a project\'s "own" földer'))
-    shutil.copytree(ROOT / TABLES, project.folder / TABLES)
     project.configure(IMPORTED.read_text(encoding="utf-8"))
     return project
 

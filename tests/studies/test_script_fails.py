@@ -27,7 +27,7 @@ HOW = {
     "killed": "was killed by SIGKILL",
     "nothing": "ended without a step",
     "manual": "; it made 100 backward passes, and called step() of no torch optimizer",
-    "waits": "(measure.start_timeout_s); it made 100 backward passes, and called step() of no",
+    "waits": "(measure.timeout_s); it made 100 backward passes, and called step() of no",
     "loud": "ended with status 1: ValueError: loss is nan",
     "arguments": "fails.py: error: the following arguments are required: --how",
 }
@@ -57,7 +57,7 @@ def first_run(mapping, folder):
 def test_the_first_member_decides(tmp_path, how):
     """The study stops, and the reason is everywhere."""
     arguments = ["--how", how, "--file", "forgotten.txt"] if how != "arguments" else []
-    mapping = config(FAILS, args=arguments, **{"start_timeout_s": 30.0} if how == "waits" else {})
+    mapping = config(FAILS, args=arguments, **{"timeout_s": 30.0} if how == "waits" else {})
     done, stopped, story = first_run(mapping, tmp_path / "measure/default")
     reason = HOW[how]
     assert done.returncode == supervisor.STOPS, done.stderr

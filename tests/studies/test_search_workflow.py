@@ -21,7 +21,7 @@ def study(**more):
         "search": {"budget_minutes": 5, "confidence": 0.5, "tolerance": 0.2},
         "measure": SHORT_RACE,
         "confirm": "off",
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "off",
         **more,
     }

@@ -18,7 +18,7 @@ STUDY = {
     "processes": [1, 2],
     "launches": {"baseline": {"intra_op": 1}, "today": "auto"},
     "measure": SHORT,
-    "profile": {"launches": []},
+    "profile": "off",
     "confirm": {"seconds": 60},
 }
 

@@ -71,7 +71,7 @@ def study(script=SCRIPT, **launches):
             **launches,
         },
         "measure": dict(SHORT),
-        "profile": {"launches": ["baseline"], "samples": 12, "unprofiled_s": 0.5},
+        "profile": {"effort": "quick", "launches": ["baseline"]},
         "why": "off",
         "confirm": "off",
     }

@@ -53,6 +53,15 @@ def test_a_script_of_the_users_own_comes_before_a_shipped_one(tmp_path, monkeypa
     assert shipped(config) == config
 
 
+def test_shipped_tables_are_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (name, *_) = (table.relative_to(PROJECT) for table in (PROJECT / "config/tables").iterdir())
+    config = {"study": "x", "import": {"tables": {4: str(name), 8: "8.txt"}, "steps": 3}}
+    tables = {4: str(PROJECT / name), 8: "8.txt"}
+    assert shipped(config) == {"study": "x", "import": {"tables": tables, "steps": 3}}
+    assert config["import"]["tables"][4] == str(name)
+
+
 @pytest.mark.parametrize("config", [None, 3, [], {}, {"workload": []}, {"workload": {"script": 1}}])
 def test_other_configs_are_left_to_be_checked(config):
     assert shipped(config) == config

@@ -31,7 +31,7 @@ def make_files(folder: Path) -> None:
     (folder / "libfast.so").touch()
     (folder / "python").touch(mode=0o755)
     (folder / "plain").touch(mode=0o644)
-    shutil.copytree(ROOT / "tests/data/profiler", folder / "tests/data/profiler")
+    shutil.copytree(ROOT / "config/tables", folder / "config/tables")
 
 
 def config(path: Path = FULL) -> Any:
@@ -52,7 +52,7 @@ def short(**sections: Any) -> Any:
         "workload": {"script": script, "args": ["--steps", "300"], "steps_per_model": 300},
         "processes": [1, 2],
         "launches": {"baseline": {"intra_op": 1}},
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "off",
         "confirm": "off",
         **sections,

@@ -61,7 +61,7 @@ def machines(folder):
 
 def imported(folder):
     """Saved tables of torch's profiler."""
-    saved = Path(__file__).parents[1] / "data/profiler"
+    saved = Path(__file__).parents[2] / "config/tables"
     texts = {n: (saved / f"tsmixerx-{n}.txt").read_text(encoding="utf-8") for n in (4, 32, 64)}
     return rendering.make_imported(folder, texts)
 

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests/workloads"
 
 QUICK = {
-    "replicates": 1, "windows": 2, "steps": 5, "shortest_s": 0.2, "longest_s": 3.0,
-    "settle_s": 0.05, "warmup_steps": 3, "retries": 0, "start_timeout_s": 120.0,
+    "replicates": 1, "windows": 2, "steps": 5, "window_s": [0.2, 3.0], "warmup_steps": 3,
+    "retries": 0, "timeout_s": 120.0,
 }  # fmt: skip
 
 

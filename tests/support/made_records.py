@@ -177,8 +177,7 @@ def made_plan(*launches, **fields):
     """
     made = tuple(Launch(str(at), f"launch {at}", "grid", axes) for at, axes in enumerate(launches))
     workload = {"script": "train.py", **fields.pop("workload", {})}
-    if "pool" not in workload:
-        workload.setdefault("args", [f"{{{name}}}" for name in workload.get("parameters", ())])
+    workload.setdefault("args", [f"{{{name}}}" for name in workload.get("parameters", ())])
     usual = {
         "study": "s", "description": "", "seed": 1, "objective": "models_per_hour",
         "default": "0", "baseline": "0", "repeat": "none", "launches": made, "dropped": (),

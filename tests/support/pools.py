@@ -8,6 +8,6 @@ POOL = WORKLOADS / "pool.py"
 def study(how, *, n=2, steps=200_000, **workload):
     """A study of the pool: a window of each count."""
     args = ["--how", how, "--jobs", "{n}", "--steps", str(steps)]
-    mapping = config(POOL, args=args, processes=[n], windows=1, shortest_s=0.5, longest_s=60.0)
-    mapping["workload"] |= {"pool": True, **workload}
+    mapping = config(POOL, args=args, processes=[n], windows=1, window_s=[0.5, 60.0])
+    mapping["workload"] |= workload
     return mapping

@@ -19,10 +19,7 @@ SNAKEMAKE = [sys.executable, "-P", "-m", "snakemake", "--cores", "192"]
 KEY = "sk-planted-5c1f0e9d7b"
 """In the shell of whoever runs a study: no file and no output may hold it."""
 
-SHORT_RACE = {
-    "windows": 2, "steps": 20, "shortest_s": 0.5, "longest_s": 3.0, "settle_s": 0.1,
-    "warmup_steps": 5,
-}  # fmt: skip
+SHORT_RACE = {"windows": 2, "steps": 20, "window_s": [0.5, 3.0], "warmup_steps": 5}
 """The section `measure` of a race that takes no longer than it must."""
 SHORT = {"replicates": 1, **SHORT_RACE}
 """The same of a grid."""

@@ -90,6 +90,5 @@ def make_imported(folder: Path, texts: dict[int, str], description: str = "") ->
     with contextlib.chdir(folder):
         mapping = {"study": "s", "description": description, "import": section}
         stages.import_tables(imported.load_import(mapping), folder)
-    decide = (ROOT / "config/decide.yaml").read_text(encoding="utf-8")
-    render_imported(folder, folder / "report.html", decide)
+    render_imported(folder, folder / "report.html")
     return folder / "report.html"

@@ -27,8 +27,8 @@ from scaling_study.records.window import Cohort, End, Event, Member, Readbacks, 
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
-    "replicates": 3, "windows": 3, "steps": 20, "shortest_s": 1.0, "longest_s": 10.0,
-    "settle_s": 0.2, "warmup_steps": 10, "retries": 2, "start_timeout_s": 300, "isolated": False,
+    "replicates": 3, "windows": 3, "steps": 20, "window_s": [1.0, 10.0], "warmup_steps": 10,
+    "retries": 2, "timeout_s": 300, "isolated": False,
 }  # fmt: skip
 
 Law = Callable[[int], float]
@@ -223,7 +223,7 @@ def _plan(
         "pass_env": [], "step": "optimizer", "steps_per_model": steps_per_model, "inputs": [],
     }  # fmt: skip
     return {
-        "schema_version": 8, "description": "made up",
+        "schema_version": 9, "description": "made up",
         "default": default, "baseline": by_role.get("baseline", default),
         "repeat": by_role.get("repeat", "no repeat"), "dropped": [],
         "launches": [launch.planned() for launch in launches],

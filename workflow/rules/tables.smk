@@ -11,7 +11,6 @@ rule tables:
         tables=list(STUDY.study.tables.values()),
         code=CODE,
         templates=TEMPLATES,
-        decide=f"{ROOT}/config/decide.yaml",
     output:
         multiext(f"{RESULTS}/tables/operators", ".parquet", ".csv"),
         multiext(f"{RESULTS}/analysis/", "tables.json", "inflation.json"),
@@ -24,4 +23,4 @@ rule tables:
         study=json.dumps(STUDY.study.to_dict()),
     shell:
         f"{STAGE} tables --study {{params.study:q}} --study-folder {RESULTS}"
-        " --report {output.report:q} --decide {input.decide:q} --log {log:q}"
+        " --report {output.report:q} --log {log:q}"

@@ -65,7 +65,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argpar
     "--compared": {"type": Path, "help": "machines.json of a study that names some"},
     "--report": {"type": Path, "required": True, "help": "the HTML file to write"},
     "--study": {"required": True, "help": "a study of saved tables, as JSON in a config's form"},
-    "--decide": {"type": Path, "required": True, "help": "config of the experiments to propose"},
 }
 MEASURING = ("--job", "--builds", "--probed", "--log", "--output")
 
@@ -449,7 +448,7 @@ def so_far(options: argparse.Namespace) -> int:
     return 0 if said else 1
 
 
-@_stage("--study", "--study-folder", "--decide", "--report")
+@_stage("--study", "--study-folder", "--report")
 def tables(options: argparse.Namespace) -> int:
     """Read saved tables of torch's profiler, compare their operators, and report on them."""
     from scaling_study.config.import_config import ImportConfig
@@ -462,9 +461,8 @@ def tables(options: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
-    decide = options.decide.read_text(encoding="utf-8")
     with file_errors.told("tables", reads="analysis and tables"):
-        written = render_imported(options.study_folder, options.report, decide)
+        written = render_imported(options.study_folder, options.report)
     print(f"wrote {len(written)} files: {options.report} and its figures")
     return 0
 

@@ -42,7 +42,7 @@ SCHEDULED = "ProfilerStep*"
 INSIDE = 0.9
 """An optimizer whose step takes at least this share of all time runs forward and backward in it, as
 with Lightning's closures. Then its step is the whole step, otherwise a part of it."""
-COMMAND = "snakemake --cores all --configfile config/decide.yaml"
+COMMAND = "snakemake --cores all --configfile config/tsmixerx.yaml"
 NO_HIGHER = 1.02
 """Throughput that rises by less than this factor counts as no higher, as in a recommendation."""
 ALIKE = 1.25

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
 from scaling_study.config.launches import Launches
@@ -25,6 +25,9 @@ from scaling_study.member.iterations import MARK
 
 LEAST_RACE_S = 60  # of a budget, without its confirmation
 CONFIRMED_SHARE = 1 / 3  # of a budget, unless `confirm` sets a time
+SETTLE_S, SETTLED_SHARE = 0.2, 0.2
+"""Steps that begin within this time from a window's start do not count, since members that are
+released together begin in step; in short windows, this share of the shortest time."""
 CHOICE = "machine"
 """The key on the command line that chooses which of `machines` a run measures."""
 
@@ -37,6 +40,16 @@ def _section_for(key: str, **words: object) -> Callable[[object], object]:
         return {key: words[word]} if isinstance(word, str) and word in words else value
 
     return read
+
+
+_read_effort = _section_for("effort", quick="quick", full="full", off="off")
+
+
+def _read_window(window_s: tuple[float, float]) -> tuple[float, float]:
+    shortest_s, longest_s = window_s
+    if longest_s < shortest_s:
+        raise wrong([*window_s], "has the longer time first", "the shorter time first")
+    return window_s
 
 
 class Search(Section):
@@ -69,16 +82,15 @@ class Measure(Section):
     """Windows per point and replicate."""
 
     steps: Steps = 20
-    """A window ends when its members have done these steps, within `shortest_s` and `longest_s`."""
+    """A window ends when its members have done these steps, within the times of `window_s`."""
 
-    shortest_s: Seconds = 1.0
-    """A window lasts at least this long."""
-
-    longest_s: Annotated[Seconds, Field(validate_default=True)] = 10.0
-    """A window lasts at most this long."""
-
-    settle_s: Annotated[float, Field(ge=0, le=3600, validate_default=True)] = 0.2
-    """Steps that begin within this time from a window's start do not count."""
+    window_s: Annotated[
+        tuple[Seconds, Seconds],
+        Field(strict=False),
+        AfterValidator(_read_window),
+        allowed("two numbers above 0, at most 3600, the shortest time first"),
+    ] = (1.0, 10.0)
+    """Shortest and longest time of a window, such as `[1, 10]`."""
 
     warmup_steps: Annotated[int, Field(ge=0), unit("steps")] = 10
     """Steps of each member before the first window."""
@@ -86,30 +98,27 @@ class Measure(Section):
     retries: Annotated[int, Field(ge=0, le=100), unit("windows")] = 2
     """An invalid window is taken again at most this often."""
 
-    start_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """A cohort that is not ready for its first window after this time has failed."""
-
-    hang_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """A member that ends no step for this long is hung; the limit is longer for longer steps."""
+    timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    """A cohort that is not ready after this time has failed, and a member that ends no step for
+    this long is hung; members with long steps get more time."""
 
     isolated: bool = False
     """A fresh cohort for each point, instead of one for all process counts."""
 
-    @field_validator("longest_s")
-    @classmethod
-    def _check_longest(cls, longest_s: float, info: ValidationInfo) -> float:
-        shortest_s = info.data.get("shortest_s")
-        if shortest_s is not None and longest_s < shortest_s:
-            raise wrong(longest_s, "is below shortest_s", f"at least shortest_s, {shortest_s}")
-        return longest_s
+    @property
+    def shortest_s(self) -> float:
+        """The shortest time of a window."""
+        return self.window_s[0]
 
-    @field_validator("settle_s")
-    @classmethod
-    def _check_settle(cls, settle_s: float, info: ValidationInfo) -> float:
-        longest_s = info.data.get("longest_s")
-        if longest_s is not None and settle_s >= longest_s:
-            raise wrong(settle_s, "leaves no step to count", f"below longest_s, {longest_s}")
-        return settle_s
+    @property
+    def longest_s(self) -> float:
+        """The longest time of a window."""
+        return self.window_s[1]
+
+    @property
+    def settle_s(self) -> float:
+        """The time from a window's start within which steps that begin do not count."""
+        return min(SETTLE_S, SETTLED_SHARE * self.shortest_s)
 
 
 # Shorter rounds show no process's start; more than a day is a slip of the keyboard.
@@ -134,32 +143,14 @@ class Confirm(Section):
 class Profile(Section):
     """Profiles of single members, taken apart from measurements: where a step's time goes."""
 
+    effort: Effort = "full"
+    """Steps and samples of the profiles; `profile: quick` and `profile: off` need no section."""
+
     launches: Targets = ("baseline", "default", "recommended")
     """The launches to profile; a label is the name of one in the plan, such as `intra_op 1`."""
 
     processes: Literal["ends"] | Counts = "ends"
     """The process counts of the profiles; `ends` takes the lowest and the highest."""
-
-    operators: bool = True
-    """torch's profiler for a few steps of one member."""
-
-    stacks: bool = True
-    """Stacks of members in turn, sampled by py-spy with native frames: for flamegraphs."""
-
-    calls: bool = False
-    """cProfile for a few steps of one member: exact call counts, with high overhead."""
-
-    steps: Annotated[int, Field(ge=1, le=200), unit("steps")] = 5
-    """Steps that an operator profile and a cProfile cover."""
-
-    rate_hz: Annotated[int, Field(ge=1, le=1000), unit("samples/s")] = 3
-    """Stack samples per second. With native frames, each stops the member for some 15 ms."""
-
-    samples: Annotated[int, Field(ge=1, le=100_000), unit("samples")] = 300
-    """Stack samples of each point, of up to four members in turn; fewer than 300 are coarse."""
-
-    unprofiled_s: Seconds = 1.5
-    """Windows without a profiler, before and after each profile, last at least this long."""
 
 
 class Why(Section):
@@ -181,7 +172,7 @@ SlurmName = Annotated[str, allowed(SLURM_NAME, pattern=r"^[A-Za-z0-9_.+@][A-Za-z
 
 
 class NodeKind(Section):
-    """One kind of node: its SLURM options, its size and its cost."""
+    """One kind of node: its SLURM options and its size."""
 
     partition: Annotated[
         str,
@@ -289,16 +280,12 @@ class Config(Named):
     ] = Confirm()
     """Runs of the recommended launch as a user would start it."""
 
-    profile: Profile = Profile()
+    profile: Annotated[
+        Profile, BeforeValidator(_read_effort, json_schema_input_type=Effort | Profile)
+    ] = Profile()
     """Profiles of single members."""
 
-    why: Annotated[
-        Why,
-        BeforeValidator(
-            _section_for("effort", quick="quick", full="full", off="off"),
-            json_schema_input_type=Effort | Why,
-        ),
-    ] = Why()
+    why: Annotated[Why, BeforeValidator(_read_effort, json_schema_input_type=Effort | Why)] = Why()
     """Why training does not scale further."""
 
     data_loader: Effort = "off"
@@ -323,23 +310,17 @@ class Config(Named):
     def _samples(self) -> Iterator[Problem]:
         name, epoch = self.workload.samples_per_step, self.workload.samples_per_epoch
         if name is None and epoch is not None:
-            yield Problem(
-                ("workload", "samples_per_epoch"),
-                shorten(epoch),
-                "says nothing without workload.samples_per_step",
-                "only beside workload.samples_per_step",
-            )
+            what = "says nothing without workload.samples_per_step"
+            right = "only beside workload.samples_per_step"
+            yield Problem(("workload", "samples_per_epoch"), shorten(epoch), what, right)
         if not isinstance(name, str) or name == MARK:
             return
         kept = self.launches.expanded(self.workload.parameters).kept
         for value in dict.fromkeys(launch.axes[name] for launch in kept):
             if not isinstance(value, int | float) or value <= 0:
-                yield Problem(
-                    ("workload", "samples_per_step"),
-                    shorten(name),
-                    f"has the value {shorten(value)}",
-                    "a parameter whose values are numbers above 0",
-                )
+                what = f"has the value {shorten(value)}"
+                right = "a parameter whose values are numbers above 0"
+                yield Problem(("workload", "samples_per_step"), shorten(name), what, right)
 
     def _whole(self) -> Iterator[Problem]:
         """Yield a problem for each axis that a program which runs as a whole cannot have."""
@@ -367,21 +348,14 @@ class Config(Named):
         if minutes is None:
             return
         if self.machines:
-            yield Problem(
-                ("search",),
-                f"{{budget_minutes: {minutes:g}}}",
-                "races on one machine, and this study names machines",
-                "search: grid, or no machines",
-            )
+            what = "races on one machine, and this study names machines"
+            value, right = f"{{budget_minutes: {minutes:g}}}", "search: grid, or no machines"
+            yield Problem(("search",), value, what, right)
         most_s = 60 * minutes - LEAST_RACE_S
         if "seconds" in self.confirm.model_fields_set and (seconds or 0) > most_s:
-            yield Problem(
-                ("confirm", "seconds"),
-                f"{seconds:g}",
-                f"leaves the race no time: search.budget_minutes is {minutes:g}, the confirmation"
-                " included",
-                f"at most {most_s:g}, or a larger budget",
-            )
+            what = f"leaves the race no time: search.budget_minutes is {minutes:g}, confirmation"
+            right = f"at most {most_s:g}, or a larger budget"
+            yield Problem(("confirm", "seconds"), f"{seconds:g}", f"{what} included", right)
 
     def _share_budget(self) -> Self:
         """Shorten a confirmation whose time the config does not set, to leave the race its time."""

@@ -14,8 +14,8 @@ from scaling_study.common.storage import PROJECT
 MOST_BYTES = 1 << 20  # far above any config
 # With this key, Snakemake runs a config as a template (https://yte-template-engine.github.io).
 YTE = "__use_yte__"
-WORKLOADS = "scripts/workloads"
-"""The folder of the shipped configs' scripts."""
+SHIPPED = ("scripts/workloads/", "config/tables/")
+"""Folders of the files that shipped configs name."""
 TEXTS = {("workload", "command"), ("workload", "args"), ("workload", "env")}
 """Lists and sections of texts, whatever YAML takes the texts for."""
 NULL, INT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:int"
@@ -101,19 +101,22 @@ def _texts(node: yaml.Node) -> dict[object, str]:
 
 
 def shipped(config: object) -> object:
-    """Return a copy of an unchecked config that finds this project's own workloads from anywhere.
-
-    A file of the same path in the working directory comes first.
-    """
-    own = {str(file.relative_to(PROJECT)) for file in (PROJECT / WORKLOADS).glob("*.py")}
+    """Return a copy of an unchecked config that finds this project's own files from anywhere."""
     match config:
-        case {"workload": {"script": str(script), **others}, **sections} if (
-            script in own and not others.get("cwd") and not Path(script).exists()
-        ):
-            return {**sections, "workload": {**others, "script": str(PROJECT / script)}}
+        case {"workload": {"script": script, **others}, **sections} if not others.get("cwd"):
+            return {**sections, "workload": {**others, "script": _absolute(script)}}
+        case {"import": {"tables": {**tables}, **others}, **sections}:
+            found = {n: _absolute(table) for n, table in tables.items()}
+            return {**sections, "import": {**others, "tables": found}}
         case dict():
             return {**config}
     return config
+
+
+def _absolute(name: object) -> object:
+    """Return the path of a shipped file, unless the working directory has a file of this name."""
+    ours = isinstance(name, str) and name.startswith(SHIPPED) and (PROJECT / name).is_file()
+    return str(PROJECT / str(name)) if ours and not Path(str(name)).exists() else name
 
 
 def _read(path: Path) -> tuple[yaml.Node | None, object]:

@@ -1,7 +1,7 @@
-"""The efforts that the config names (`why: quick`, `data_loader: full`), and their time."""
+"""The efforts that the config names (`why: quick`, `profile: full`), and their time."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +201,25 @@ def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
         runs * effort.seconds(few, effort.shortest_s, start_s) + MICROBENCHMARKS_S,
         runs * effort.seconds(many, slow_s, start_s) + MICROBENCHMARKS_S,
     )
+
+
+class ProfileEffort(NamedTuple):
+    """The profiles of a point.
+
+    Attributes:
+        steps: Steps that an operator profile and a cProfile cover.
+        rate_hz: Stack samples per second. With native frames, each stops the member for some 15 ms.
+        samples: Stack samples, of up to four members in turn; fewer than 300 are coarse.
+        unprofiled_s: Windows without a profiler, around each profile, last at least this long.
+    """
+
+    steps: int
+    rate_hz: int
+    samples: int
+    unprofiled_s: float
+
+
+PROFILE_EFFORTS = {
+    "quick": ProfileEffort(steps=3, rate_hz=5, samples=60, unprofiled_s=0.5),
+    "full": ProfileEffort(steps=5, rate_hz=3, samples=300, unprofiled_s=1.5),
+}

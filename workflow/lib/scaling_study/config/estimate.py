@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count
 from scaling_study.config import efforts, work
-from scaling_study.config.config import Profile
 from scaling_study.config.plan import SLOWER, Observed, Plan
 from scaling_study.launch.axes import shell
 
@@ -69,7 +68,8 @@ class Estimate:
         self.windows = runs * len(process_counts) * measure.windows
         profiled = chosen_counts(plan.profile.processes, process_counts)
         self.profiles = len(plan.profiled) * len(profiled)
-        profiling_s = start_s + sum(_profile_s(plan.profile, n) for n in profiled)
+        effort = efforts.PROFILE_EFFORTS.get(plan.profile.effort)
+        profiling_s = start_s + sum(_profile_s(effort, n) for n in profiled) if effort else 0.0
         confirm_s = plan.confirm.seconds or 0.0
         if plan.search.budget_minutes is not None:
             race_s = max(0.0, 60 * plan.search.budget_minutes - confirm_s)
@@ -127,12 +127,10 @@ def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> 
     return sorted(set(asked) & set(process_counts))
 
 
-def _profile_s(profile: Profile, n: int) -> float:
+def _profile_s(effort: efforts.ProfileEffort, n: int) -> float:
     """Return the time (s) to profile one point, with unprofiled windows around each profile."""
-    taken = [PROFILE_S] * (profile.operators + profile.calls)
-    sampling_s = LATE * profile.samples / profile.rate_hz
-    taken += [PROFILE_S * min(n, SAMPLED_MEMBERS) + sampling_s] * profile.stacks
-    return sum(taken) + (len(taken) + 1) * profile.unprofiled_s
+    started_s = (2 + min(n, SAMPLED_MEMBERS)) * PROFILE_S  # operators, cProfile, and each sampler
+    return started_s + LATE * effort.samples / effort.rate_hz + 4 * effort.unprofiled_s
 
 
 def describe(

@@ -28,6 +28,19 @@ MISSING = "missing"
 OF_ANOTHER_KIND = {"literal_error", "none_required", "finite_number"}
 """pydantic's errors for a value of another kind, beside those whose names end in `_type`."""
 
+REPLACED = {
+    "data_loader": "feed",
+    "measure.retries": "measure.retakes",
+    "measure.timeout_s": "measure.start_timeout_s measure.hang_timeout_s",
+    "measure.window_s: [shortest, longest]": "measure.shortest_s measure.longest_s",
+    "no such key: it follows from measure.window_s": "measure.settle_s",
+    "profile: quick, full or off, which set it": "profile.operators profile.stacks profile.calls"
+    " profile.steps profile.rate_hz profile.samples profile.unprofiled_s",
+    "{n} in workload.args, for a script that starts its processes itself": "workload.pool",
+    "no such key: divide models/hour by its cost": "currency machines.price machines.watts",
+}
+"""For keys of earlier versions, without the names of machines, what replaces them."""
+
 
 class Schema(BaseModel):
     """A part of a JSON schema, as far as pydantic writes it for a study file.
@@ -163,6 +176,9 @@ class Keys:
 
     def unknown(self, loc: Loc, value: object) -> Problem:
         """Return the problem of an unknown key, with the key that is meant, in any section."""
+        path = ".".join(map(str, (*loc[:-1][:1], loc[-1])))
+        if right := next((right for right, keys in REPLACED.items() if path in keys.split()), ""):
+            return Problem(loc, shorten(value), "was removed", right)
         names = [name for one in self.options(self.at(loc[:-1])) for name in one.properties]
         everywhere = [*self.root.properties, *(path for path, _ in self.leaves())]
         others = (path for path in everywhere if path.rpartition(".")[2] == loc[-1])

@@ -19,7 +19,7 @@ from scaling_study.records.codec import read_file
 from scaling_study.records.field import Json
 from scaling_study.records.model_length import ModelLength
 
-SCHEMA_VERSION: Literal[8] = 8
+SCHEMA_VERSION: Literal[9] = 9
 
 # Bits for a launch's place within its replicate. 20 bits keep ties among 10,000 launches rare, and
 # priorities small. A tie only leaves two neighbours in the scheduler's own order.
@@ -129,7 +129,7 @@ class Planned(BaseModel):
     @property
     def longest_run_s(self) -> float:
         """Return the longest time of whole runs side by side."""
-        return max(self.measure.start_timeout_s, SLOWER * (self.run_s or 0.0))
+        return max(self.measure.timeout_s, SLOWER * (self.run_s or 0.0))
 
 
 class Plan(Planned):
@@ -155,7 +155,7 @@ class Plan(Planned):
             it, or if nothing is measured yet.
     """
 
-    schema_version: Literal[8] = SCHEMA_VERSION
+    schema_version: Literal[9] = SCHEMA_VERSION
     description: str
     objective: Literal["models_per_hour", "one_model"]
     default: str
@@ -253,7 +253,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
     if (run_s or 0.0) > measure.shortest_s and "windows" not in measure.model_fields_set:
         measure = measure.model_copy(update={"windows": 1})  # further starts show more
     explained = () if whole or config.why.effort == "off" else config.why.launches
-    profiled = () if config.workload.runs else config.profile.launches
+    profiled = () if workload.runs or config.profile.effort == "off" else config.profile.launches
     return Plan.model_validate(
         {
             **dict(config),  # sections that both have

@@ -109,8 +109,7 @@ def _read_input(value: str, info: ValidationInfo) -> str:
 
 def _read_argument(text: str, info: ValidationInfo) -> str:
     parameters = info.data.get("parameters")  # None if they have mistakes
-    numbers = [placeholders.N] if info.data.get("pool") else [placeholders.MEMBER, placeholders.N]
-    known = [*numbers, *(parameters or {})]
+    known = [placeholders.MEMBER, placeholders.N, *(parameters or {})]
     name = placeholders.unknown(text, known)
     if name and parameters is not None:
         nearest = nearest_word(name, known)
@@ -130,14 +129,6 @@ def _read_command(words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ..
         if not shutil.which(words[0]) and not os.access(folder / words[0], os.X_OK):
             raise wrong(words[0], "is no program of PATH or workload.cwd", COMMAND)
     return words
-
-
-def _read_arguments(texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    names = {name for text in texts for name in placeholders.names(text)}
-    if info.data.get("pool") and placeholders.N not in names:
-        right = f"with workload.pool, {{{placeholders.N}}} for the number of processes that train"
-        raise wrong(list(texts), "has no {n}", right, '["--jobs", "{n}"]')
-    return texts
 
 
 def _read_samples(value: T, info: ValidationInfo) -> T:
@@ -180,9 +171,6 @@ class Workload(Section):
     )
     """Axes that this study defines, each with its default; `launches` gives them further values."""
 
-    pool: bool = False
-    """The script itself starts the processes that train, `{n}` of them, and runs as a whole."""
-
     module: Annotated[str, allowed(MODULE, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")] | None = None
     """The module that `python -m` runs, in place of a script."""
 
@@ -202,12 +190,12 @@ class Workload(Section):
 
     args: Annotated[
         tuple[Annotated[Text, AfterValidator(_read_argument)], ...],
-        Field(strict=False, validate_default=True),
-        AfterValidator(_read_arguments),
+        Field(strict=False),
         allowed('a list of texts and numbers, such as ["--seed", "{member}"]'),
     ] = ()
     """Arguments of the script, as they are written (3.10 stays 3.10), with parameters in braces;
-    `{member}` is the slot (0, 1, …)."""
+    `{member}` is the slot (0, 1, …); `{n}` is the number of processes, if the script starts them.
+    """
 
     env: Annotated[
         Mapping[Annotated[Variable, AfterValidator(_read_public)], Text],
@@ -268,6 +256,11 @@ class Workload(Section):
         return any(placeholders.N in placeholders.names(text) for text in self.words)
 
     @property
+    def pool(self) -> bool:
+        """Whether steps are counted in processes that the program itself starts."""
+        return self.starts_processes and not self.runs and self.step != AUTO
+
+    @property
     def forks(self) -> bool:
         """Whether models may be forked: processes of Python that each train one."""
         return not (self.starts_processes or self.command)
@@ -303,6 +296,6 @@ class Workload(Section):
         elif self.command:
             what = "is no unit of a command, in which no steps are seen"
             yield Problem(("step",), shorten(unit), what, "run, or workload.script or module")
-        elif self.starts_processes and not self.pool and unit != AUTO:
-            what = "stands for the number of processes that the program starts itself"
-            yield Problem(("args",), "{n}", what, "with workload.pool: true, or step: run")
+        elif self.pool and any(placeholders.MEMBER in placeholders.names(one) for one in self.args):
+            what = "numbers processes of the study, and with {n} the program itself starts these"
+            yield Problem(("args",), "{member}", what, "{n} alone, or workload.step: run")

@@ -285,8 +285,8 @@ class Experiment:
         """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
-        one.wait_started(slots, settings.start_timeout_s)
-        reports = one.read_back(settings.start_timeout_s)
+        one.wait_started(slots, settings.timeout_s)
+        reports = one.read_back(settings.timeout_s)
         if len(reports) < len(slots):
             return one.events[-1].reason if one.events else "a member did not start"
         checks = axis_table.checks({**self._axes, **each.changed}, each.resolved.slots, reports)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
+from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
@@ -175,7 +176,7 @@ class _Profiling:
         self, job: Job, one: cohort.Cohort | pool.PoolRun, private_folder: Path, output: Path
     ) -> None:
         self._job = job
-        self._settings = job.plan.profile
+        self._settings = PROFILE_EFFORTS[job.plan.profile.effort]
         self._cohort = one
         self._private = private_folder
         self._output = output
@@ -190,10 +191,9 @@ class _Profiling:
             FailedError: a member ended.
         """
         (self._output / str(n)).mkdir(parents=True, exist_ok=True)
-        kinds = [kind for kind in KINDS if getattr(self._settings, kind)]
         try:
             around = [self._unprofiled(n)]
-            profiles = [self._profile(n, kind, around) for kind in kinds]
+            profiles = [self._profile(n, kind, around) for kind in KINDS]
         except member_processes.MemberEndedError:
             raise FailedError(self._last_event("a member ended")) from None
         bare_s = tuple(first for first, *_ in around)
@@ -341,8 +341,8 @@ class _MemberProfiling(_Profiling):
             FailedError: a member did not start, or lacks a setting of the launch.
         """
         measure, one = self._job.plan.measure, self._cohort
-        one.start([slot.slot for slot in slots[: one.size]], measure.start_timeout_s)
-        reports = one.read_back(measure.start_timeout_s)
+        one.start([slot.slot for slot in slots[: one.size]], measure.timeout_s)
+        reports = one.read_back(measure.timeout_s)
         if len(reports) < one.size:
             raise FailedError(self._last_event("a member did not come to its gate"))
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))

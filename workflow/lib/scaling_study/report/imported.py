@@ -28,13 +28,12 @@ SAME_WORK = 0.02
 """Calls and operations that differ by less are the same work: tables have few digits."""
 
 
-def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]:
+def render_imported(study_folder: Path, report: Path) -> list[Path]:
     """Write figures/*.svg and the report of an imported study.
 
     Args:
         study_folder: results/<study>, with its tables and analyses.
         report: the HTML file to write.
-        decide: text of the config whose experiments decide what tables cannot.
 
     Returns:
         The files written.
@@ -59,7 +58,6 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
         notes=work_notes(operators),
         comparisons=list(zip(comparisons, drawn, strict=True)),
         why=saved.findings,
-        decide=decide,
         operators=operator_rows(operators),
         heads=["operator", *(f"#n = {table.n}" for table in tables)],
         config_yaml=yaml_text({name: study[name] for name in ("study", "description", "import")}),

@@ -353,8 +353,8 @@ class CohortWindows(CohortRun):
         started = [spec.slot for spec in self.slots[: self.cohort.size]]
         try:
             first_decides = self.task.first_decides
-            self.cohort.start(started, settings.start_timeout_s, first_decides=first_decides)
-            reports = self.cohort.read_back(settings.start_timeout_s)
+            self.cohort.start(started, settings.timeout_s, first_decides=first_decides)
+            reports = self.cohort.read_back(settings.timeout_s)
         finally:
             self._write_events()
         if not reports:
@@ -377,7 +377,7 @@ class CohortWindows(CohortRun):
             FailedError: a setting of the launch no longer holds.
         """
         try:
-            found = self.cohort.read_back(self.task.job.plan.measure.start_timeout_s)
+            found = self.cohort.read_back(self.task.job.plan.measure.timeout_s)
         finally:
             self._write_events()
         first = {report.slot: report for report in self.reports}
@@ -472,7 +472,7 @@ class CohortWindows(CohortRun):
                     raise ScriptEndedError(self.skips)
                 raise LostError(self.skips.reason)
             if missing := self.cohort.restartable(MEMBER_RESTARTS):
-                self.cohort.start(missing, own.start_timeout_s)
+                self.cohort.start(missing, own.timeout_s)
                 self.cohort.warm_up(own.warmup_steps)
                 self._write_events()
             # Only the first n members will do: each slot has its own CPUs and memory.

@@ -243,7 +243,7 @@ class Measurement:
             kind = RunWindows if workload.runs else PoolWindows
             self._running = kind(task, launch, resolved.members, program, host)
         else:
-            specs, hang_s = resolved.members[: max(counts)], self._settings.hang_timeout_s
+            specs, hang_s = resolved.members[: max(counts)], self._settings.timeout_s
             members = cohort.Cohort(launch, specs, host, hang_s=hang_s)
             self._cohort_ends.enter_context(members)
             self._running = CohortWindows(task, members, resolved.slots, before)

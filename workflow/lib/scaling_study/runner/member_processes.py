@@ -29,7 +29,7 @@ from scaling_study.runner.members import Members
 log = logging.getLogger("measure")
 
 # A member that ends no step for this long counts as hung, unless its script has been seen to need
-# longer: a validation may take minutes. The config's measure.hang_timeout_s takes its place.
+# longer: a validation may take minutes. The config's measure.timeout_s takes its place.
 HANG_S = 300.0
 
 # A member does not count as hung before this many times the longest step seen has passed.
@@ -51,7 +51,7 @@ LOOKED_AT = 4
 ELSEWHERE = (
     "the script trains in processes that it starts itself: {steps:,} optimizer steps were seen in"
     " {processes} of them, none in its own. Write {{n}} for the number of its processes in"
-    " workload.args and set workload.pool to true, or measure whole runs (workload.step: run)"
+    " workload.args, or measure whole runs (workload.step: run)"
 )
 
 AGAIN = (
@@ -253,7 +253,7 @@ class MemberProcesses:
                 raise ScriptEndedError(ended)
             waiting &= set(self.alive)
         for slot in sorted(waiting - self.members.resting):
-            limit = f"{timeout_s:g} s of its start (measure.start_timeout_s)"
+            limit = f"{timeout_s:g} s of its start (measure.timeout_s)"
             self._end(slot, "hung", f"no step within {limit}")
         if first_decides and (ended := self._script_ended()):
             raise ScriptEndedError(ended)

@@ -119,14 +119,13 @@ class _Start:
             found = kind, f"{made:,} steps of torch optimizers in {several} that it starts"
         elif own is None:
             found = RUN, "no step of a torch optimizer and no backward pass was seen"
-        elif not own.iterations:
-            seen = f"{own.backwards:,} backward passes, and no step of a torch optimizer"
-            found = BACKWARD, seen
         else:
-            seen = f"{own.iterations:,} steps of torch optimizers, in one thread"
-            found = OPTIMIZER, seen
+            found = OPTIMIZER, f"{own.iterations:,} steps of torch optimizers, in one thread"
+            if not own.iterations:
+                seen = f"{own.backwards:,} backward passes, and no step of a torch optimizer"
+                found = BACKWARD, seen
             if starts_processes:
-                found = RUN, f"{seen} of its own process, and none in those that it starts"
+                found = RUN, f"{found[1]} of its own process, and none in those that it starts"
         return found
 
     @property

@@ -108,7 +108,7 @@ class PoolWindows(ProgramWindows):
         if after is None:
             raise LostError(
                 f"{run.n} processes train together for less than {settings.shortest_s:g} s"
-                " (measure.shortest_s): give the program more models, or longer ones"
+                " (measure.window_s): give the program more models, or longer ones"
             )
         frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
         until_ns = after.wall_ns + round(LAST_STEP_S * 1e9)
@@ -209,7 +209,7 @@ class PoolRun(FreeRun):
             LostError: it has ended before or is too slow, or more than n processes train.
         """
         warm = max(settings.warmup_steps, iterations.READ_BACK_AFTER) + 1
-        deadline = time.monotonic() + settings.start_timeout_s
+        deadline = time.monotonic() + settings.timeout_s
         most, looks = 0, hangs.Hangs()
         while time.monotonic() < deadline:
             pages = self.living()
@@ -231,7 +231,7 @@ class PoolRun(FreeRun):
                     f" (at most {max(most, 1)} did); give it work for so many"
                 )
         raise LostError(
-            f"no {self.n} processes train after {settings.start_timeout_s:g} s (at most {most}"
+            f"no {self.n} processes train after {settings.timeout_s:g} s (at most {most}"
             f" did): {self.why()}"
         )
 

@@ -214,7 +214,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
         "search": {"budget_minutes": MINUTES},
         "measure": {"windows": 1},
-        "profile": {"launches": []},
+        "profile": "off",
         "why": "quick",
     }
     about = {
@@ -222,7 +222,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "launches": "beside the default one and today's; each change alone, the race combines them",
         "search": "race and confirmation together",
         "measure": "of each start and process count; the race takes more starts instead",
-        "profile": "[recommended]: operators and flamegraphs, a minute each",
+        "profile": "or quick: operators and flamegraphs, some four minutes; or full",
         "why": "experiments on today's launch and the recommended one: some minutes; or off",
     }
     for key, value in _merged(defaults, changed).items():

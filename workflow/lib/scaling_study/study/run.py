@@ -228,8 +228,8 @@ class Run:
         checked = work.with_interpreter(checked, self._shell.python)
         observed = self._observed(checked) if checked.workload.step in {AUTO, RUN} else None
         if observed is not None and isinstance(config, dict):
-            found = {"step": observed.step, "pool": observed.pool or checked.workload.pool}
-            checked = load_config({**config, "workload": {**config["workload"], **found}})
+            workload = {**config["workload"], "step": observed.step}
+            checked = load_config({**config, "workload": workload})
             checked = work.with_interpreter(checked, self._shell.python)
         return Study(checked, self._shell.settings, choice, observed)
 
@@ -264,7 +264,7 @@ class Run:
         began_s = time.monotonic()
         self._say(f"{work.name(config.workload)}: one start is observed, to find its unit of work")
         minutes = config.search.budget_minutes
-        limit_s = 6 * minutes if minutes else config.measure.start_timeout_s  # a tenth of it
+        limit_s = 6 * minutes if minutes else config.measure.timeout_s  # a tenth of it
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         log, found = folder / "logs/observe.log", folder / ".observed.json"
         job = jobs.job_text(jobs.job_sections(plan), plan.by_id[plan.default])
