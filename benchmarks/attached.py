@@ -142,7 +142,7 @@ class Switch:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._hooks = AuditHooks(lambda: files.note_written(member.folder, 0))
+        self._hooks = AuditHooks(lambda: files.note_written(str(member.folder), 0))
         self._inner = ITERATOR.__next__, torch.autograd.backward
         self._loader = member.timed(channel.LOAD_NS, self._inner[0])
         torch.autograd.backward = member.timed(channel.BACKWARD_NS, self._inner[1])

@@ -57,13 +57,13 @@ class Outcome:
 
 def install(place: Path) -> Path:
     """Build and install the wheel; return the folder of its commands."""
-    pip = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", place]
-    subprocess.run([sys.executable, "-m", *pip, ROOT], check=True)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)], check=True)
     (wheel,) = place.glob("*.whl")
     environment = place / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    install = ["install", "--quiet", "--constraint", ROOT / "requirements.lock", wheel]
-    subprocess.run([environment / "bin/python", "-m", "pip", *install], check=True)
+    words = ["install", "--quiet", "--constraint", str(ROOT / "requirements.lock"), str(wheel)]
+    subprocess.run([str(environment / "bin/python"), "-m", "pip", *words], check=True)
     return environment / "bin"
 
 

@@ -66,7 +66,7 @@ def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]
         steps: Sequence[older.Step] = ()
         for number, line in enumerate(lines, start=1):
             steps = steps if number > 1 else _raising(line, decoder)
-            newest = _raised(line, steps) if steps else line
+            newest = _raised(line, steps, decoder) if steps else line
             yield number, decode(newest, decoder, f"{path}:{number}")
 
 
@@ -80,12 +80,12 @@ def _raising(line: bytes, decoder: msgspec.json.Decoder[R]) -> Sequence[older.St
     return older.steps(head.kind, head.schema_version, today[0]) or () if today else ()
 
 
-def _raised(line: bytes, steps: Sequence[older.Step]) -> bytes:
+def _raised(line: bytes, steps: Sequence[older.Step], decoder: msgspec.json.Decoder[R]) -> bytes:
     record: Json = msgspec.json.decode(line)
     for step in steps:
         record = step(record)
     if VERSION in record:
-        record |= {VERSION: record[VERSION] + len(steps)}
+        record |= {VERSION: _versions(_kind(decoder, record["kind"]))[0]}
     return encode(record)
 
 

@@ -4,9 +4,11 @@ A function takes a record of one version, as JSON data, and returns it in the fo
 key is the kind of a file's first record, and the version from which it raises all records of it.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+
+from msgspec import convert
 
 from scaling_study.records.field import Json
 
@@ -18,10 +20,11 @@ def _confirmation_4(record: Json) -> Json:
     if record["kind"] != "round":
         return record
     runs = []
-    models: defaultdict[int, int] = defaultdict(int)
-    for run in sorted(record["runs"], key=itemgetter("process", "again")):
+    models: Counter[float | None] = Counter()
+    before = convert(record["runs"], list[dict[str, float | None]])
+    for run in sorted(before, key=itemgetter("process", "again")):
         rest = {name: run[name] for name in run.keys() - {"process", "again"}}
-        runs.append({**rest, "model": models[run["slot"]], "ahead": run["again"] > 0})
+        runs.append({**rest, "model": models[run["slot"]], "ahead": bool(run["again"])})
         models[run["slot"]] += 1
     return {**record, "runs": runs}
 
