@@ -15,7 +15,7 @@ from scaling_study.common import file_errors
 @pytest.mark.parametrize(
     "module",
     ["runner.measure", "confirm.confirm", "profiling.profile_launch", "experiments.why",
-     "study_run"],
+     "study.run"],
 )  # fmt: skip
 def test_measuring_loads_neither_tables_nor_figures(module):
     heavy = {"pandas", "scipy", "matplotlib"}

@@ -15,7 +15,7 @@ def test_nothing_that_lasts_is_measured_by_the_time_of_day():
         if isinstance(node, ast.Attribute) and ast.unparse(node) in of_day
     ]
     assert sorted(asked) == [
-        *(f"{name} datetime.now" for name in ("cli", "confirm", "experiment", "measure")),
+        *(f"{name} datetime.now" for name in ("cli", "confirm", "jobs")),
         *(f"{name} datetime.now" for name in ("microbenchmarks", "model_queue")),
         "progress time.time",
     ]

@@ -40,7 +40,7 @@ def test_every_stage_is_in_the_order():
 def test_the_map_shows_them_in_this_order():
     lines = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
     shown = [line.split()[0].removesuffix("/") for line in lines if line.startswith("  ")]
-    assert [name for name in shown if name in STAGES] == list(STAGES)
+    assert list(dict.fromkeys(name for name in shown if name in STAGES)) == list(STAGES)
     modules = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
     assert modules <= {*shown}
 

@@ -10,10 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from configs import ROOT
+from configs import ROOT, short
 from scaling_study.records.analysis import STAGE_TIMES
 
 EXTRA = (
@@ -93,23 +94,24 @@ def command(wheel, tmp_path):
     return folder, run
 
 
-TYPED = ("--minutes", "0.7", "--processes", "1,2", "--set", "why=off", "--", "python",
-         "plain_loop.py", "--seed", "{}")  # fmt: skip
-
-
 @pytest.mark.slow
 def test_the_installed_command_studies_a_script_without_the_checkout(command):
     folder, run = command
-    planned = run("--dry-run", *TYPED)
+    typed = "--", "python", "plain_loop.py", "--seed", "{}"
+    planned = run("--dry-run", *typed)
     assert planned.returncode == 0, planned.stdout + planned.stderr
-    assert not (folder / "results/plain_loop/measure").exists()
-    done = run(*TYPED)
+    assert "search.budget_minutes" not in planned.stderr
+    config, results = folder / "plain_loop.yaml", folder / "results/plain_loop"
+    assert not (results / "measure").exists()
+    # What a user may change there: a study of a minute.
+    changed = short(study="plain_loop", workload=yaml.safe_load(config.read_text())["workload"])
+    config.write_text(yaml.safe_dump(changed))
+    done = run(*typed)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "reports/plain_loop.html").stat().st_size > 20_000
-    (cohort, *_) = (folder / "results/plain_loop/measure").glob("*/0.jsonl")
-    assert str(ROOT) not in cohort.read_text().splitlines()[0]
-    times_s = json.loads((folder / "results/plain_loop" / STAGE_TIMES).read_text())
-    assert {"observe", "race"} <= times_s.keys()
+    (first, *_) = results.glob("measure/*/0.jsonl")
+    assert str(ROOT / "workflow") not in first.read_text().splitlines()[0]
+    assert {"observe", "measure"} <= json.loads((results / STAGE_TIMES).read_text()).keys()
 
 
 def pins(name):

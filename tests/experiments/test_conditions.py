@@ -57,7 +57,7 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
         yield {"rate_share": 0.5}
         seen.append(cohort.did[-1])
 
-    one = Condition("data_loader", "a", cohort, 4, asked=7, frozen=True, around=around)
+    one = Condition("data_loader", "a", cohort, 1, asked=7, frozen=True, around=around)
     record = one.attempt(WINDOW, 1, TIMING)
     told = ("tell", 7)
     assert cohort.did == [told, "thaw", ("attempt", 1, TIMING, 0), "freeze"]

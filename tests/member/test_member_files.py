@@ -12,6 +12,7 @@ from scaling_study.member import files
 NOTED = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "workflow/lib")!r})
+from pathlib import Path
 from scaling_study.member import files
 files.note_written("cohort", 3)
 """

@@ -13,7 +13,7 @@ HEAD = {
 }  # fmt: skip
 ROUND = codec.plain(confirmation.Round.failed("today/fresh", ""))
 RUN = {
-    "slot": 0, "began_s": 0.0, "first_s": 1.0, "last_s": 2.0, "iterations": 5, "ordinary_s": 0.1,
+    "slot": 0, "began_s": 0.0, "first_s": 1.0, "latest_s": 2.0, "iterations": 5, "ordinary_s": 0.1,
     "ended_s": 2.5,
 }  # fmt: skip
 

@@ -15,6 +15,19 @@ from processes import PATIENCE_S, killed_at_the_end, wait_ended, written
 from scaling_study.queues import bind
 from scaling_study.report.launch_script import SWITCHES
 
+TELL = """
+import json, os, sys
+print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
+                  "cpus": sorted(os.sched_getaffinity(0))}))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "träin it's.py"
+    path.write_text(TELL)
+    return path
+
 
 def run(path, *arguments, cwd=None, **environment):
     return subprocess.run(

@@ -40,8 +40,8 @@ while True:
             os.replace(sys.argv[1] + ".part", sys.argv[1])
 """
 
-# They hold data, or are called whenever a member starts or ends, but decide nothing in a window.
-OTHERS = ("records", "common/placeholders")
+# They hold records, lists of CPUs and the paths of logs, and decide nothing in a window.
+OTHERS = ("records", "common/topology", "launch/launchers/launcher")
 
 
 def modules(files):

@@ -21,7 +21,7 @@ def clock():
 
 
 @pytest.fixture
-def progress(tmp_path):
+def progress(clock, tmp_path):
     """Makes the progress of a run from its jobs, what they should take, and the best launch."""
 
     def make(jobs, expected, best=""):

@@ -2,7 +2,6 @@
 
 import subprocess
 
-import pytest
 from msgspec import convert
 
 from made_records import made_plan
@@ -11,13 +10,6 @@ from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches
 
 BASH = "/bin/bash"
-
-
-TELL = """
-import json, os, sys
-print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
-                  "cpus": sorted(os.sched_getaffinity(0))}))
-"""
 
 
 def slot(number, cpus=None, policy="default"):
@@ -48,11 +40,4 @@ def write(tmp_path, found, planned, name="recommended.sh"):
         path.with_suffix(SWITCHES).write_text(switches)
     path.write_text(text, encoding="utf-8")
     subprocess.run([BASH, "-n", path], check=True)
-    return path
-
-
-@pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "träin it's.py"
-    path.write_text(TELL)
     return path

@@ -31,9 +31,8 @@ def of_modules(*names: str, further: Iterable[Path] = ()) -> str:
 
 def files(*names: str) -> list[Path]:
     """Return the files of modules and folders, as ``of_modules`` takes them, sorted."""
-    folders = [name for name in names if (FOLDER / name).is_dir()]
-    modules = [FOLDER / f"{name}.py" for name in names if name not in folders]
-    return sorted([*modules, *(file for name in folders for file in (FOLDER / name).glob("*.py"))])
+    modules = {FOLDER / f"{name}.py" for name in names if (FOLDER / f"{name}.py").exists()}
+    return sorted(modules.union(*((FOLDER / name).glob("*.py") for name in names)))
 
 
 @functools.cache

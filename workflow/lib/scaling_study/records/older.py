@@ -20,8 +20,8 @@ def _confirmation_4(record: Json) -> Json:
     if record["kind"] != "round":
         return record
     runs = []
-    models: Counter[float | None] = Counter()
-    before = convert(record["runs"], list[dict[str, float | None]])
+    models: Counter[int | float | None] = Counter()
+    before = convert(record["runs"], list[dict[str, int | float | None]])
     for run in sorted(before, key=itemgetter("process", "again")):
         rest = {name: run[name] for name in run.keys() - {"process", "again"}}
         runs.append({**rest, "model": models[run["slot"]], "ahead": bool(run["again"])})

@@ -26,8 +26,9 @@ another variable in its environment, another place for its members, another warm
 MEASURING = (
     *("runner/cohort", "runner/windows", "runner/counter_snapshots", "runner/member_processes"),
     *("runner/members", "runner/pool", "runner/whole_runs"),
-    *("host/kernel_counters", "host/machine_counters", "host/perf_events"),
-    *("member/member", "member/channel", "member/iterations", "member/loaders"),
+    *("host/kernel_counters", "host/machine_counters", "host/perf_events", "host/limits"),
+    *("host/system", "member/member", "member/channel", "member/iterations", "member/loaders"),
+    "member/after_torch",
     *("common/counter", "launch/counters"),
 )
 """The modules that run between a window's start and its record: if one changes, the study measures
