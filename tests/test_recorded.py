@@ -32,11 +32,12 @@ REWORDED = (
         f"causes.machines.targets.{scope}.{status}.{key}"
         for scope in ("scaling_loss", "single_process_loss")
         for status in ("named", "ruled_out", "inconclusive")
-        for key in ("for.text", "against.text", "remedy.text", "remedy.command")
+        for key in ("title", "for.text", "against.text", "remedy.text", "remedy.command")
     ),
     *(
-        f"causes.machines.targets.{scope}.not_tested.reason"
+        f"causes.machines.targets.{scope}.not_tested.{key}"
         for scope in ("scaling_loss", "single_process_loss")
+        for key in ("title", "reason")
     ),
     "inflation.machines.comparisons.text",
 )
