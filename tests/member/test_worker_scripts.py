@@ -131,7 +131,7 @@ def test_a_member_imports_nothing_of_the_study_around_it(trained):
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"snakemake", "pandas", "pydantic", "pyarrow", "matplotlib", "seaborn"}
     ours = {name.split(".")[1] for name in modules if name.startswith("scaling_study.")}
-    assert ours == {"common", "launch", "member"}
+    assert ours == {"common", "launch", "member", "queues"}
 
 
 def test_a_member_reports_itself_fresh_or_forked(trained):
