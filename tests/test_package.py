@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from configs import ROOT, short
+from projects import SHORT, take_every_window
 from scaling_study.records.analysis import STAGE_TIMES
 
 EXTRA = (
@@ -82,12 +83,14 @@ def command(wheel, tmp_path):
     options = ["--quiet", "--no-deps", "--no-index", "--target", place]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, wheel], check=True)
     shutil.copytree(ROOT / "tests/workloads", folder)
+    library = place / "torch_scaling_study/workflow/lib"
+    take_every_window(library / "scaling_study")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
     def run(*words):
         return subprocess.run(
             [sys.executable, "-P", "-m", "scaling_study.study.command", *words], cwd=folder,
-            env={**os.environ, "PATH": path, "PYTHONPATH": str(place)},
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(library)},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
@@ -104,7 +107,8 @@ def test_the_installed_command_studies_a_script_without_the_checkout(command):
     config, results = folder / "plain_loop.yaml", folder / "results/plain_loop"
     assert not (results / "measure").exists()
     # What a user may change there: a study of a minute.
-    changed = short(study="plain_loop", workload=yaml.safe_load(config.read_text())["workload"])
+    workload = yaml.safe_load(config.read_text())["workload"]
+    changed = short(study="plain_loop", workload=workload, measure=SHORT)
     config.write_text(yaml.safe_dump(changed))
     done = run(*typed)
     assert done.returncode == 0, done.stdout + done.stderr

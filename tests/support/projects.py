@@ -25,6 +25,25 @@ SHORT = {"replicates": 1, **SHORT_RACE}
 """The same of a grid."""
 
 
+def take_every_window(library):
+    """Let no window be invalid but for want of steps, and compare what windows give.
+
+    A study on a busy machine takes its windows again and again and then has no result, or steps
+    that differ too much to compare launches, which other tests show. Here it would make a test of
+    the workflow long, and then fail.
+
+    Args:
+        library: the folder of a copy of the package.
+    """
+    for name, begin, rest in (
+        ("runner/windows.py", "INVALID = ", 'frozenset({"few_steps"})'),
+        ("analysis/unequal_work.py", "def unequal_work(", "*_): return []"),
+    ):
+        text = (library / name).read_text()
+        assert f"\n{begin}" in text
+        (library / name).write_text(f"{text}\n\n{begin}{rest}\n")
+
+
 class Project:
     """A folder in which a study is run, and the copy of the project that runs it.
 
@@ -42,20 +61,8 @@ class Project:
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
     def take_every_window(self):
-        """Let no window of this copy be invalid but for want of steps, and compare what they give.
-
-        A study on a busy machine takes its windows again and again and then has no result, or steps
-        that differ too much to compare launches, which other tests show. Here it would make a test
-        of the workflow long, and then fail.
-        """
-        library = self.checkout / "workflow/lib/scaling_study"
-        for name, begin, rest in (
-            ("runner/windows.py", "INVALID = ", 'frozenset({"few_steps"})'),
-            ("analysis/unequal_work.py", "def unequal_work(", "*_): return []"),
-        ):
-            text = (library / name).read_text()
-            assert f"\n{begin}" in text
-            (library / name).write_text(f"{text}\n\n{begin}{rest}\n")
+        """Let no window of this copy be invalid but for want of steps."""
+        take_every_window(self.checkout / "workflow/lib/scaling_study")
 
     def hurry(self):
         """Let experiments on causes take no longer than they must; their intervals are wide."""

@@ -23,7 +23,7 @@ MEASURING = (
 NUMBERED = ("measure", "profile", "why", "loader_experiment")
 """Rules with several jobs whose logs do not name the job."""
 
-SHORT = ("plan", "all", "searched", "race")
+SHORT = ("plan", "all", "study", "searched", "race")
 """Rules whose end gets no line: they take no time, or `decide` writes a line for each round."""
 
 TITLES = {
