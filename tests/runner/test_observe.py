@@ -25,6 +25,7 @@ def observed(folder, *args, limit_s=120.0, **workload):
     [
         (["plain"], ("optimizer", False), "200 steps of torch optimizers, in one thread"),
         (["backward"], ("backward", False), "200 backward passes, and no step"),
+        (["backward", "{n}"], ("run", False), "200 backward passes, and no step"),
         (["unequal"], ("run", False), "their times differ as those of unequal work"),
         (["threads"], ("run", False), "several threads of a process make steps"),
         (["exec"], ("run", False), "becomes another one (os.exec)"),
