@@ -9,15 +9,7 @@ from scaling_study.common import storage
 from scaling_study.config.plan import Plan, read_plan
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file
-from scaling_study.report import flamegraph, model, page, svg
-from scaling_study.report.launch_script import (
-    ARRAY_JOB,
-    BESIDE,
-    IMPORTS,
-    SWITCHES,
-    render_array_job,
-    render_launch_script,
-)
+from scaling_study.report import flamegraph, launch_script, model, page, svg
 from scaling_study.report.model import Machine
 from scaling_study.runner.switch_script import render_switches
 
@@ -56,11 +48,11 @@ def render_study(
     for entry in content.machines if content else ():
         if entry.status == "missing":  # an earlier run may have measured it
             script = study_folder / "launch" / f"recommended-{entry.name}.sh"
-            for suffix in (script.suffix, *BESIDE):
+            for suffix in (script.suffix, *launch_script.BESIDE):
                 script.with_suffix(suffix).unlink(missing_ok=True)
     for machine in model.read_study(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
-        texts[script] = render_launch_script(
+        texts[script] = launch_script.render_launch_script(
             machine.recommendation, planned, script, builds, machine.confirmation
         )
         kind = kinds.get(machine.name, {})
@@ -89,14 +81,16 @@ def _beside(
     """Return the texts of the files beside a launch script; None for those that it lacks."""
     recommended, imports = machine.recommendation.recommended, None
     if recommended is None:
-        return dict.fromkeys(BESIDE)
+        return dict.fromkeys(launch_script.BESIDE)
     if machine.confirmation and machine.confirmation.imports:
         imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
     used = machine.readback.optimizers(recommended.launch)
     return {
-        SWITCHES: render_switches(recommended.axes, script.name, used),
-        IMPORTS: imports,
-        ARRAY_JOB: render_array_job(plan.study, script.absolute(), machine.name, kind),
+        launch_script.SWITCHES: render_switches(recommended.axes, script.name, used),
+        launch_script.IMPORTS: imports,
+        launch_script.ARRAY_JOB: launch_script.render_array_job(
+            plan.study, script.absolute(), machine.name, kind
+        ),
     }
 
 
