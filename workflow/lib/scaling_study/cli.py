@@ -281,8 +281,7 @@ def decide(options: argparse.Namespace) -> None:
     before = rounds.set_aside(options.study_folder, options.job, now)
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
-    first = options.output.stem == "0"
-    found = stages.decide(options.study_folder, now, first=first)
+    found = stages.decide(options.study_folder, now, first=options.output.stem == "0")
     write_file(options.output, found)
     print(printable_lines(rounds.describe(found)))
 

@@ -123,10 +123,9 @@ def judge_loader(folder: Path, replicates: int) -> None:
     """Write analysis/data_loader.json: what the data loader costs."""
     paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
     runs = [read_loader_run(path) for path in paths]
-    machines = dict.fromkeys(run.head.machine_hash for run in runs)
     entries = tuple(
         loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine])
-        for machine in machines
+        for machine in dict.fromkeys(run.head.machine_hash for run in runs)
     )
     write_file(folder / "analysis" / "data_loader.json", Machines(entries))
     print(f"data_loader: {', '.join(one.status for one in entries)}")

@@ -80,8 +80,7 @@ def analyse(
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
         unequal = unequal_work.unequal_work(own, own_rates, own_windows, cohorts, plan)
-        first = study.first_of(machine)
-        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, first)
+        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, study.first_of(machine))
         rates_drawn = drawn.steps_per_s
         shown = candidates(own, cohorts)
         found.append(
@@ -346,13 +345,12 @@ def _ending(cohort: CohortSummary) -> analysis.Failure:
         remedy = "run the study again: it goes on where it stopped"
     else:
         status, reason, remedy = end.status, end.reason, end.remedy or AGAIN
-    log = cohort.events[-1].log if cohort.events else None
     return analysis.Failure(
         **{name: getattr(cohort, name) for name in NAMES},
         status=status,
         reason=reason,
         remedy=remedy,
-        log=log,
+        log=cohort.events[-1].log if cohort.events else None,
     )
 
 

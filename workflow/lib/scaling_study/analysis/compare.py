@@ -109,8 +109,7 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
     Its first record has the time of its start; a file's own time may be lost when it is copied.
     """
     # The last value of a key stays: that of a file's first cohort.
-    started = {cohort.file: cohort.started for cohort in reversed(study.cohorts)}
-    for file, time in started.items():
+    for file, time in {cohort.file: cohort.started for cohort in reversed(study.cohorts)}.items():
         _, head = next(codec.read(folder / file, DECODER))
         if not isinstance(head, Cohort) or head.started != time:
             return True

@@ -167,8 +167,7 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
             name: ((getattr(before, name) if before else None) or 0.0) + (getattr(row, name) or 0.0)
             for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s")
         }
-        blank = OperatorRow(operator=row.operator, group=row.group)
-        found[row.operator] = replace(blank, **sums)
+        found[row.operator] = replace(OperatorRow(operator=row.operator, group=row.group), **sums)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
 

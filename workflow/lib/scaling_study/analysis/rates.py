@@ -105,8 +105,7 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
         usual=[one.size for one in usual],
         work=valid["work"] * valid["steps"],
     )
-    columns = ["whole_us", "usual_us", "usual", "work", "steps"]
-    sums = rows.groupby([*KEY, "slot"])[columns].sum()
+    sums = rows.groupby([*KEY, "slot"])[["whole_us", "usual_us", "usual", "work", "steps"]].sum()
     found = sums["usual_us"] / sums["usual"]
     found = found.fillna(found.groupby(KEY).transform("mean"))
     step_s = found.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S

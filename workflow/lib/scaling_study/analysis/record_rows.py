@@ -198,10 +198,9 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
     if before is None:
         return None
     members = sorted(before.members, key=lambda member: member.slot)
-    first = members[0] if members else None
     found = Reported(
         checks=before.checks,
-        member=first,
+        member=members[0] if members else None,
         intra_op=tuple(member.intra_op for member in members),
         start_s=tuple(member.start_s for member in members if member.start_s is not None),
     )

@@ -149,8 +149,7 @@ def _confirmed(
     learnt, objective = None, entry.objective
     if length.learnt is not None:
         found = _ended(head, records, length.work)
-        both = pool([length.learnt, found])
-        learnt = replace(both, steps=length.steps_per_model or found.steps)
+        learnt = replace(pool([length.learnt, found]), steps=length.steps_per_model or found.steps)
         if length.steps_per_model is None and found.starts:
             objective = named("models_per_hour", single=entry.single)
             length = replace(length, steps_per_model=found.steps, learnt=found)

@@ -42,8 +42,7 @@ def render_imported(study_folder: Path, report: Path, decide: str) -> list[Path]
     saved = read_file(study_folder / "analysis/tables.json", SavedTables)
     study, tables = saved.config, saved.tables
     operators = read_table(study_folder / "tables", OPERATORS)
-    path = study_folder / "analysis/inflation.json"
-    (machine,) = read_file(path, Machines[Inflation]).machines
+    (machine,) = read_file(study_folder / "analysis/inflation.json", Machines[Inflation]).machines
     comparisons = machine.comparisons
     drawn = [
         figures.operators(one, figures.texts("inflation", at=at))

@@ -222,8 +222,7 @@ class Answer:
 
     def surely_more(self, ratio: Interval) -> bool:
         """Return whether a ratio is a gain; the A/A check does not apply to a confirmation."""
-        spread = None if self.confirmed else self.spread
-        return ratio.above_one and differs(ratio, spread)
+        return ratio.above_one and differs(ratio, None if self.confirmed else self.spread)
 
     def times(self, ratio: Interval) -> str:
         """Word a gain; if its interval is wide, only its lower end."""
@@ -506,8 +505,7 @@ def _marks(machine: Machine) -> Iterable[Mark]:
     probability = format_probability(best.probability_best, short=True)
     if known(best.probability_best):
         yield Mark(f"best of {len(found.ranking)}: {probability}", sureness(found))
-    counts = sorted({best.n, *([other.n] if other else [])})
-    spread = machine.noise.at(*counts)
+    spread = machine.noise.at(*sorted({best.n, *([other.n] if other else [])}))
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:

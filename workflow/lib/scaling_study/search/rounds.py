@@ -491,8 +491,7 @@ def next_round(
         for one in found.combined
     }
     known |= {launch.id: launch for launch in combined.values()}
-    names = {name: launch.id for name, launch in combined.items()}
-    batches = _batches(found, names, plan, files)
+    batches = _batches(found, {name: launch.id for name, launch in combined.items()}, plan, files)
     models = models if batches else None
     asked = dict.fromkeys(task.launch for batch in batches for task in batch)
     asked |= dict.fromkeys([models.launch] if models else [])

@@ -179,8 +179,7 @@ class Throughputs:
         both = np.vstack([self.means, self.logs])
         for (launch, n), at in self.column.items():
             more_s = beside_s(launch, n)
-            further = steps_per_model - (more_s is not None)
-            model_s = further * n / np.exp(both[:, at])
+            model_s = (steps_per_model - (more_s is not None)) * n / np.exp(both[:, at])
             if more_s is not None:
                 mean_s = np.exp(np.log(more_s).mean())
                 model_s += np.concatenate([[mean_s], more_s[: len(self.logs)]])
@@ -225,8 +224,7 @@ class _Sampler:
         # Other data has other draws: two machines must not share their errors. Rates that differ
         # in their last digits only, as those read from a table do, have the same.
         rates = [(one.launch, n, f"{rate:.9g}") for one in starts for n, rate in one.rates.items()]
-        text = repr(rates)
-        self._rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+        self._rng = np.random.default_rng([seed, zlib.crc32(repr(rates).encode())])
         rows = [(one, n) for one in starts for n in sorted(one.rates)]
         points = sorted({(one.launch, n) for one, n in rows})
         self._column = {point: at for at, point in enumerate(points)}

@@ -78,8 +78,7 @@ def _refuse_openmp_affinity(axes: Axes) -> None:
         )
     # Dask binds a worker once its runtime is loaded. Ranks share the CPUs of a slot, and their
     # runtimes would choose the same ones. A runtime would bind threads to a loader's CPUs.
-    alone = {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}
-    for name, needed in alone.items():
+    for name, needed in {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}.items():
         if axes[name] != needed:
             raise UnavailableError(
                 f"openmp_affinity {value} and {name} {axes[name]} exclude each other",
