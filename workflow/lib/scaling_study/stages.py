@@ -41,10 +41,8 @@ def analyse(folder: Path, plan: Plan) -> None:
     """
     collected = collecting.collect(folder, plan)
     tables, study = folder / "tables", collected.cohorts
-    write_table(tables, columns.WINDOWS, collected.windows)
-    write_table(tables, columns.REPLICATES, collected.replicates)
-    write_table(tables, columns.BETWEEN, collected.between)
-    write_table(tables, columns.POINTS, collected.points)
+    for table in (columns.WINDOWS, columns.REPLICATES, columns.BETWEEN, columns.POINTS):
+        write_table(tables, table, getattr(collected, table.name))
     write_file(tables / "cohorts.json", study)
     journal.settle(folder / file for file in {cohort.file for cohort in study.cohorts})
     print(

@@ -21,8 +21,6 @@ from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""
-SAME = 0.02
-"""A step whose time changed by less than this share counts as unchanged: profiles are short."""
 R = TypeVar("R")
 SUMS = ["calls_per_step", "self_s_per_step"]
 
