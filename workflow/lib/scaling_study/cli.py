@@ -423,7 +423,7 @@ def compare(options: argparse.Namespace) -> int:
 )
 def render(options: argparse.Namespace) -> None:
     """Render a study: figures/*.svg, launch/recommended.sh and the report."""
-    from scaling_study.report.render import render_study
+    from scaling_study.report.page import render_study
 
     folder = options.study_folder
     written = render_study(

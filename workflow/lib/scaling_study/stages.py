@@ -189,7 +189,7 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
         builds: folder of the environments that were made from requirements.
     """
     from scaling_study.report import study as texts  # noqa: PLC0415 (it loads figures)
-    from scaling_study.report.render import render_study  # noqa: PLC0415 (likewise)
+    from scaling_study.report.page import render_study  # noqa: PLC0415 (likewise)
 
     beside = folder / "so_far"
     shutil.rmtree(beside, ignore_errors=True)

@@ -18,8 +18,7 @@ from scaling_study.records.analysis import Inflation, Machines, SavedTable, Save
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, sections, svg
-from scaling_study.report.page import render_page, yaml_text
-from scaling_study.report.render import write
+from scaling_study.report.page import render_page, write, yaml_text
 from scaling_study.report.words import Mark, listed, listed_all, processes
 
 Cells = dict[Hashable, dict[Hashable, float]]

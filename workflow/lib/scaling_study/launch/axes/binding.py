@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import NO_NODE, SHARED_NODE, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import preloading, ranks
-from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, read_id_list
+from scaling_study.launch.axes import ranks
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, path_of, read_id_list
 from scaling_study.launch.axes.threads import is_kmp
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _nearest(nodes: set[int], topology: Topology) -> str:
 
 
 def _prepare_membind(_value: str, where: Where) -> Effects:
-    preloading.path_of("numa", where.machine, LIBRARIES["numa"])
+    path_of("numa", where.machine, LIBRARIES["numa"])
     return Effects()
 
 
