@@ -209,22 +209,23 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         f"  {key}: {_yaml(value)}" + (f"  # {comments[key]}" if key in comments else "")
         for key, value in section.items()
     ]
-    defaults: Section = {
-        "processes": "auto",
-        "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
-        "search": {"budget_minutes": MINUTES},
-        "profile": {"launches": []},
-        "why": "quick",
+    launches = {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}}
+    sections: dict[str, tuple[object, str]] = {
+        "processes": ("auto", "or counts, such as [1, 2, 4, 8]"),
+        "launches": (
+            launches,
+            "beside the default one and today's; each change alone, the race combines them",
+        ),
+        "search": ({"budget_minutes": MINUTES}, "race and confirmation together"),
+        "profile": ({"launches": []}, "[recommended]: operators and flamegraphs, a minute each"),
+        "why": (
+            "quick",
+            "experiments on today's launch and the recommended one: some minutes; or off",
+        ),
     }
-    about = {
-        "processes": "or counts, such as [1, 2, 4, 8]",
-        "launches": "beside the default one and today's; each change alone, the race combines them",
-        "search": "race and confirmation together",
-        "profile": "[recommended]: operators and flamegraphs, a minute each",
-        "why": "experiments on today's launch and the recommended one: some minutes; or off",
-    }
+    defaults = {key: value for key, (value, _) in sections.items()}
     for key, value in _merged(defaults, changed).items():
-        comment = f"  # {about[key]}" if key in about else ""
+        comment = f"  # {sections[key][1]}" if key in sections else ""
         if key != "launches" or not isinstance(value, dict):
             lines.append(f"{key}: {_yaml(value)}{comment}")
             continue
