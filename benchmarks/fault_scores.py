@@ -9,11 +9,10 @@ from datetime import timedelta
 from itertools import product
 from typing import TYPE_CHECKING
 
+from doc_tables import write_table
 from fault_list import FAULTS, NOTHING
 from fault_runs import WORKLOADS, clean_of
 from ledger import describe_machine
-
-from scaling_study.common.doc_tables import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

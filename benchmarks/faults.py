@@ -12,8 +12,8 @@ from typing import cast
 
 import pandas as pd
 import pytest
+from doc_tables import fill, update, write_table
 
-from scaling_study.common.doc_tables import fill, update, write_table
 from scaling_study.records import codec
 
 ROOT = Path(__file__).parent.parent

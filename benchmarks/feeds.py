@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 
 import ledger
 from child_processes import folder
+from doc_tables import write_table
 from fault_list import NOTHING
 from fault_runs import Case as Injected
 from ledger import ROOT, Entry
 
 from scaling_study.analysis.experiment_runs import read_loader_run
-from scaling_study.common.doc_tables import write_table
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.config.config import load_config
 from scaling_study.config.efforts import LOADER_EFFORTS

@@ -20,12 +20,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from child_processes import OverdueError, stop_cleanly
+from doc_tables import fill, update
 from fault_list import FAULTS
 from fault_runs import WORKLOADS, Case, kept_runs, measure_case, measure_microbenchmarks
 from fault_scores import LOST_CPUS, due, markdown
 from ledger import ROOT
-
-from scaling_study.common.doc_tables import fill, update
 
 if TYPE_CHECKING:
     from fault_runs import Run

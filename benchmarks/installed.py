@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from child_processes import folder, stop_cleanly
+from doc_tables import fill, update, write_table
 from ledger import ROOT
 
-from scaling_study.common.doc_tables import fill, update, write_table
 from scaling_study.common.quantities import format_seconds
 from scaling_study.records.analysis import STAGE_TIMES
 

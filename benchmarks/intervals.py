@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from doc_tables import fill, update, write_table
 from msgspec import structs
 from search_worlds import from_tests
 
 from scaling_study.analysis.model_times import model_times
-from scaling_study.common.doc_tables import fill, update, write_table
 from scaling_study.confirm.confirmation import STRAYS
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.stats.ratios import Pairs, fit_prior, ratio_of_means

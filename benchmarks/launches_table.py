@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from doc_tables import write_table
 from launches_ways import ACCELERATE, FORKED, RECOMMENDED, RIVALS, RUN_CPU, WAYS, WORKLOADS
 from ledger import Entry, describe
 
-from scaling_study.common.doc_tables import write_table
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import Pairs, geometric_ratio
 

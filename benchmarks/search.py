@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from doc_tables import fill, update, write_table
 from search_rivals import LONGEST_S, RIVALS, WINDOWS, Seen, grid
 from search_worlds import MACHINES, World
 
-from scaling_study.common.doc_tables import fill, update, write_table
 from scaling_study.search import rounds
 from scaling_study.search.race import Race, Settings
 from scaling_study.stats.throughputs import fit

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from doc_tables import fill, update
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
-
-from scaling_study.common.doc_tables import fill, update
 
 State = dict[str, Tensor]
 BATCH, STACKS, ROUNDS, TURN_S = 64, (1, 8, 32), 5, 0.5

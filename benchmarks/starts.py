@@ -31,8 +31,8 @@ import time
 from pathlib import Path
 
 import pandas as pd
+from doc_tables import write_table
 
-from scaling_study.common.doc_tables import write_table
 from scaling_study.host.kernel_counters import descendants
 from scaling_study.member import iterations
 from scaling_study.queues import bind, model_queue, model_server

@@ -31,12 +31,11 @@ from typing import TYPE_CHECKING
 
 import ledger
 from child_processes import OverdueError, folder, stop_cleanly
+from doc_tables import fill, update
 from ledger import ROOT, Entry, machine
 from truth_list import ROWS
 from truth_runs import code, cost, study
 from truth_table import OK, cell, markdown
-
-from scaling_study.common.doc_tables import fill, update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from doc_tables import write_table
 from ledger import Entry, describe
 from scipy import stats
 from truth_list import ROWS
 
-from scaling_study.common.doc_tables import write_table
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 

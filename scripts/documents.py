@@ -6,6 +6,7 @@ of study files.
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import get_args
@@ -14,7 +15,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from scaling_study.common.counter import COUNTERS
-from scaling_study.common.doc_tables import fill, write_table
 from scaling_study.common.field import Field
 from scaling_study.config.config import Config, NodeKind
 from scaling_study.config.import_config import KEY, ImportConfig
@@ -26,6 +26,8 @@ from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+from doc_tables import fill, write_table  # noqa: E402 (where benchmarks find it)
 
 COLUMNS = """\
 # Columns of the tables

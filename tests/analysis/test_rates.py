@@ -56,8 +56,8 @@ def rows_of(script, *, replicates=3, number=12, counts=(1, 2), window_us=1_000_0
 
 def test_without_anything_between_a_rate_is_steps_over_time():
     given = rates.rates(rows_of(Script(10**9, 0, 1)))
-    assert given.between.empty
-    for n, rows in given.replicates.groupby("n"):
+    assert given["between"].empty
+    for n, rows in given["replicates"].groupby("n"):
         assert rows["steps_per_s"].to_numpy() == pytest.approx(n / (n * 6_030e-6), rel=0.02)
         assert rows["step_s"].to_numpy() == pytest.approx(n * 6_030e-6, rel=0.02)
         assert rows["non_step_share"].to_numpy() == pytest.approx(0.0, abs=1e-9)
@@ -66,13 +66,13 @@ def test_without_anything_between_a_rate_is_steps_over_time():
 def test_a_validation_that_takes_half_the_time_is_in_the_rate_and_not_in_the_step():
     script = Script(400, 3_000_000, 2)
     given = rates.rates(rows_of(script))
-    for n, rows in given.replicates.groupby("n"):
+    for n, rows in given["replicates"].groupby("n"):
         true = n * 1e6 / script.true_us(n)
         assert rows["steps_per_s"].to_numpy() == pytest.approx(true, rel=0.02)
         assert rows["step_s"].to_numpy() == pytest.approx(n * 6_030e-6, rel=0.02)
-    (kind,) = given.between["kind"].unique()
+    (kind,) = given["between"]["kind"].unique()
     assert kind == 1
-    one = given.between.set_index("n")
+    one = given["between"].set_index("n")
     assert one["every_steps"].tolist() == [400, 400]
     assert one["duration_s"].to_numpy() == pytest.approx([3.0, 6.0], rel=0.02)
     assert one["share"].to_numpy() == pytest.approx(7_500 / 13_530, rel=0.02)
@@ -82,11 +82,11 @@ def test_a_count_that_has_seen_no_phase_takes_the_nearest_ones():
     script = Script(400, 3_000_000, 3)
     rows = rows_of(script, replicates=2)
     rows.loc[(rows["n"] == 2) & (rows["window"] > 0), "valid"] = False
-    lone = rates.rates(rows).replicates.set_index(["n", "replicate"])["steps_per_s"]
+    lone = rates.rates(rows)["replicates"].set_index(["n", "replicate"])["steps_per_s"]
     assert lone[2].to_numpy() == pytest.approx(2 * 1e6 / script.true_us(2), rel=0.1)
 
 
 def test_no_valid_window_gives_no_rate():
     given = rates.rates(rows_of(Script(400, 0, 5), number=1).assign(valid=False))
-    assert given.replicates.empty
-    assert given.between.empty
+    assert given["replicates"].empty
+    assert given["between"].empty

@@ -17,7 +17,7 @@ from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report import figures
 from scaling_study.report.imported import render_imported
-from scaling_study.report.render import render_study
+from scaling_study.report.page import render_study
 from scaling_study.study import stages
 
 draw_scaling = figures.scaling

@@ -6,7 +6,7 @@ from scaling_study.analysis import compare
 from scaling_study.config.config import NodeKind
 from scaling_study.records.analysis import Compared
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.report.render import render_study
+from scaling_study.report.page import render_study
 
 
 def launches(speed):

@@ -281,8 +281,7 @@ def decide(options: argparse.Namespace) -> None:
     before = rounds.set_aside(options.study_folder, options.job, now)
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
-    first = options.output.stem == "0"
-    found = stages.decide(options.study_folder, now, first=first)
+    found = stages.decide(options.study_folder, now, first=options.output.stem == "0")
     write_file(options.output, found)
     print(printable_lines(rounds.describe(found)))
 
@@ -424,7 +423,7 @@ def compare(options: argparse.Namespace) -> int:
 )
 def render(options: argparse.Namespace) -> None:
     """Render a study: figures/*.svg, launch/recommended.sh and the report."""
-    from scaling_study.report.render import render_study
+    from scaling_study.report.page import render_study
 
     folder = options.study_folder
     written = render_study(

@@ -120,5 +120,4 @@ def throttled_share(counts: Mapping[str, Floats], at: Integers) -> Floats:
     held_s = counts["throttled_s"]
     in_demand_s = ran_s + counts["foreign_cpu_s"] + held_s
     threads = np.maximum((ran_s + waited_s) / _positive(in_demand_s), 1.0)
-    share = np.minimum(held_s * threads / _positive(waited_s), 1.0)
-    return np.where(held_s == 0, 0.0, share)
+    return np.where(held_s == 0, 0.0, np.minimum(held_s * threads / _positive(waited_s), 1.0))

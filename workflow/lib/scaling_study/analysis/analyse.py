@@ -20,26 +20,7 @@ from scaling_study.analysis.single_changes import single_changes
 from scaling_study.common.topology import Domain, Topology, parse_cpu_list
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
-from scaling_study.records.analysis import (
-    Analysed,
-    Effective,
-    EffectiveSettings,
-    Failure,
-    Failures,
-    Invalid,
-    LaunchLaws,
-    Lost,
-    Machines,
-    MemberEvent,
-    Noise,
-    NoisePoint,
-    Pareto,
-    Provenance,
-    Recommendation,
-    Scaling,
-    Settling,
-    SingleChanges,
-)
+from scaling_study.records import analysis
 from scaling_study.records.codec import write_file
 from scaling_study.records.cohorts import Cohorts, CohortSummary, Got, Replicate
 from scaling_study.records.machine import Machine
@@ -63,14 +44,14 @@ AGAIN = "put right what its log says, and run the study again"
 class Analysis:
     """The results of one machine; each field is the entry of a file of its name."""
 
-    scaling: Scaling
-    noise: Noise
-    recommendation: Recommendation
-    pareto: Pareto
-    single_changes: SingleChanges
-    failures: Failures
-    readback: EffectiveSettings
-    provenance: Provenance
+    scaling: analysis.Scaling
+    noise: analysis.Noise
+    recommendation: analysis.Recommendation
+    pareto: analysis.Pareto
+    single_changes: analysis.SingleChanges
+    failures: analysis.Failures
+    readback: analysis.EffectiveSettings
+    provenance: analysis.Provenance
 
 
 FILES = tuple(Analysis.__dataclass_fields__)
@@ -99,8 +80,7 @@ def analyse(
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
         unequal = unequal_work.unequal_work(own, own_rates, own_windows, cohorts, plan)
-        first = study.first_of(machine)
-        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, first)
+        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, study.first_of(machine))
         rates_drawn = drawn.steps_per_s
         shown = candidates(own, cohorts)
         found.append(
@@ -111,7 +91,9 @@ def analyse(
                 pareto(machine, shown, known),
                 single_changes(machine, own, rates_drawn, known),
                 list_failures(machine, cohorts, study.missing),
-                EffectiveSettings(machine=machine, launches=tuple(readback(cohorts, own_windows))),
+                analysis.EffectiveSettings(
+                    machine=machine, launches=tuple(readback(cohorts, own_windows))
+                ),
                 provenance(cohorts, description, study.samples),
             )
         )
@@ -123,11 +105,13 @@ def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
     for name in FILES:
         machines = tuple(getattr(one, name) for one in found)
         known = name == "provenance"
-        content = Analysed(machines, plan.to_dict()) if known else Machines(machines)
+        content = (
+            analysis.Analysed(machines, plan.to_dict()) if known else analysis.Machines(machines)
+        )
         write_file(folder / f"{name}.json", content)
 
 
-def noise(machine: str, measured: Throughputs, plan: Plan) -> Noise:
+def noise(machine: str, measured: Throughputs, plan: Plan) -> analysis.Noise:
     """Return the A/A check: the repeat of the baseline against the baseline.
 
     Args:
@@ -139,9 +123,11 @@ def noise(machine: str, measured: Throughputs, plan: Plan) -> Noise:
     for launch, n in measured.column:
         if launch == plan.baseline and (plan.repeat, n) in measured.column:
             found = measured.ratio((plan.repeat, n), (launch, n))
-            points.append(NoisePoint(n=n, ratio=found.value, low=found.low, high=found.high))
+            points.append(
+                analysis.NoisePoint(n=n, ratio=found.value, low=found.low, high=found.high)
+            )
     spread = max((abs(one.ratio - 1) for one in points), default=None)
-    return Noise(machine=machine, points=tuple(points), spread=spread)
+    return analysis.Noise(machine=machine, points=tuple(points), spread=spread)
 
 
 def scaling(
@@ -149,7 +135,7 @@ def scaling(
     measured: Throughputs,
     cohorts: Sequence[CohortSummary],
     description: Machine,
-) -> Scaling:
+) -> analysis.Scaling:
     """Return the scaling laws of every launch of a machine.
 
     Args:
@@ -164,8 +150,8 @@ def scaling(
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], description.topology)
         law = laws.choose(n, throughput, measured.scatter(id_), further)
-        found.append(LaunchLaws(launch=id_, laws=law))
-    return Scaling(machine=description.hash, launches=tuple(found))
+        found.append(analysis.LaunchLaws(launch=id_, laws=law))
+    return analysis.Scaling(machine=description.hash, launches=tuple(found))
 
 
 def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
@@ -201,7 +187,7 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
 
 def provenance(
     cohorts: Sequence[CohortSummary], description: Machine, samples: Mapping[str, float]
-) -> Provenance:
+) -> analysis.Provenance:
     """Return the provenance of a machine's numbers.
 
     Args:
@@ -211,7 +197,7 @@ def provenance(
     """
     ends = [cohort.end for cohort in cohorts if cohort.end is not None]
     measured = [cohort for cohort in cohorts if cohort.measured]
-    return Provenance(
+    return analysis.Provenance(
         machine=description.hash,
         description=description,
         measured_hashes=tuple(sorted({cohort.measured_hash for cohort in measured})),
@@ -227,7 +213,7 @@ def provenance(
     )
 
 
-def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Effective]:
+def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[analysis.Effective]:
     """Return the settings of each launch, from a cohort with a failed check if there is one.
 
     Args:
@@ -240,7 +226,7 @@ def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Ef
             shown[cohort.launch] = cohort
     paces = pace(windows)
     return [
-        Effective(
+        analysis.Effective(
             launch=launch,
             label=cohort.label,
             **{name: getattr(got, name) for name in Got.__struct_fields__},
@@ -252,12 +238,12 @@ def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[Ef
     ]
 
 
-def _settling(cohorts: Sequence[CohortSummary]) -> Settling | None:
+def _settling(cohorts: Sequence[CohortSummary]) -> analysis.Settling | None:
     anew = [one.settled for one in cohorts if one.settled]
     if not anew:
         return None
     changes = [records[0].change for records in anew]
-    return Settling(
+    return analysis.Settling(
         cohorts=len(anew),
         of=sum(one.measured for one in cohorts),
         least=min(changes),
@@ -301,7 +287,7 @@ def pace(windows: pd.DataFrame) -> dict[str, Interval]:
 
 def list_failures(
     machine: str, cohorts: Sequence[CohortSummary], missing: Sequence[Replicate]
-) -> Failures:
+) -> analysis.Failures:
     """List all that is not a complete cohort of valid windows.
 
     Args:
@@ -312,12 +298,12 @@ def list_failures(
     writers: Counter[str] = Counter()
     for cohort in cohorts:
         writers |= Counter(cohort.shared_files)  # the larger number of each
-    return Failures(
+    return analysis.Failures(
         machine=machine,
         launches=(
             *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
             *(
-                Failure(
+                analysis.Failure(
                     **asdict(one),
                     status="missing",
                     reason="the plan has it, but there is no record file",
@@ -329,7 +315,7 @@ def list_failures(
         windows=tuple(_invalid_windows(cohorts)),
         points=tuple(_lost_points(cohorts)),
         members=tuple(
-            MemberEvent(
+            analysis.MemberEvent(
                 **{name: getattr(cohort, name) for name in NAMES},
                 **{name: getattr(event, name) for name in LostMember.__struct_fields__},
             )
@@ -351,7 +337,7 @@ def _ended_badly(cohort: CohortSummary, cohorts: Sequence[CohortSummary]) -> boo
     )
 
 
-def _ending(cohort: CohortSummary) -> Failure:
+def _ending(cohort: CohortSummary) -> analysis.Failure:
     end = cohort.end
     if end is None:
         status = "interrupted"
@@ -359,17 +345,16 @@ def _ending(cohort: CohortSummary) -> Failure:
         remedy = "run the study again: it goes on where it stopped"
     else:
         status, reason, remedy = end.status, end.reason, end.remedy or AGAIN
-    log = cohort.events[-1].log if cohort.events else None
-    return Failure(
+    return analysis.Failure(
         **{name: getattr(cohort, name) for name in NAMES},
         status=status,
         reason=reason,
         remedy=remedy,
-        log=log,
+        log=cohort.events[-1].log if cohort.events else None,
     )
 
 
-def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
+def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Invalid]:
     counts = Counter(
         (cohort.launch, cohort.label, window.n, flag)
         for cohort in cohorts
@@ -377,10 +362,10 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[Invalid]:
         for flag in (AGAINST.intersection(window.flags) or window.flags)
     )
     for (launch, label, n, flag), count in sorted(counts.items()):
-        yield Invalid(launch=launch, label=label, n=n, flag=flag, count=count)
+        yield analysis.Invalid(launch=launch, label=label, n=n, flag=flag, count=count)
 
 
-def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[Lost]:
+def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
     """Yield the process counts without a valid window, of launches that took any window."""
     valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
     asked = dict.fromkeys(
@@ -391,4 +376,4 @@ def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[Lost]:
     )
     for launch, label, n in asked:
         if (launch, n) not in valid:
-            yield Lost(launch=launch, label=label, n=n)
+            yield analysis.Lost(launch=launch, label=label, n=n)

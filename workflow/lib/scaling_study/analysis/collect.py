@@ -182,11 +182,8 @@ def _add_launch(
                 found.samples[launch.id] = float(per_step)
         found.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         for machine, own in rows.groupby("machine", sort=False):
-            names = {"machine": machine, **_names(launch)}
-            given = rates(own)
-            found.tables["replicates"].append(given.replicates.assign(**names))
-            found.tables["between"].append(given.between.assign(**names))
-            found.tables["quantiles"].append(given.quantiles.assign(**names))
+            for name, table in rates(own).items():
+                found.tables[name].append(table.assign(machine=machine, **_names(launch)))
 
 
 def _names(launch: Launch) -> dict[str, str]:

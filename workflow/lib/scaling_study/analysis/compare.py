@@ -18,24 +18,13 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
 from scaling_study.records import analysis, codec
-from scaling_study.records.analysis import (
-    Best,
-    Candidate,
-    Compared,
-    ComparedMachine,
-    Machines,
-    OtherNodes,
-    Provenance,
-    Rate,
-    Software,
-)
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.throughputs import interval_of
 
-SOFTWARE: Mapping[str, Callable[[Provenance], str]] = {
+SOFTWARE: Mapping[str, Callable[[analysis.Provenance], str]] = {
     "python": lambda one: one.description.versions.get("python") or "none",
     "torch": lambda one: one.description.versions.get("torch") or "none",
     "measuring code": lambda one: ", ".join(one.harness_hashes),
@@ -61,7 +50,7 @@ class Results:
 
     hash: str
     recommendation: analysis.Recommendation
-    provenance: Provenance
+    provenance: analysis.Provenance
     noise: analysis.Noise
     drawn: Drawn
     study: Cohorts
@@ -95,9 +84,9 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     """Read the analyses; None if they are of another plan, or of other records than are there."""
     entries = folder / "analysis"
     recommendations = codec.read_file(
-        entries / "recommendation.json", Machines[analysis.Recommendation]
+        entries / "recommendation.json", analysis.Machines[analysis.Recommendation]
     )
-    noises = codec.read_file(entries / "noise.json", Machines[analysis.Noise])
+    noises = codec.read_file(entries / "noise.json", analysis.Machines[analysis.Noise])
     provenance = codec.read_file(entries / "provenance.json", analysis.Analysed)
     study = codec.read_file(folder / "tables/cohorts.json", Cohorts)
     if provenance.plan != plan.to_dict() or _measured_since(folder, study):
@@ -120,8 +109,7 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
     Its first record has the time of its start; a file's own time may be lost when it is copied.
     """
     # The last value of a key stays: that of a file's first cohort.
-    started = {cohort.file: cohort.started for cohort in reversed(study.cohorts)}
-    for file, time in started.items():
+    for file, time in {cohort.file: cohort.started for cohort in reversed(study.cohorts)}.items():
         _, head = next(codec.read(folder / file, DECODER))
         if not isinstance(head, Cohort) or head.started != time:
             return True
@@ -133,7 +121,7 @@ def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: study_folder / "machines" / name for name in names}
 
 
-def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -> Compared:
+def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -> analysis.Compared:
     """Compare machines.
 
     Args:
@@ -146,12 +134,12 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
     rate = next((one for one in rates if one != "models_per_hour"), "models_per_hour")
     reference = next((name for name, one in there.items() if one.recommendation.recommended), None)
     machines = tuple(
-        ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
+        analysis.ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
         if isinstance(one, str)
         else _measured(name, one, kinds[name], rate, ratio(there, name, reference, rate))
         for name, one in found.items()
     )
-    return Compared(
+    return analysis.Compared(
         objective=rate if there else None,
         single=any(one.recommendation.single for one in there.values()),
         reference=reference,
@@ -164,10 +152,10 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
 
 def _measured(
     name: str, one: Results, kind: NodeKind, rate: str, to_reference: Interval | None
-) -> ComparedMachine:
+) -> analysis.ComparedMachine:
     """Return a machine's entry: its launches' rates, and nodes that are other machines."""
     description = one.study.machines[one.hash]
-    return ComparedMachine(
+    return analysis.ComparedMachine(
         name=name,
         kind=kind.model_dump(),
         status="measured",
@@ -179,7 +167,7 @@ def _measured(
         recommended=_given(one.recommendation.recommended, rate),
         to_reference=to_reference,
         others=tuple(
-            OtherNodes(
+            analysis.OtherNodes(
                 machine=other,
                 hosts=one.hosts(other),
                 cohorts=len(one.study.of(other)),
@@ -191,12 +179,12 @@ def _measured(
     )
 
 
-def _given(point: Candidate | None, rate: str) -> Rate | None:
+def _given(point: analysis.Candidate | None, rate: str) -> analysis.Rate | None:
     """Return a launch's rate; None if there is no launch, or its rate is not known."""
     found = point.rate(OBJECTIVES[rate]) if point else Interval()
     if point is None or not known(found.value):
         return None
-    return Rate(launch=point.launch, label=point.label, n=point.n, rate=found)
+    return analysis.Rate(launch=point.launch, label=point.label, n=point.n, rate=found)
 
 
 def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str) -> Interval | None:
@@ -216,14 +204,14 @@ def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str)
 
 
 def _best(
-    there: Mapping[str, Results], machines: Iterable[ComparedMachine], rate: str
-) -> Best | None:
+    there: Mapping[str, Results], machines: Iterable[analysis.ComparedMachine], rate: str
+) -> analysis.Best | None:
     """Return the best machine against the next; None with fewer than two machines."""
     given = {one.name: one.recommended for one in machines if one.recommended}
     if len(given) < 2:  # noqa: PLR2004 (two to compare)
         return None
     first, second, *_ = sorted(given, key=lambda name: -(given[name].rate.value or 0.0))
-    return Best(
+    return analysis.Best(
         first=first,
         next=second,
         ratio=ratio(there, first, second, rate) or Interval(),
@@ -239,9 +227,9 @@ def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
-def _software(there: Mapping[str, Results]) -> Iterator[Software]:
+def _software(there: Mapping[str, Results]) -> Iterator[analysis.Software]:
     """Yield the software that is not the same on all machines, by machine."""
     for what, of in SOFTWARE.items():
         by_name = {name: of(one.provenance) for name, one in there.items()}
         if len(set(by_name.values())) > 1:
-            yield Software(what=what, machines=by_name)
+            yield analysis.Software(what=what, machines=by_name)

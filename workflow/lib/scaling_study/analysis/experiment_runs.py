@@ -11,19 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from scaling_study.analysis import record_rows
 from scaling_study.analysis.accounts import PHASES
-from scaling_study.analysis.record_rows import (
-    AGAINST,
-    NOT_PROVEN,
-    flagged,
-    last,
-    machine_rows,
-    member_rows,
-    of_kind,
-    read_each,
-    refuse_contradictions,
-    window_rows,
-)
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE
@@ -72,22 +61,24 @@ class WhyRun:
 
     def __init__(self, head: experiment.Why, records: Sequence[experiment.Record]) -> None:
         self.head = head
-        self.readbacks = {one.cohort: one for one in of_kind(records, experiment.Readbacks)}
+        self.readbacks = {
+            one.cohort: one for one in record_rows.of_kind(records, experiment.Readbacks)
+        }
         unproven = {name for name, one in self.readbacks.items() if not one.proven}
         windows = [
-            flagged(one, NOT_PROVEN) if _cohort(one) in unproven else one
-            for one in of_kind(records, experiment.Window)
+            record_rows.flagged(one, record_rows.NOT_PROVEN) if _cohort(one) in unproven else one
+            for one in record_rows.of_kind(records, experiment.Window)
         ]
-        counted = member_rows(windows, OF_MEMBER)
+        counted = record_rows.member_rows(windows, OF_MEMBER)
         self.windows, self.members = _frame(head, windows, counted), _unhindered(counted)
-        failed = of_kind(records, experiment.ChangeFailed)
+        failed = record_rows.of_kind(records, experiment.ChangeFailed)
         self.failed = {one.intervention: one.reason for one in failed}
-        left_out = of_kind(records, experiment.ChangeLeftOut)
+        left_out = record_rows.of_kind(records, experiment.ChangeLeftOut)
         self.left_out = {one.intervention: one.reason for one in left_out}
-        self.samples = of_kind(records, experiment.Samples)
-        foreign = of_kind(records, experiment.Foreign)
+        self.samples = record_rows.of_kind(records, experiment.Samples)
+        foreign = record_rows.of_kind(records, experiment.Foreign)
         self.foreign = [one for each in foreign for one in each.processes]
-        self.end = last(records, experiment.End)
+        self.end = record_rows.last(records, experiment.End)
 
 
 def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
@@ -96,8 +87,8 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
     Raises:
         RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
-    records = [*read_each(path, experiment.DECODER, _refuse)]
-    heads = of_kind(records, kind)
+    records = [*record_rows.read_each(path, experiment.DECODER, _refuse)]
+    heads = record_rows.of_kind(records, kind)
     if len(heads) != 1:
         raise RecordError(f"{path}: {len(heads)} first records; {REMEDY}")
     return heads[0], records
@@ -105,7 +96,7 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
 
 def _refuse(record: experiment.Record) -> None:
     if isinstance(record, experiment.Window):
-        refuse_contradictions(record, in_turns=True)
+        record_rows.refuse_contradictions(record, in_turns=True)
 
 
 def read_run(path: Path) -> WhyRun:
@@ -138,7 +129,7 @@ def _frame(
     if not windows:
         return EXPERIMENTS.frame()
     members = _per_window(counted)
-    rows = window_rows(windows, COPIED).assign(
+    rows = record_rows.window_rows(windows, COPIED).assign(
         machine=head.machine_hash,
         usable=[_is_evidence(one) for one in windows],
         **{name: getattr(head, name) for name in OF_RUN},
@@ -150,7 +141,7 @@ def _frame(
 
 def _is_evidence(window: experiment.Window) -> bool:
     """Return whether a window is valid, or only disturbed from outside, and all members trained."""
-    against = AGAINST.intersection(window.flags)
+    against = record_rows.AGAINST.intersection(window.flags)
     return len(window.members) == window.n and (window.valid or against <= EVIDENCE)
 
 
@@ -179,7 +170,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
     """Return readings of the machine: per second of a window's span, or per step of all members."""
-    machine = machine_rows(windows)
+    machine = record_rows.machine_rows(windows)
     window_s = pd.Series([window.window_s for window in windows])
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)
@@ -237,15 +228,17 @@ def read_loader_run(path: Path) -> LoaderRun:
         RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
     head, records = _read(path, experiment.LoaderExperiment)
-    taken = of_kind(records, experiment.Window)
+    taken = record_rows.of_kind(records, experiment.Window)
     return LoaderRun(
         head=head,
-        readbacks={one.cohort: one.members[0] for one in of_kind(records, experiment.Readbacks)},
+        readbacks={
+            one.cohort: one.members[0] for one in record_rows.of_kind(records, experiment.Readbacks)
+        },
         windows=_loader_windows(head.replicate, taken),
-        ways=last(records, experiment.Ways),
+        ways=record_rows.last(records, experiment.Ways),
         invalid=sum(not window.valid for window in taken),
-        end=last(records, experiment.End),
-        use=last(records, experiment.Use),
+        end=record_rows.last(records, experiment.End),
+        use=record_rows.last(records, experiment.Use),
     )
 
 
@@ -253,10 +246,12 @@ def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFr
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
-    rows = window_rows(valid, ("name", "n", "block", *RESIDENT)).rename(columns={"name": "variant"})
+    rows = record_rows.window_rows(valid, ("name", "n", "block", *RESIDENT)).rename(
+        columns={"name": "variant"}
+    )
     read_bytes = [1024 * window.vmstat.get("pgpgin", np.nan) for window in valid]
     rows = rows.astype(dict.fromkeys(RESIDENT, np.float64)).assign(
         replicate=replicate,
         disk_bytes_per_s=np.array(read_bytes) / [window.window_s for window in valid],
     )
-    return rows.join(_per_window(member_rows(valid, OF_MEMBER)))
+    return rows.join(_per_window(record_rows.member_rows(valid, OF_MEMBER)))

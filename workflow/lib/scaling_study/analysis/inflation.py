@@ -21,8 +21,6 @@ from scaling_study.records.profile import Profiled
 
 REST = "(outside operators)"
 """The row for the part of a step that no operator covers."""
-SAME = 0.02
-"""A step whose time changed by less than this share counts as unchanged: profiles are short."""
 R = TypeVar("R")
 SUMS = ["calls_per_step", "self_s_per_step"]
 
@@ -167,8 +165,7 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
             name: ((getattr(before, name) if before else None) or 0.0) + (getattr(row, name) or 0.0)
             for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s")
         }
-        blank = OperatorRow(operator=row.operator, group=row.group)
-        found[row.operator] = replace(blank, **sums)
+        found[row.operator] = replace(OperatorRow(operator=row.operator, group=row.group), **sums)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
 

@@ -248,12 +248,11 @@ def choose(
     best = fits[0]
     support = np.exp([(best.aicc - each.aicc) / 2 for each in fits])
     weights = (support / support.sum()).tolist()
-    candidates = tuple(_candidate(*each) for each in zip(fits, weights, strict=True))
     return ChosenLaw(
         status="fitted",
         best=best.law.name,
         text=_text(fits, weights),
-        candidates=candidates,
+        candidates=tuple(_candidate(*each) for each in zip(fits, weights, strict=True)),
         knee=_knee(best, n, scatter),
     )
 

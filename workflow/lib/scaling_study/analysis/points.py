@@ -55,7 +55,8 @@ def replicates(
     """Return the rates of every process count in every replicate.
 
     Args:
-        rates: `rates.Rates.replicates` of all launches on all machines, with the names of both.
+        rates: `replicates` of all launches on all machines, as `rates.rates` returns them, with the
+            names of both.
         cohorts: All cohorts.
         drawn: What `joint` returns for each machine. The drift between jobs that launches shared
             is taken out of the rates. Where the start of a process is not known, models/hour do not

@@ -21,27 +21,17 @@ REPLICATE_COLUMNS = ["n", "replicate", "windows", "steps_per_s", "step_s", "non_
 BETWEEN_COLUMNS = ["n", "kind", "every_steps", "duration_s", "share", "seen"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rates:
-    """The rates of one launch on one machine.
-
-    Attributes:
-        replicates: `REPLICATE_COLUMNS`, a row per process count and replicate.
-        between: `BETWEEN_COLUMNS`, a row per process count and kind of phase that recurs.
-        quantiles: n and `STEP_QUANTILES` of all counted steps, a row per process count.
-    """
-
-    replicates: pd.DataFrame
-    between: pd.DataFrame
-    quantiles: pd.DataFrame
-
-
-def rates(rows: pd.DataFrame) -> Rates:
-    """Return the rates of a launch.
+def rates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the rates of a launch on one machine.
 
     Args:
-        rows: Its rows of `member_rows` on one machine, with a column `work`: the work of a step, 1
-            where all are alike.
+        rows: Its rows of `member_rows`, with a column `work`: the work of a step, 1 where all are
+            alike.
+
+    Returns:
+        `replicates`, with `REPLICATE_COLUMNS`, a row per process count and replicate; `between`,
+        with `BETWEEN_COLUMNS`, a row per process count and kind of phase that recurs; and
+        `quantiles`, with n and `STEP_QUANTILES` of all counted steps, a row per process count.
     """
     valid = rows[rows["valid"]]
     kinds: tuple[non_step.Kind, ...] = ()
@@ -59,11 +49,11 @@ def rates(rows: pd.DataFrame) -> Rates:
     ).T
     replicates = _replicates(step_s, work, excess.mul(described["per_step"]).sum(axis=1))
     replicates["windows"] = valid[valid["slot"] == 0].groupby(KEY).size()
-    return Rates(
-        replicates.reset_index()[REPLICATE_COLUMNS],
-        _between(ordinary_s, excess, described),
-        quantiles,
-    )
+    return {
+        "replicates": replicates.reset_index()[REPLICATE_COLUMNS],
+        "between": _between(ordinary_s, excess, described),
+        "quantiles": quantiles,
+    }
 
 
 def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
@@ -72,8 +62,8 @@ def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     Only long steps are searched for phases: most scripts have none, and most files are large.
 
     Returns:
-        `Rates.quantiles`, in which work divides the time of a step; and whether the long steps take
-        enough time to be searched.
+        The `quantiles` of `rates`, in which work divides the time of a step; and whether the long
+        steps take enough time to be searched.
     """
     found, long_us, whole_us = [], 0.0, 0.0
     for n, own in valid.groupby("n"):
@@ -105,8 +95,7 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
         usual=[one.size for one in usual],
         work=valid["work"] * valid["steps"],
     )
-    columns = ["whole_us", "usual_us", "usual", "work", "steps"]
-    sums = rows.groupby([*KEY, "slot"])[columns].sum()
+    sums = rows.groupby([*KEY, "slot"])[["whole_us", "usual_us", "usual", "work", "steps"]].sum()
     found = sums["usual_us"] / sums["usual"]
     found = found.fillna(found.groupby(KEY).transform("mean"))
     step_s = found.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S

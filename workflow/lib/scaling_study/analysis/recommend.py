@@ -36,17 +36,7 @@ from scaling_study.analysis.points import Drawn
 from scaling_study.common.objectives import OBJECTIVES, time_s
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import changed_training
-from scaling_study.records.analysis import (
-    Candidate,
-    Changed,
-    FrontPoint,
-    Most,
-    Pareto,
-    Ranked,
-    Recommendation,
-    Recommended,
-    Reference,
-)
+from scaling_study.records import analysis as records
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.throughputs import DRAWS, Throughputs
@@ -61,12 +51,12 @@ PROBABILITY = (
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 
-COLUMNS = {name: name for name in Candidate.__struct_fields__ if name != "probability_best"}
+COLUMNS = {name: name for name in records.Candidate.__struct_fields__ if name != "probability_best"}
 COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}
 """Columns of the table of points, by the field of a candidate."""
 
 
-def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[Candidate]:
+def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[records.Candidate]:
     """Return points that may be recommended: those of proven launches, without the A/A repeat.
 
     Args:
@@ -75,18 +65,20 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[C
     """
     refused = {one.launch for one in cohorts if one.readback and not one.readback.proven}
     rows = zip(*(points[column].tolist() for column in COLUMNS.values()), strict=True)
-    found = [Candidate(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    found = [records.Candidate(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
     return [one for one in found if one.role != "repeat" and one.launch not in refused]
 
 
-def gains(known: Throughputs) -> Callable[[Candidate], float]:
+def gains(known: Throughputs) -> Callable[[records.Candidate], float]:
     """Return a function that returns a point's rate, the larger the better."""
     return lambda point: float(np.exp(known.mean(point.at)))
 
 
 def enough(
-    points: Sequence[Candidate], tolerance: float, gain: Callable[[Candidate], float]
-) -> Candidate:
+    points: Sequence[records.Candidate],
+    tolerance: float,
+    gain: Callable[[records.Candidate], float],
+) -> records.Candidate:
     """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
@@ -100,12 +92,12 @@ def enough(
 
 
 def recommend(
-    found: Sequence[Candidate],
+    found: Sequence[records.Candidate],
     drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
     unequal: Sequence[unequal_work.Finding] = (),
-) -> Recommendation:
+) -> records.Recommendation:
     """Choose the launch to use.
 
     Args:
@@ -116,7 +108,7 @@ def recommend(
         unequal: Signs that steps differ in work, as `unequal_work` finds them.
     """
     tolerance = plan.search.tolerance
-    nothing = Recommendation(
+    nothing = records.Recommendation(
         machine=cohorts[0].machine,
         status="none",
         objective=plan.objective_name,
@@ -140,12 +132,12 @@ def recommend(
 
 
 def _choose(
-    nothing: Recommendation,
-    found: Sequence[Candidate],
+    nothing: records.Recommendation,
+    found: Sequence[records.Candidate],
     drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
-) -> Recommendation:
+) -> records.Recommendation:
     """Return a recommendation that is chosen from at least one point."""
     objective, tolerance = OBJECTIVES[nothing.objective], nothing.tolerance
     changes = changed_training(plan)
@@ -158,7 +150,7 @@ def _choose(
     forked = None if objective.single else drawn.forked
     compared = forked or measured
     gain = gains(compared)
-    by_launch: dict[str, list[Candidate]] = {}
+    by_launch: dict[str, list[records.Candidate]] = {}
     for point in found:
         by_launch.setdefault(point.launch, []).append(point)
     same = [point for point in found if not changes.get(point.launch)]
@@ -167,27 +159,27 @@ def _choose(
     shown = {launch: enough(own, tolerance, gain) for launch, own in by_launch.items()}
     shown[chosen.launch] = chosen
 
-    def most(point: Candidate) -> Most | None:
+    def most(point: records.Candidate) -> records.Most | None:
         """Return the point with the most processes of a point's launch, against that point."""
         last = max(by_launch[point.launch], key=lambda each: each.n)
         if last.n == point.n:
             return None
-        return Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
+        return records.Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
 
-    def reference(launch: str | None, shell: object = None) -> Reference | None:
+    def reference(launch: str | None, shell: object = None) -> records.Reference | None:
         if launch not in shown:
             return None
         point = shown[launch]
         if launch != chosen.launch:  # users start it afresh
             point = enough(by_launch[launch], tolerance, gains(measured))
         at_n = next((one for one in by_launch[launch] if one.n == chosen.n), None)
-        return Reference(**structs.asdict(point), at_n=at_n, most=most(point), shell=shell)
+        return records.Reference(**structs.asdict(point), at_n=at_n, most=most(point), shell=shell)
 
     # The best point that changes training, if it is better than the recommended one.
     limit = (1 + tolerance) * gain(chosen)
     better = [one for one in found if changes.get(one.launch) and gain(one) > limit]
     best = enough(better, tolerance, gain) if better else None
-    changed = best and Changed(
+    changed = best and records.Changed(
         **structs.asdict(best),
         what=dict(changes[best.launch]),
         ratio=measured.ratio(best.at, chosen.at),
@@ -211,7 +203,7 @@ def _choose(
         today=today,
         best=max(same or found, key=gain),
         throughput=throughput,
-        recommended=Recommended(
+        recommended=records.Recommended(
             **structs.asdict(replace(chosen, probability_best=sure.get(chosen.launch))),
             most=most(chosen),
             forked=forked.level(chosen.at).value if forked else None,
@@ -235,7 +227,7 @@ def _choose(
     )
 
 
-def _raced(points: Iterable[Candidate], plan: Plan) -> Candidate | None:
+def _raced(points: Iterable[records.Candidate], plan: Plan) -> records.Candidate | None:
     """Return the choice of a race with its probability; None if it has none."""
     choice = plan.searched.choice if plan.searched else None
     if choice is None:
@@ -244,19 +236,21 @@ def _raced(points: Iterable[Candidate], plan: Plan) -> Candidate | None:
     return next((replace(one, probability_best=choice.probability) for one in points), None)
 
 
-def _ranked(point: Candidate, ratio: Interval, forked: Throughputs | None) -> Ranked:
+def _ranked(
+    point: records.Candidate, ratio: Interval, forked: Throughputs | None
+) -> records.Ranked:
     """Return a launch of the ranking; ``forked`` has its models/hour if these are compared."""
     fields = structs.asdict(point)
     if forked:
         given = forked.level(point.at)
         ends = {"": given.value, "_low": given.low, "_high": given.high}
         fields |= {f"models_per_hour{end}": value for end, value in ends.items()}
-    return Ranked(
+    return records.Ranked(
         **fields, ratio_to_default=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high
     )
 
 
-def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
+def pareto(machine: str, found: Iterable[records.Candidate], plan: Plan) -> records.Pareto:
     """Return the rate and the time of every point, and the points on the front.
 
     Args:
@@ -267,7 +261,7 @@ def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
     objective = OBJECTIVES[plan.objective_name]
     changed = changed_training(plan)
     points = tuple(
-        FrontPoint(
+        records.FrontPoint(
             launch=point.launch,
             label=point.label,
             n=point.n,
@@ -278,12 +272,14 @@ def pareto(machine: str, found: Iterable[Candidate], plan: Plan) -> Pareto:
         for point in found
     )
     usual = [one for one in points if not one.changes_training]
-    return Pareto(machine=machine, rate=objective.rate, points=points, front=tuple(front(usual)))
+    return records.Pareto(
+        machine=machine, rate=objective.rate, points=points, front=tuple(front(usual))
+    )
 
 
-def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+def front(points: Iterable[records.FrontPoint]) -> list[records.FrontPoint]:
     """Return the points that no other one beats, soonest first; of equal points, the first."""
-    kept: list[FrontPoint] = []
+    kept: list[records.FrontPoint] = []
     for point in sorted(points, key=lambda one: (one.time_s, -one.rate)):
         if not kept or point.rate > kept[-1].rate:
             kept.append(point)

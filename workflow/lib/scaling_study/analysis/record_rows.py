@@ -17,15 +17,6 @@ from scaling_study.records.codec import RecordError
 from scaling_study.records.cohorts import CohortSummary, Compiled, Counted, InvalidWindow, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.window import (
-    ONE_PROGRAM,
-    AskedCohort,
-    Life,
-    Member,
-    Taken,
-    Window,
-    WindowMachine,
-)
 from scaling_study.runner.windows import INVALID
 from scaling_study.stats.interval import Floats, Integers
 
@@ -41,10 +32,10 @@ WINDOW_FIELDS = (
 )
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
-MACHINE_FIELDS = WindowMachine.__struct_fields__
-LIFE_FIELDS = Life.__struct_fields__
+MACHINE_FIELDS = window.WindowMachine.__struct_fields__
+LIFE_FIELDS = window.Life.__struct_fields__
 MEMBER_FIELDS = tuple(
-    name for name in Member.__struct_fields__ if name not in {"step_us", *LIFE_FIELDS}
+    name for name in window.Member.__struct_fields__ if name not in {"step_us", *LIFE_FIELDS}
 )
 member_values, life_values = attrgetter(*MEMBER_FIELDS), attrgetter(*LIFE_FIELDS)
 R = TypeVar("R")
@@ -128,7 +119,7 @@ def flagged(one: W, flag: str) -> W:
     return replace(one, valid=False, flags=[*one.flags, flag])
 
 
-def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
+def _flagged_windows(records: Sequence[window.Record]) -> list[window.Window]:
     """Return the windows of a file; those that other records invalidate are flagged.
 
     If a cohort did not prove its launch before its first window or after its last one, or failed
@@ -140,7 +131,7 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
     proven -= {one.cohort for one in of_kind(records, window.End) if one.status == "failed"}
     windows = [
         one if one.cohort in proven else flagged(one, NOT_PROVEN)
-        for one in of_kind(records, Window)
+        for one in of_kind(records, window.Window)
     ]
     for settled in of_kind(records, window.Settled):
         begin = settled.cohort, settled.block
@@ -159,7 +150,10 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[Window]:
 
 
 def _summary(
-    path: Path, head: window.Cohort, records: Iterable[window.Record], windows: Iterable[Window]
+    path: Path,
+    head: window.Cohort,
+    records: Iterable[window.Record],
+    windows: Iterable[window.Window],
 ) -> CohortSummary:
     """Return a cohort as cohorts.json holds it: without its machine, with its first member only.
 
@@ -177,7 +171,7 @@ def _summary(
     for one in readbacks:
         shared_files |= one.shared_files or {}
     return CohortSummary(
-        **{name: getattr(head, name) for name in AskedCohort.__struct_fields__},
+        **{name: getattr(head, name) for name in window.AskedCohort.__struct_fields__},
         file=str(path),
         machine=head.machine_hash,
         host=head.machine.hostname,
@@ -204,10 +198,9 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
     if before is None:
         return None
     members = sorted(before.members, key=lambda member: member.slot)
-    first = members[0] if members else None
     found = Reported(
         checks=before.checks,
-        member=first,
+        member=members[0] if members else None,
         intra_op=tuple(member.intra_op for member in members),
         start_s=tuple(member.start_s for member in members if member.start_s is not None),
     )
@@ -239,14 +232,18 @@ def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
     elif (record.cohort,) not in seen:
         kind = record.__struct_config__.tag
         raise RecordError(f"{kind} of cohort {record.cohort}, which did not start")
-    elif isinstance(record, Window):
+    elif isinstance(record, window.Window):
         attempt = (record.cohort, record.window, record.attempt)
         if attempt in seen:
             place = "cohort {}, window {}, attempt {}".format(*attempt)
             raise RecordError(f"{place} is in this file twice")
         seen.add(attempt)
         refuse_contradictions(record)
-        if record.valid and len(record.members) < record.n and ONE_PROGRAM not in record.flags:
+        if (
+            record.valid
+            and len(record.members) < record.n
+            and window.ONE_PROGRAM not in record.flags
+        ):
             number = len(record.members)
             raise RecordError(f"a valid window of n = {record.n} with {number} members")
         for member in record.members if record.valid else ():
@@ -254,7 +251,7 @@ def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
                 raise RecordError(f"a valid window in which slot {member.slot} made no step")
 
 
-def refuse_contradictions(taken: Taken, *, in_turns: bool = False) -> None:
+def refuse_contradictions(taken: window.Taken, *, in_turns: bool = False) -> None:
     """Raise if a window's members contradict each other, or their own step times.
 
     Args:
@@ -276,7 +273,7 @@ def refuse_contradictions(taken: Taken, *, in_turns: bool = False) -> None:
             )
 
 
-def member_rows(windows: Sequence[Taken], fields: Sequence[str]) -> pd.DataFrame:
+def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.DataFrame:
     """Return what was counted in some windows, a row per member and window.
 
     Args:
@@ -302,19 +299,19 @@ def member_rows(windows: Sequence[Taken], fields: Sequence[str]) -> pd.DataFrame
     counts |= accounts(counts, at)
     objects = {
         "step_us": step_us,
-        "life": [None if None in life else Life(*life) for life in lives],
+        "life": [None if None in life else window.Life(*life) for life in lives],
     }
     of_window = window_rows(windows, fields).loc[at].reset_index(drop=True).assign(at=at)
     return of_window.join(pd.DataFrame(counts)).join(pd.DataFrame(objects, dtype=object))
 
 
-def window_rows(windows: Sequence[Taken], fields: Sequence[str]) -> pd.DataFrame:
+def window_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.DataFrame:
     """Return some fields of windows and their `flags`, a row per window."""
     rows = pd.DataFrame(map(attrgetter(*fields), windows), columns=[*fields])
     return rows.assign(flags=[";".join(one.flags) for one in windows])
 
 
-def machine_rows(windows: Sequence[Taken]) -> pd.DataFrame:
+def machine_rows(windows: Sequence[window.Taken]) -> pd.DataFrame:
     """Return the readings of the machine, a row per window; null is NaN."""
     machines = [one.machine for one in windows]
     return pd.DataFrame(

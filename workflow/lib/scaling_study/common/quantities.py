@@ -58,9 +58,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 def format_cpus(cpus: float) -> str:
     """Write a number of CPUs to a hundredth, which ticks of 10 ms resolve: ``1.9``, ``0.05``."""
-    if not known(cpus):
-        return MISSING
-    return _fixed(cpus, 2).rstrip("0").rstrip(".")
+    return _fixed(cpus, 2).rstrip("0").rstrip(".") if known(cpus) else MISSING
 
 
 def format_interval(
@@ -77,8 +75,7 @@ def format_interval(
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return ""
     reference = (high if like is None else like) / unit
-    ends = (format_number(end / unit, like=reference) for end in (low, high))
-    return " to ".join(ends)
+    return " to ".join(format_number(end / unit, like=reference) for end in (low, high))
 
 
 def format_estimate(value: float | None, low: float | None, high: float | None) -> str:

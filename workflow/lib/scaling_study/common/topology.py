@@ -277,5 +277,4 @@ def parse_memory_total(text: str) -> int:
 
 
 def _lowest_online(cpu_list: str | None, online: Iterable[int], *, otherwise: int) -> int:
-    shared = set(parse_cpu_list(cpu_list or "")).intersection(online)
-    return min(shared, default=otherwise)
+    return min(set(parse_cpu_list(cpu_list or "")).intersection(online), default=otherwise)

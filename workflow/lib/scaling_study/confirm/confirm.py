@@ -23,20 +23,8 @@ from scaling_study.confirm import losses, one_round
 from scaling_study.host import probe
 from scaling_study.launch.axes import build, ranks
 from scaling_study.queues import ahead, model_queue
+from scaling_study.records import confirmation
 from scaling_study.records.analysis import Machines, Recommendation, Reference
-from scaling_study.records.confirmation import (
-    DECODER,
-    Arm,
-    End,
-    Head,
-    Imports,
-    LeftOut,
-    Losses,
-    Record,
-    Role,
-    Round,
-    Start,
-)
 from scaling_study.runner import jobs, resolve
 from scaling_study.runner.journal import Journal
 
@@ -89,12 +77,12 @@ class Confirmation:
     ) -> None:
         self._job = job
         self._launches = launches
-        self._journal = Journal(path, DECODER, "confirmation", SAME)
+        self._journal = Journal(path, confirmation.DECODER, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine()
         self._baseline = baseline
         self._seconds = job.plan.confirm.seconds or 0.0
-        self._arms: tuple[Arm, ...] = ()
+        self._arms: tuple[confirmation.Arm, ...] = ()
         self._compared: list[str] = []
         found = recommendation.of(self._machine.hash)
         self._recommended = found.recommended if found else None
@@ -114,24 +102,26 @@ class Confirmation:
         records = self._journal.resume(head)
         if any(map(_failed, records)):
             log.info("what failed before is run again")
-            kept: list[Record] = [
-                one for one in records if not (_failed(one) or isinstance(one, End))
+            kept: list[confirmation.Record] = [
+                one for one in records if not (_failed(one) or isinstance(one, confirmation.End))
             ]
             records = self._journal.keep(kept)
         if not records:
             self._journal.write(head)
-        if not any(isinstance(record, End) for record in records):
+        if not any(isinstance(record, confirmation.End) for record in records):
             self._run(records)
-            self._compare_losses({one.launch for one in records if isinstance(one, Losses)})
-            self._journal.write(End(wall_s=time.monotonic() - began_s))
+            self._compare_losses(
+                {one.launch for one in records if isinstance(one, confirmation.Losses)}
+            )
+            self._journal.write(confirmation.End(wall_s=time.monotonic() - began_s))
         self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
 
-    def _head(self) -> Head:
+    def _head(self) -> confirmation.Head:
         plan = self._job.plan
         asked = self._arms[0].launch if self._arms else self._job.launch.id
         own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
         python = own or work.interpreter(plan.workload)
-        return Head(
+        return confirmation.Head(
             schema_version=5,
             study=plan.study,
             machine_hash=self._machine.hash,
@@ -144,12 +134,12 @@ class Confirmation:
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
-    def _run(self, records: list[Record]) -> None:
+    def _run(self, records: list[confirmation.Record]) -> None:
         if not self._arms:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
         planned, round_s = schedule(self._arms, self._seconds, self._job.seed)
-        rounds = [one for one in records if isinstance(one, Round)]
+        rounds = [one for one in records if isinstance(one, confirmation.Round)]
         done = {(one.turn, one.arm) for one in rounds}
         given_up: set[str] = set()
         if done:
@@ -167,7 +157,7 @@ class Confirmation:
                     arm.n, arm.start,
                 )  # fmt: skip
                 with private.part(folder, f"round-{number}") as part:
-                    record: Round | LeftOut
+                    record: confirmation.Round | confirmation.LeftOut
                     try:
                         job = replace(self._job, launch=self._launches[arm.launch])
                         resolved = self._resolve(arm.launch, arm.n)
@@ -178,16 +168,16 @@ class Confirmation:
                         longest_s = round_s * (1.0 if key in endless else EXTENDED)
                         record = running.run(turn, key, round_s, longest_s)
                     except UnavailableError as error:
-                        record = LeftOut(arm=key, reason=error.reason)
+                        record = confirmation.LeftOut(arm=key, reason=error.reason)
                 self._journal.write(record)
-                if isinstance(record, Round) and not _ended(record):
+                if isinstance(record, confirmation.Round) and not _ended(record):
                     endless.add(key)
                 if _failed(record):
                     log.warning("%s: %s", arm.label, record.reason)
                     given_up.add(key)
             made = ahead.Imports.read(str(known)) if known.exists() else None
             if made and made.seconds is not None:  # otherwise no server has been through them
-                self._journal.write(Imports(**made._asdict()))
+                self._journal.write(confirmation.Imports(**made._asdict()))
 
     def _compare_losses(self, done: set[str]) -> None:
         """Compare the loss of each finalist that has other numerics with the baseline's."""
@@ -221,15 +211,15 @@ class Confirmation:
         return self._resolved[launch]
 
 
-def _ended(record: Round) -> bool:
+def _ended(record: confirmation.Round) -> bool:
     """Return whether a model has ended in each slot of a round."""
     slots = {run.slot for run in record.runs}
     return slots == {run.slot for run in record.runs if run.ended_s is not None}
 
 
-def _failed(record: Record) -> bool:
-    return isinstance(record, LeftOut) or (
-        isinstance(record, Round | Losses) and record.status == "failed"
+def _failed(record: confirmation.Record) -> bool:
+    return isinstance(record, confirmation.LeftOut) or (
+        isinstance(record, confirmation.Round | confirmation.Losses) and record.status == "failed"
     )
 
 
@@ -240,7 +230,7 @@ def choose_arms(
     *,
     seconds: float = SAME_N_S,
     forks: bool = True,
-) -> tuple[Arm, ...]:
+) -> tuple[confirmation.Arm, ...]:
     """Return the arms to confirm on a machine; none if nothing is recommended.
 
     The recommended launch is compared with today's, or with the default one if that is today's.
@@ -259,16 +249,20 @@ def choose_arms(
         return ()
     # A group of ranks ends with its model.
     forks = forks and ranks.asked(best.axes) is None
-    starts: tuple[Start, ...] = ("fresh", "forked") if forks else ("fresh",)
-    arms = [Arm("recommended", best.launch, best.label, best.n, start) for start in starts]
-    compared: list[tuple[Role, Role | None, Launch | None, Reference | None]] = [
+    starts: tuple[confirmation.Start, ...] = ("fresh", "forked") if forks else ("fresh",)
+    arms = [
+        confirmation.Arm("recommended", best.launch, best.label, best.n, start) for start in starts
+    ]
+    compared: list[
+        tuple[confirmation.Role, confirmation.Role | None, Launch | None, Reference | None]
+    ] = [
         ("today", "today_same_n", today, found.today),
         ("default", "default_same_n" if today is None else None, default, found.default),
     ]
     for role, same_n, launch, own in compared:
         if launch is None or launch.id == best.launch:
             continue
-        plain = partial(Arm, launch=launch.id, label=launch.label, start="fresh")
+        plain = partial(confirmation.Arm, launch=launch.id, label=launch.label, start="fresh")
         if own is not None:
             arms.append(plain(role, n=own.n))
         if same_n is not None and (own is None or (own.n != best.n and seconds >= SAME_N_S)):
@@ -276,7 +270,9 @@ def choose_arms(
     return tuple(arms)
 
 
-def schedule(arms: Sequence[Arm], seconds: float, seed: int) -> tuple[list[tuple[int, Arm]], float]:
+def schedule(
+    arms: Sequence[confirmation.Arm], seconds: float, seed: int
+) -> tuple[list[tuple[int, confirmation.Arm]], float]:
     """Divide the time among the arms, in turns.
 
     The rounds of a turn follow each other, so drift affects all arms equally.

@@ -5,36 +5,24 @@ rounds, on the log scale, and ratios are paired by turn. Three rounds show littl
 differ, so this is estimated from all arms together (``variances``).
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from msgspec import structs
 
-from scaling_study.common.objectives import OBJECTIVES, named
+from scaling_study.common.objectives import OBJECTIVES, Objective, named
 from scaling_study.config.work import model_length
 from scaling_study.confirm import timeline
-from scaling_study.records import analysis, codec
-from scaling_study.records.analysis import Confirmation, Difference, Part, Reference
-from scaling_study.records.confirmation import DECODER, Arm, Head, Imports, LeftOut, Losses, Round
+from scaling_study.records import analysis, codec, confirmation
 from scaling_study.records.model_length import ModelLength, pool
 from scaling_study.stats import thresholds
+from scaling_study.stats.interval import Interval
 from scaling_study.stats.throughputs import Start, fit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from scaling_study.common.objectives import Objective
-    from scaling_study.records.analysis import Candidate, Recommendation, Recommended
-    from scaling_study.records.confirmation import Record
-    from scaling_study.stats.interval import Interval
 
 RECOMMENDED, FORKED = "recommended/fresh", "recommended/forked"
 OWN_N, SAME_N = "{}/fresh", "{}_same_n/fresh"
@@ -80,8 +68,8 @@ class _Arm:
         models: number of models that a run of the program trains.
     """
 
-    about: Arm
-    records: Mapping[int, Round]
+    about: confirmation.Arm
+    records: Mapping[int, confirmation.Round]
     seen: Mapping[int, timeline.Seen]
     how: timeline.Basis
     factor: float
@@ -95,11 +83,11 @@ class _Arm:
 
 
 def summarise(
-    recommendation: Sequence[Recommendation],
+    recommendation: Sequence[analysis.Recommendation],
     file: Path | None,
     windows: pd.DataFrame,
     length: Length,
-) -> list[Confirmation]:
+) -> list[analysis.Confirmation]:
     """Return the entries of analysis/confirmation.json.
 
     Args:
@@ -114,7 +102,9 @@ def summarise(
     head, records = _read(file) if file else (None, [])
     confirmations = []
     for entry in recommendation:
-        found = Confirmation(machine=entry.machine, status="none", objective=entry.objective)
+        found = analysis.Confirmation(
+            machine=entry.machine, status="none", objective=entry.objective
+        )
         if head is None:
             found = structs.replace(found, status="off")
         elif entry.recommended is None:
@@ -128,10 +118,10 @@ def summarise(
     return confirmations
 
 
-def _read(path: Path) -> tuple[Head, list[Record]]:
-    records = [record for _, record in codec.read(path, DECODER)]
+def _read(path: Path) -> tuple[confirmation.Head, list[confirmation.Record]]:
+    records = [record for _, record in codec.read(path, confirmation.DECODER)]
     head = records.pop(0) if records else None
-    if not isinstance(head, Head):
+    if not isinstance(head, confirmation.Head):
         raise codec.RecordError(
             f"{path} does not begin with what is confirmed; delete it, and rerun"
         )
@@ -139,23 +129,22 @@ def _read(path: Path) -> tuple[Head, list[Record]]:
 
 
 def _confirmed(
-    entry: Recommendation,
-    head: Head,
-    records: Sequence[Record],
+    entry: analysis.Recommendation,
+    head: confirmation.Head,
+    records: Sequence[confirmation.Record],
     windows: pd.DataFrame,
     length: Length,
-) -> Confirmation:
+) -> analysis.Confirmation:
     """Return the entry of a machine that has rounds."""
     learnt, objective = None, entry.objective
     if length.learnt is not None:
         found = _ended(head, records, length.work)
-        both = pool([length.learnt, found])
-        learnt = replace(both, steps=length.steps_per_model or found.steps)
+        learnt = replace(pool([length.learnt, found]), steps=length.steps_per_model or found.steps)
         if length.steps_per_model is None and found.starts:
             objective = named("models_per_hour", single=entry.single)
             length = replace(length, steps_per_model=found.steps, learnt=found)
     arms, left_out = _arms(head, records, length)
-    nothing = Confirmation(
+    nothing = analysis.Confirmation(
         machine=entry.machine, status="failed", objective=objective, left_out=tuple(left_out)
     )
     if RECOMMENDED not in arms:
@@ -197,8 +186,8 @@ def _confirmed(
         steps_per_model=length.of(arms[chosen].about.launch),
         model_length=learnt,
         arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
-        losses=tuple(one for one in records if isinstance(one, Losses)),
-        imports=next((one for one in records if isinstance(one, Imports)), None),
+        losses=tuple(one for one in records if isinstance(one, confirmation.Losses)),
+        imports=next((one for one in records if isinstance(one, confirmation.Imports)), None),
         ratio=_ratio(ratios.get(reference)),
         ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
         difference=_difference(
@@ -209,12 +198,14 @@ def _confirmed(
     )
 
 
-def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> ModelLength:
+def _ended(
+    head: confirmation.Head, records: Sequence[confirmation.Record], work: Mapping[str, float]
+) -> ModelLength:
     """Return the model length that the script's ends in the rounds show."""
     launches = {arm.key: arm.launch for arm in head.arms}
     ended: dict[str, list[ModelLength]] = {launch: [] for launch in launches.values()}
     for record in records:
-        if isinstance(record, Round) and record.status == "ok":
+        if isinstance(record, confirmation.Round) and record.status == "ok":
             ended[launches[record.arm]] += [
                 ModelLength(1, steps, steps, steps) for steps in _ends([record])
             ]
@@ -224,15 +215,19 @@ def _ended(head: Head, records: Sequence[Record], work: Mapping[str, float]) -> 
 
 
 def _arms(
-    head: Head, records: Sequence[Record], length: Length
+    head: confirmation.Head, records: Sequence[confirmation.Record], length: Length
 ) -> tuple[dict[str, _Arm], list[analysis.LeftOut]]:
     """Return the arms that have a figure, and why the others have none."""
     arms: dict[str, _Arm] = {}
     left_out = []
     for about in head.arms:
         key = about.key
-        own = [one for one in records if isinstance(one, Round | LeftOut) and one.arm == key]
-        rounds = [one for one in own if isinstance(one, Round)]
+        own = [
+            one
+            for one in records
+            if isinstance(one, confirmation.Round | confirmation.LeftOut) and one.arm == key
+        ]
+        rounds = [one for one in own if isinstance(one, confirmation.Round)]
         ran = {one.turn: one for one in rounds if one.status == "ok"}
         failed = next((one for one in own if one not in ran.values()), None)
         steps, models = length.of(about.launch), 1.0
@@ -245,7 +240,7 @@ def _arms(
         seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
         # An arm that failed in one round has no result: only its rounds that went well would count.
         if failed is not None:
-            status = failed.status if isinstance(failed, Round) else "unavailable"
+            status = failed.status if isinstance(failed, confirmation.Round) else "unavailable"
             left_out.append(_left_out(about, status, failed.reason))
         elif all(one.value is None for one in seen.values()):
             left_out.append(_left_out(about, "slow", None))
@@ -254,18 +249,18 @@ def _arms(
     return arms, left_out
 
 
-def _ends(records: Iterable[Round]) -> list[int]:
+def _ends(records: Iterable[confirmation.Round]) -> list[int]:
     """Return the iterations of each start of the script that has ended."""
     return [run.iterations for one in records for run in one.runs if run.ended_s is not None]
 
 
-def _models_per_run(records: Collection[Round], steps_per_model: float) -> float:
+def _models_per_run(records: Collection[confirmation.Round], steps_per_model: float) -> float:
     """Return how many models a run of a program trains: so far, if no run has ended."""
     most = max((run.iterations for one in records for run in one.runs), default=0)
     return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
 
-def _left_out(about: Arm, status: str, reason: str | None) -> analysis.LeftOut:
+def _left_out(about: confirmation.Arm, status: str, reason: str | None) -> analysis.LeftOut:
     names = {name: getattr(about, name) for name in ("role", "label", "n", "start")}
     return analysis.LeftOut(arm=about.key, **names, status=status, reason=reason)
 
@@ -289,14 +284,16 @@ def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.
     )
 
 
-def _predicted(entry: Recommendation, about: Arm, asked: Objective) -> float | None:
+def _predicted(
+    entry: analysis.Recommendation, about: confirmation.Arm, asked: Objective
+) -> float | None:
     """Return the rate that the points predict for an arm; None if they do not."""
     if about.start == "forked":
         return entry.recommended.forked if entry.recommended else None
     role, same_n, _ = about.role.partition("_same_n")
     points = {"today": entry.today, "default": entry.default, "recommended": entry.recommended}
-    point: Candidate | None = points[role]
-    if same_n and isinstance(point, Reference):
+    point: analysis.Candidate | None = points[role]
+    if same_n and isinstance(point, analysis.Reference):
         point = point.at_n
     if point is None or point.at != (about.launch, about.n):
         return None
@@ -309,8 +306,8 @@ def _ratio(found: Interval | None) -> Interval | None:
 
 
 def _difference(
-    point: Recommended, arm: _Arm, value: float, windows: pd.DataFrame, length: Length
-) -> Difference:
+    point: analysis.Recommended, arm: _Arm, value: float, windows: pd.DataFrame, length: Length
+) -> analysis.Difference:
     """Return the confirmed rate over the predicted one, as a product of known factors.
 
     Each factor is the ratio of a model's times before and after one part of it changes from the
@@ -346,14 +343,14 @@ def _difference(
             beside_s + steps_s + (arm.mean("gap_s") or 0.0),
         ]
         parts += [
-            Part(what=what, factor=before / after)
+            analysis.Part(what=what, factor=before / after)
             for what, (before, after) in zip(PARTS, pairwise(times), strict=True)
         ]
     clock = _clock(arm, windows)
     if clock is not None:
-        parts.append(Part(what="clock", factor=clock))
+        parts.append(analysis.Part(what="clock", factor=clock))
     explained = math.prod(part.factor for part in parts)
-    return Difference(value=value, parts=tuple(parts), unexplained=value / explained)
+    return analysis.Difference(value=value, parts=tuple(parts), unexplained=value / explained)
 
 
 def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:

@@ -196,8 +196,7 @@ def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
     began_s, last_s = runs[0].began_s, ended[-1].ended_s or 0.0
     part_s = sum(_progress(run, ended, cut_s - run.began_s) for run in runs if run.ended_s is None)
     whole_s = last_s - began_s
-    model_s = whole_s / len(ended)
-    return float((whole_s + part_s) / model_s / (cut_s - began_s))
+    return float((whole_s + part_s) / (whole_s / len(ended)) / (cut_s - began_s))
 
 
 def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:

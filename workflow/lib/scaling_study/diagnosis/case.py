@@ -141,8 +141,7 @@ class Case:
             self.left_out |= run.left_out
         self.titles = {one.intervention: one.title for one in unfit}
         self.titles |= {one.intervention: one.title for one in tried}
-        changes = self.head.interventions
-        shared = {one.intervention: one.options.get("of") for one in changes}
+        shared = {one.intervention: one.options.get("of") for one in self.head.interventions}
         self.shares_members_with = {name: str(other) for name, other in shared.items() if other}
 
     def reported(self, key: str, name: str = REFERENCE) -> object:

@@ -87,11 +87,10 @@ def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
         return None if before is None or after is None else max(0.0, (after - before) / took_s)
 
     used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
-    busy = rate("busy_s") or 0.0
     return verdict.Span(
         at_s=(one.at_s + other.at_s) / 2 - began_s,
         **used,
-        others=max(0.0, busy - sum(used.values())),
+        others=max(0.0, (rate("busy_s") or 0.0) - sum(used.values())),
         disk=rate("disk_bytes"),
         network=rate("network_bytes"),
         stalled_cpu=rate("stalled_cpu_s"),

@@ -285,8 +285,7 @@ def _surest(measured: Measured) -> tuple[float, float]:
 def _why_not(case: Case, interventions: Sequence[str]) -> str:
     """Return why no intervention has a result."""
     reasons = [case.failed.get(name) or case.left_out.get(name) for name in interventions]
-    found = "; ".join(dict.fromkeys(filter(None, reasons)))
-    return found or "no experiment of this kind was made"
+    return "; ".join(dict.fromkeys(filter(None, reasons))) or "no experiment of this kind was made"
 
 
 def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:

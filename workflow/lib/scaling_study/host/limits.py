@@ -12,14 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
-from scaling_study.host.system import (
-    ROOT,
-    read_mask,
-    read_online_cpus,
-    read_online_nodes,
-    read_status,
-    read_text,
-)
+from scaling_study.host import system
 
 UNLIMITED_BYTES = 2**62
 """A limit of this size or more is none: cgroup v1 writes "no limit" as the largest multiple of the
@@ -45,20 +38,22 @@ class Hierarchy:
     folders: tuple[Path, ...]
 
 
-def read_allowed_cpus(root: Path = ROOT) -> tuple[int, ...]:
+def read_allowed_cpus(root: Path = system.ROOT) -> tuple[int, ...]:
     """Return the online CPUs in this process's affinity mask and in its cgroup's cpuset.
 
     The mask is that of sched_getaffinity(2), read from /proc. The kernel keeps it inside the
     cpuset; reading both also works in a sandbox that shows only one of them.
     """
-    allowed = set(read_mask(root))
-    return tuple(sorted(allowed.intersection(read_online_cpus(root), _cpuset(root) or allowed)))
+    allowed = set(system.read_mask(root))
+    return tuple(
+        sorted(allowed.intersection(system.read_online_cpus(root), _cpuset(root) or allowed))
+    )
 
 
-def tell_confined(root: Path = ROOT) -> str:
+def tell_confined(root: Path = system.ROOT) -> str:
     """Return a message if an affinity mask leaves fewer CPUs than the cgroup; otherwise empty."""
     allowed = read_allowed_cpus(root)
-    most = set(_cpuset(root) or read_online_cpus(root))
+    most = set(_cpuset(root) or system.read_online_cpus(root))
     if most <= set(allowed):
         return ""
     return (
@@ -67,28 +62,28 @@ def tell_confined(root: Path = ROOT) -> str:
     )
 
 
-def read_memory_policy(root: Path = ROOT) -> str:
+def read_memory_policy(root: Path = system.ROOT) -> str:
     """Return this process's memory policy, as numa_maps (proc(5)) shows it for its code."""
-    first, *_ = [*(read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
+    first, *_ = [*(system.read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
     return first.split()[1]
 
 
-def read_allowed_nodes(root: Path = ROOT) -> tuple[int, ...]:
+def read_allowed_nodes(root: Path = system.ROOT) -> tuple[int, ...]:
     """Return the online nodes that this process may take memory from: its cpuset's mems.
 
     A kernel without cpusets (CONFIG_CPUSETS) lists none and allows all.
     """
-    online = read_online_nodes(root)
-    allowed = parse_cpu_list(read_status("Mems_allowed_list", root, "")) or online
+    online = system.read_online_nodes(root)
+    allowed = parse_cpu_list(system.read_status("Mems_allowed_list", root, "")) or online
     return tuple(sorted(set(allowed).intersection(online)))
 
 
-def read_quota(root: Path = ROOT) -> Quota | None:
+def read_quota(root: Path = system.ROOT) -> Quota | None:
     """Return the tightest CPU quota on the way up the hierarchy; None without one."""
     return min(filter(None, map(_quota, _folders("cpu", root))), default=None)
 
 
-def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
+def read_memory_limit_bytes(root: Path = system.ROOT) -> int | None:
     """Return the tightest memory limit on the way up the hierarchy; None without one."""
     found = [
         read_limit(folder, name)
@@ -98,7 +93,7 @@ def read_memory_limit_bytes(root: Path = ROOT) -> int | None:
     return min((limit for limit in found if limit is not None), default=None)
 
 
-def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
+def read_hierarchy(controller: str, root: Path = system.ROOT) -> Hierarchy | None:
     """Return the place of this process in the cgroup hierarchy of a controller.
 
     A controller that is mounted as v1 is read as v1, even if an (empty) v2 hierarchy is mounted
@@ -112,11 +107,13 @@ def read_hierarchy(controller: str, root: Path = ROOT) -> Hierarchy | None:
     Returns:
         None if no mounted hierarchy has the controller.
     """
-    groups = read_text(root / "proc/self/cgroup") or ""
-    return hierarchy(controller, groups, read_text(root / "proc/self/mountinfo") or "", root)
+    groups = system.read_text(root / "proc/self/cgroup") or ""
+    return hierarchy(controller, groups, system.read_text(root / "proc/self/mountinfo") or "", root)
 
 
-def hierarchy(controller: str, groups: str, mountinfo: str, root: Path = ROOT) -> Hierarchy | None:
+def hierarchy(
+    controller: str, groups: str, mountinfo: str, root: Path = system.ROOT
+) -> Hierarchy | None:
     """Return the place of any process in a cgroup hierarchy, as :func:`read_hierarchy` does.
 
     Args:
@@ -151,10 +148,10 @@ def _folders(controller: str, root: Path) -> tuple[Path, ...]:
 
 def _quota(folder: Path) -> Quota | None:
     """Return the quota of one cgroup; version 2 has a file, version 1 has two."""
-    quota_us, _, period_us = (read_text(folder / "cpu.max") or "").partition(" ")
+    quota_us, _, period_us = (system.read_text(folder / "cpu.max") or "").partition(" ")
     if not quota_us:
-        quota_us = read_text(folder / "cpu.cfs_quota_us") or "-1"
-        period_us = read_text(folder / "cpu.cfs_period_us") or ""
+        quota_us = system.read_text(folder / "cpu.cfs_quota_us") or "-1"
+        period_us = system.read_text(folder / "cpu.cfs_period_us") or ""
     if quota_us in {"max", "-1"} or not period_us:
         return None
     return Quota(int(quota_us) / int(period_us), int(period_us) / 1e6)
@@ -162,7 +159,7 @@ def _quota(folder: Path) -> Quota | None:
 
 def read_limit(folder: Path, name: str) -> int | None:
     """Return a cgroup's limit from its file, such as ``memory.max``; None if it has none."""
-    limit = read_text(folder / name) or "max"
+    limit = system.read_text(folder / name) or "max"
     return None if limit == "max" or int(limit) >= UNLIMITED_BYTES else int(limit)
 
 
@@ -170,7 +167,7 @@ def _cpuset(root: Path) -> tuple[int, ...]:
     """Return the CPUs of this process's cgroup; empty if it does not limit them."""
     names = ("cpuset.cpus.effective", "cpuset.effective_cpus")  # of version 2 and 1
     files = (folder / name for folder in _folders("cpuset", root) for name in names)
-    return parse_cpu_list(next(filter(None, map(read_text, files)), ""))
+    return parse_cpu_list(next(filter(None, map(system.read_text, files)), ""))
 
 
 def _own_folders(mount: Sequence[str], path: str, root: Path) -> tuple[Path, ...]:

@@ -1,7 +1,7 @@
 """Times that are counted inside members, beside the kernel's counters, by the counter's name.
 
-A further counter is a module with a ``COUNTER`` in a folder ``scaling_study_counters`` on
-PYTHONPATH.
+``common/counter`` imports this module and has all counters: import that one. A further counter is a
+module with a ``COUNTER`` in a folder ``scaling_study_counters`` on PYTHONPATH.
 """
 
 from __future__ import annotations

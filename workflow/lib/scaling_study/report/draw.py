@@ -19,14 +19,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from scaling_study.common.quantities import (
-    LEAST_S,
-    TIMES,
-    format_number,
-    format_percent,
-    format_seconds,
-    known,
-)
+from scaling_study.common import quantities
 from scaling_study.report import svg
 from scaling_study.stats.interval import Interval
 
@@ -239,7 +232,8 @@ def lines(
                 loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
             )  # fmt: skip
         most, at, label = max(shown, default=(None, 0.0, ""))
-        alt = f"{about.title}: at most {format_number(most)} ({label}; {x_label}: {at:.3g})"
+        highest = quantities.format_number(most)
+        alt = f"{about.title}: at most {highest} ({label}; {x_label}: {at:.3g})"
         head = f"{about.title} (logarithmic)" if logarithmic and not several else about.title
         return _finish(canvas, about, alt, head)
 
@@ -268,12 +262,12 @@ def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Fig
                     _draw_dot(axes, dot, place, svg.colour(row.colour or colour), (low, high))
             axes.set_title(head, color=svg.colour(colour), weight="bold")
             axes.set_xlim(low, high)
-            percent = FuncFormatter(lambda x, _: format_percent(round(x, 4)))
+            percent = FuncFormatter(lambda x, _: quantities.format_percent(round(x, 4)))
             _rows_only(axes, len(rows), 4 // len(heads) + 1, percent)
         said = []
         for place, row in enumerate(rows):
             _write(grid[0], place, shorten(row.title, LABEL_CHARACTERS))
-            shares = (format_percent(dot.value) if dot else "" for dot in row.columns)
+            shares = (quantities.format_percent(dot.value) if dot else "" for dot in row.columns)
             said.append(f"{row.title} {', '.join(shares)}")
         return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
@@ -320,7 +314,7 @@ def waterfall(
                       color=svg.colour(step.colour), linewidth=0, zorder=2)  # fmt: skip
             end_s = begin_s + step.added_s
             absolute = step.whole and steps[0].whole
-            text = format_seconds(step.added_s) if absolute else added(step.added_s)
+            text = quantities.format_seconds(step.added_s) if absolute else added(step.added_s)
             _write(axes, place, step.title, right=text, bold=step.whole)
             if step.whole:
                 said.append(f"{step.title} {text}")
@@ -335,19 +329,19 @@ def waterfall(
 
 def added(seconds: float | None) -> str:
     """Write a difference of times with its sign: ``+8.20 ms``."""
-    text = format_seconds(seconds)
-    return f"+{text}" if seconds is not None and seconds >= LEAST_S else text
+    text = quantities.format_seconds(seconds)
+    return f"+{text}" if seconds is not None and seconds >= quantities.LEAST_S else text
 
 
 def _largest(panel: Stack, parts: Iterable[tuple[str, str]]) -> str:
     """Write the largest part of the last bar."""
     last = {name: heights[-1] for (name, _), heights in zip(parts, panel.parts, strict=True)}
     name = max(last, key=lambda name: last[name])
-    return f"{format_percent(last[name] / (sum(last.values()) or 1.0))} is {name}"
+    return f"{quantities.format_percent(last[name] / (sum(last.values()) or 1.0))} is {name}"
 
 
 def _known(curve: Curve) -> list[tuple[float, Interval]]:
-    return [(x, value) for x, value in curve.points if known(value.value)]
+    return [(x, value) for x, value in curve.points if quantities.known(value.value)]
 
 
 def _draw_curve(axes: Axes, curve: Curve, depth: int) -> Artist:
@@ -408,7 +402,7 @@ def _scale_y(axes: Axes, values: Sequence[float], *, from_zero: bool, ratios: bo
     """
     if not values:
         return False
-    low, high, unit = min(values), max(values), TIMES if ratios else ""
+    low, high, unit = min(values), max(values), quantities.TIMES if ratios else ""
     logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
     if logarithmic:
         axes.set_yscale("log")
@@ -469,7 +463,7 @@ def _draw_stack(axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]]) -> N
                         width=0.78, color=svg.colour(colour), linewidth=0)  # fmt: skip
         bottom = [below + height / unit_s for below, height in zip(bottom, heights, strict=True)]
     labelled = places if len(sums) <= CROWDED_BARS else {0, len(sums) - 1}
-    texts = [format_number(sums[at] / unit_s) if at in labelled else "" for at in places]
+    texts = [quantities.format_number(sums[at] / unit_s) if at in labelled else "" for at in places]
     axes.bar_label(bars, texts, padding=3, fontsize=12, color=svg.colour("ink"))
     axes.set_ylim(0, 1.2 * largest / unit_s or 1)
     side = 0.6 + max(0, FEWEST_BARS - len(sums)) / 2

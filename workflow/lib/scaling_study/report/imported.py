@@ -18,8 +18,7 @@ from scaling_study.records.analysis import Inflation, Machines, SavedTable, Save
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, sections, svg
-from scaling_study.report.page import render_page, yaml_text
-from scaling_study.report.render import write
+from scaling_study.report.page import render_page, write, yaml_text
 from scaling_study.report.words import Mark, listed, listed_all, processes
 
 Cells = dict[Hashable, dict[Hashable, float]]
@@ -41,8 +40,7 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
     saved = read_file(study_folder / "analysis/tables.json", SavedTables)
     study, tables = saved.config, saved.tables
     operators = read_table(study_folder / "tables", OPERATORS)
-    path = study_folder / "analysis/inflation.json"
-    (machine,) = read_file(path, Machines[Inflation]).machines
+    (machine,) = read_file(study_folder / "analysis/inflation.json", Machines[Inflation]).machines
     comparisons = machine.comparisons
     drawn = [
         figures.operators(one, figures.texts("inflation", at=at))

@@ -69,10 +69,8 @@ class Machine:
         self.single_changes = entry("single_changes", analysis.SingleChanges)
         self.pareto = entry("pareto", analysis.Pareto)
         self.comparisons = entry("inflation", analysis.Inflation).comparisons
-        causes = entry("causes", Causes)
-        self.targets = tuple(one for one in causes.targets if one.same_as is None)
-        loader = made("data_loader", DataLoader)
-        self.data_loader = None if plan.data_loader == "off" else loader
+        self.targets = tuple(one for one in entry("causes", Causes).targets if one.same_as is None)
+        self.data_loader = None if plan.data_loader == "off" else made("data_loader", DataLoader)
         path = folder / "microbenchmarks.json"
         alone = read_file(path, Microbenchmarks) if path.exists() else None
         self.microbenchmarks = alone if alone and alone.machine == machine else None

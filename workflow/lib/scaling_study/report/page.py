@@ -1,4 +1,6 @@
-"""One self-contained HTML page of a study: it opens from disk and loads nothing.
+"""The page of a study, its figures and its launch scripts, from the results of the study.
+
+The page is one HTML file: it opens from disk and loads nothing.
 
 Templates (``workflow/report``) get typed objects (`model`), sentences (`words`, `sections`) and the
 filters below. Jinja escapes all text from configs and records, and the page's policy allows only
@@ -12,32 +14,39 @@ import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import jinja2
 import yaml
 from markupsafe import Markup
+from msgspec import json, structs
 
-from scaling_study.common import quantities
+from scaling_study.common import quantities, storage
 from scaling_study.common.objectives import OBJECTIVES
-from scaling_study.common.storage import TEMPLATES
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
-from scaling_study.config.plan import Plan
+from scaling_study.config.plan import Plan, read_plan
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.profiling import operator_groups
-from scaling_study.records.analysis import Compared, Effective
-from scaling_study.records.codec import plain
-from scaling_study.report import draw, figures, sections, svg, words
-from scaling_study.report.draw import Figure
+from scaling_study.records.analysis import STAGE_TIMES, Compared, Effective
+from scaling_study.records.codec import plain, read_file
+from scaling_study.report import draw, figures, flamegraph, launch_script, sections, svg, words
 from scaling_study.report.figures import Series
-from scaling_study.report.flamegraph import Flames
-from scaling_study.report.model import Machine, estimate
+from scaling_study.report.model import Machine, estimate, read_study
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
+
+FIGURES = ("throughput", "step_time")
+"""The rule promises these to Snakemake, whatever was measured."""
+NOTHING_DRAWN = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="320" height="40">
+<text x="8" y="25" font-family="sans-serif">No valid window: nothing to draw.</text>
+</svg>
+"""
 
 
 def interval(found: Interval | None) -> str:
@@ -135,7 +144,7 @@ class View:
     anchor: str
     machine: Machine
     plan: Plan
-    flames: Flames
+    flames: flamegraph.Flames
     script: str
     script_text: str
 
@@ -150,7 +159,7 @@ class View:
         return figures.choose_series(self.machine, self.plan)
 
     @cached_property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, draw.Figure]:
         """Figures by a name without the machine's suffix."""
         return figures.draw_all(self.machine, self.plan, self.series)
 
@@ -245,7 +254,7 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
         content: what the template shows.
     """
     files = ["page.js", "flame.js"] if flames else ["page.js"]
-    script = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in files)
+    script = "".join((storage.TEMPLATES / name).read_text(encoding="utf-8") for name in files)
     return (
         environment()
         .get_template(template)
@@ -261,7 +270,7 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
 def environment() -> jinja2.Environment:
     """Return Jinja with the filters and sentences that templates use."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(storage.TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -288,7 +297,8 @@ def _css() -> str:
     return (
         f":root{{{light}}}"
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
-        f":root[data-theme=dark]{{{dark}}}" + (TEMPLATES / "style.css").read_text(encoding="utf-8")
+        f":root[data-theme=dark]{{{dark}}}"
+        + (storage.TEMPLATES / "style.css").read_text(encoding="utf-8")
     )
 
 
@@ -324,3 +334,83 @@ def checks(launches: Sequence[Effective]) -> list[tuple[tuple[bool, str, str, st
                 key = check.ok, check.axis, str(check.requested), str(check.effective)
                 found.setdefault(key, []).append(one.label)
     return sorted(found.items())
+
+
+def render_study(
+    study_folder: Path, report: Path, *, plan: Path, builds: Path, compared: Path | None = None
+) -> list[Path]:
+    """Write figures/*.svg, launch/*.sh and the report of a study.
+
+    The first machine's files are figures/<name>.svg and launch/recommended.sh; those of a further
+    machine have its hash in their names, those of a machine that the config names have its name.
+
+    Args:
+        study_folder: results/<study>.
+        report: the HTML file to write.
+        plan: plan.json.
+        builds: folder of the environments that were made from requirements.
+        compared: analysis/machines.json of a study that names machines.
+
+    Returns:
+        The files written.
+    """
+    planned = read_plan(plan)
+    content = None if compared is None else read_file(compared, Compared)
+    kinds = {one.name: one.kind for one in content.machines} if content else {}
+    texts: dict[Path, str] = {}
+    views: list[View] = []
+    for entry in content.machines if content else ():
+        if entry.status == "missing":  # an earlier run may have measured it
+            script = study_folder / "launch" / f"recommended-{entry.name}.sh"
+            for suffix in (script.suffix, *launch_script.BESIDE):
+                script.with_suffix(suffix).unlink(missing_ok=True)
+    for machine in read_study(study_folder, planned, content):
+        script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
+        texts[script] = launch_script.render_launch_script(
+            machine.recommendation, planned, script, builds, machine.confirmation
+        )
+        kind = kinds.get(machine.name, {})
+        for suffix, text in _beside(machine, planned, kind, script).items():
+            path = script.with_suffix(suffix)
+            if text:
+                texts[path] = text
+            else:
+                path.unlink(missing_ok=True)  # left by an earlier recommendation
+        seen = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
+        texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
+        for name in FIGURES:
+            texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
+        anchor = f"m{len(views) + 1}"
+        views.append(View(anchor, machine, planned, seen, str(script), texts[script]))
+        for figure in views[-1].figures.values():
+            texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+    stages = study_folder / STAGE_TIMES
+    times_s = read_file(stages, dict[str, float]) if stages.exists() else {}
+    texts[report] = render_report(planned, views, content, times_s)
+    write(texts)
+    return list(texts)
+
+
+def _beside(
+    machine: Machine, plan: Plan, kind: Mapping[str, object], script: Path
+) -> dict[str, str | None]:
+    """Return the texts of the files beside a launch script; None for those that it lacks."""
+    recommended, imports = machine.recommendation.recommended, None
+    if recommended is None:
+        return dict.fromkeys(launch_script.BESIDE)
+    if machine.confirmation and machine.confirmation.imports:
+        imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
+    used = machine.readback.optimizers(recommended.launch)
+    return {
+        launch_script.SWITCHES: switch_script.render_switches(recommended.axes, script.name, used),
+        launch_script.IMPORTS: imports,
+        launch_script.ARRAY_JOB: launch_script.render_array_job(
+            plan.study, script.absolute(), machine.name, kind
+        ),
+    }
+
+
+def write(texts: dict[Path, str]) -> None:
+    """Write files, each of them whole or not at all."""
+    for path, text in texts.items():
+        storage.write_whole(path, lambda beside, text=text: beside.write_text(text, "utf-8"))  # type: ignore[misc]

@@ -19,16 +19,7 @@ from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import Compared, Comparison, Recommendation
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import MachineUse
-from scaling_study.report.words import (
-    NOUNS,
-    Mark,
-    amount,
-    differs,
-    listed,
-    name_launch,
-    processes,
-    spelled,
-)
+from scaling_study.report import words
 from scaling_study.stats import thresholds
 
 Rule = tuple[str, bool | None, str]
@@ -47,7 +38,7 @@ def operators(comparison: Comparison) -> str:
         for one in sorted(comparison.groups, key=lambda one: -(one.share or 0.0))
         if (one.share or 0.0) >= thresholds.SHARE
     ]
-    by_group = f" By group: {listed(groups)}." if groups else ""
+    by_group = f" By group: {words.listed(groups)}." if groups else ""
     rows = sum_operators(comparison)
     known = [row for row in rows if row.group != operator_groups.NOT_IN_BOTH]
     largest = known[0] if known else None
@@ -99,7 +90,7 @@ def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
         counts = [row.n for row in rows]
         for n in sorted({min(counts), max(counts)} if counts else ()):
             mean = statistics.fmean(sum(row.rates) for row in rows if row.n == n)
-            found.append((f"{title}, {processes(n)}", STREAM_BYTES * mean))
+            found.append((f"{title}, {words.processes(n)}", STREAM_BYTES * mean))
     if alone.disk and alone.disk.per_s is not None:
         found.append((f"the disk, in order ({alone.disk.note})", alone.disk.per_s))
     return found
@@ -114,39 +105,40 @@ def compared_verdict(compared: Compared) -> str:
     if best is None:
         names = [one.name for one in compared.measured]
         return f"Only {names[0]} is measured" if len(names) == 1 else "Nothing to compare"
-    what = NOUNS[compared.objective or "steps_per_s"]
+    what = words.NOUNS[compared.objective or "steps_per_s"]
     first, other, ratio = best.first, best.next, best.ratio
     if not ratio.sure:
         text = f"{first} looks best; without an interval it is not certain"
-    elif not differs(ratio, best.spread):
+    elif not words.differs(ratio, best.spread):
         text = f"{first} and {other} give as many {what}, as far as this study can tell"
     else:
-        text = f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({spelled(ratio)})"
+        interval = words.spelled(ratio)
+        text = f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({interval})"
     return f"{text}, predicted"
 
 
-def compared_notes(compared: Compared) -> list[Mark]:
+def compared_notes(compared: Compared) -> list[words.Mark]:
     """Return notes on a comparison for careful readers; a bad note weakens the comparison."""
     notes = [
-        Mark(f"{one.name} is missing: {one.reason}.", bad=True)
+        words.Mark(f"{one.name} is missing: {one.reason}.", bad=True)
         for one in compared.machines
         if one.status == "missing"
     ]
     for names in compared.same:
         text = "are the same machine by all that matters to its speed"
-        notes.append(Mark(f"{listed(names, 9)} {text}.", bad=True))
+        notes.append(words.Mark(f"{words.listed(names, 9)} {text}.", bad=True))
     for one in compared.machines:
         for other in one.others:
             differences = "; ".join(f"{f.fact} {f.there}, not {f.here}" for f in other.differences)
             text = (
-                f"Not all nodes of {one.name} are alike: {listed(other.hosts, 4)} "
+                f"Not all nodes of {one.name} are alike: {words.listed(other.hosts, 4)} "
                 f"({format_count(other.cohorts, 'cohort')}) has {differences}. They are not "
-                f"pooled: compared here is {listed(one.hosts, 4)}."
+                f"pooled: compared here is {words.listed(one.hosts, 4)}."
             )
-            notes.append(Mark(text, bad=True))
+            notes.append(words.Mark(text, bad=True))
     for entry in compared.software:
         values = "; ".join(f"{name} {value}" for name, value in entry.machines.items())
-        notes.append(Mark(f"The machines differ in {entry.what}: {values}.", bad=True))
+        notes.append(words.Mark(f"The machines differ in {entry.what}: {values}.", bad=True))
     return notes
 
 
@@ -156,6 +148,6 @@ def throughput(found: Recommendation) -> str:
     if most is None or most.once:
         return ""
     rate = OBJECTIVES[found.objective].rate
-    value = amount(most.gives(rate), rate)
-    by = f"{processes(most.n)} of {name_launch(most.label)}"
-    return f"Most {NOUNS[rate]}: {value} with {by}, predicted."
+    value = words.amount(most.gives(rate), rate)
+    by = f"{words.processes(most.n)} of {words.name_launch(most.label)}"
+    return f"Most {words.NOUNS[rate]}: {value} with {by}, predicted."

@@ -112,8 +112,7 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
             lines.append(f"{machine.name} ({machine.hardware.cpu_model}):")
         indent = "  " if machine.name else ""
         lines += [f"{indent}{line}" for line in _conclude_machine(machine, results)]
-    shown = _first(lines, BLOCK_LINES - 1)
-    return printable_lines("\n".join([*shown, f"Report: {report}"]))
+    return printable_lines("\n".join([*_first(lines, BLOCK_LINES - 1), f"Report: {report}"]))
 
 
 def _first(lines: Sequence[str], most: int) -> list[str]:

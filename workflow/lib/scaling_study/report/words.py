@@ -25,14 +25,7 @@ from scaling_study.common.quantities import (
     time_unit,
 )
 from scaling_study.launch.axes import shell
-from scaling_study.records.analysis import (
-    ENOUGH_STARTS,
-    Arm,
-    Candidate,
-    Confirmation,
-    Failures,
-    Recommendation,
-)
+from scaling_study.records import analysis
 from scaling_study.records.confirmation import Losses
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.verdict import Cause, Target
@@ -229,8 +222,7 @@ class Answer:
 
     def surely_more(self, ratio: Interval) -> bool:
         """Return whether a ratio is a gain; the A/A check does not apply to a confirmation."""
-        spread = None if self.confirmed else self.spread
-        return ratio.above_one and differs(ratio, spread)
+        return ratio.above_one and differs(ratio, None if self.confirmed else self.spread)
 
     def times(self, ratio: Interval) -> str:
         """Word a gain; if its interval is wide, only its lower end."""
@@ -414,7 +406,7 @@ def answer_of(machine: Machine) -> Answer:
     )
 
 
-def confirmed_amount(confirmation: Confirmation | None) -> str:
+def confirmed_amount(confirmation: analysis.Confirmation | None) -> str:
     """Write the confirmed rate or time of the recommended launch; empty if not confirmed."""
     arm = confirmation.arm("recommended") if confirmation else None
     if confirmation is None or arm is None:
@@ -429,12 +421,14 @@ STARTED = {"fresh": "", "forked": " with forked starts"}
 """Words behind a launch's name, by how its models start."""
 
 
-def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
+def _predicted(
+    found: analysis.Recommendation,
+) -> list[tuple[str, analysis.Candidate | analysis.Arm]]:
     """Return today's launch, the default one and the recommended one.
 
     The launch that the recommended one is compared with comes at the recommended count, too.
     """
-    shown: list[tuple[str, Candidate | Arm]] = []
+    shown: list[tuple[str, analysis.Candidate | analysis.Arm]] = []
     best = found.recommended
     for role, entry in (("today", found.today), ("default", found.default)):
         if best is None or entry is None or entry.launch == best.launch:
@@ -445,7 +439,9 @@ def _predicted(found: Recommendation) -> list[tuple[str, Candidate | Arm]]:
     return [*shown, *([("recommended", best)] if best else [])]
 
 
-def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate | Arm]]:
+def _confirmed(
+    confirmation: analysis.Confirmation | None,
+) -> list[tuple[str, analysis.Candidate | analysis.Arm]]:
     """Return the launches as confirmed, the recommended one with fresh starts too; or none."""
     if confirmation is None or confirmation.arm("recommended") is None:
         return []
@@ -455,7 +451,9 @@ def _confirmed(confirmation: Confirmation | None) -> list[tuple[str, Candidate |
     return [(arm.role, arm) for arm in arms if arm is not None]
 
 
-def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple[Bar, ...]:
+def _bars(
+    shown: Sequence[tuple[str, analysis.Candidate | analysis.Arm]], objective: str
+) -> tuple[Bar, ...]:
     gave = [one.gives(objective) for _, one in shown]
     values = [given.value if known(given.value) else 0.0 for given in gave]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
@@ -469,17 +467,17 @@ def _bars(shown: Sequence[tuple[str, Candidate | Arm]], objective: str) -> tuple
             unit=unit,
             interval=format_interval(given.low, given.high, like=value, unit=scale),
             share=value / (max(values) or 1.0),
-            once=isinstance(one, Candidate) and one.once,
+            once=isinstance(one, analysis.Candidate) and one.once,
         )
         for (role, one), given, value in zip(shown, gave, values, strict=True)
-        for started in [STARTED[one.start] if isinstance(one, Arm) else ""]
+        for started in [STARTED[one.start] if isinstance(one, analysis.Arm) else ""]
     )
 
 
 # How sure the answer is.
 
 
-def sureness(found: Recommendation) -> str:
+def sureness(found: analysis.Recommendation) -> str:
     """Say how sure it is that the study has nothing better."""
     best = found.recommended
     probability = best.probability_best if best else None
@@ -507,8 +505,7 @@ def _marks(machine: Machine) -> Iterable[Mark]:
     probability = format_probability(best.probability_best, short=True)
     if known(best.probability_best):
         yield Mark(f"best of {len(found.ranking)}: {probability}", sureness(found))
-    counts = sorted({best.n, *([other.n] if other else [])})
-    spread = machine.noise.at(*counts)
+    spread = machine.noise.at(*sorted({best.n, *([other.n] if other else [])}))
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
@@ -520,7 +517,7 @@ def _marks(machine: Machine) -> Iterable[Mark]:
         tip = (
             f"The interval rests on the spread of all launches together; {more} gives more starts."
         )
-        yield Mark(format_count(starts, "start"), tip, bad=starts < ENOUGH_STARTS)
+        yield Mark(format_count(starts, "start"), tip, bad=starts < analysis.ENOUGH_STARTS)
     length = (confirmation.model_length if confirmation else None) or found.model_length
     if length is not None:
         yield _length_mark(length)
@@ -531,7 +528,9 @@ def _marks(machine: Machine) -> Iterable[Mark]:
     yield from _loss_marks(machine)
 
 
-def _confirmation_mark(confirmation: Confirmation | None, arm: Arm | None) -> Mark:
+def _confirmation_mark(
+    confirmation: analysis.Confirmation | None, arm: analysis.Arm | None
+) -> Mark:
     if arm is not None:
         return Mark(
             f"confirmed in {format_count(arm.rounds, 'round')}",
@@ -557,7 +556,7 @@ PARTS = {
 }
 
 
-def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
+def _difference_marks(confirmation: analysis.Confirmation, arm: analysis.Arm) -> Iterable[Mark]:
     """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
         tip = "Each model is forked from a process that has imported the script's packages."
@@ -596,7 +595,7 @@ def _difference_marks(confirmation: Confirmation, arm: Arm) -> Iterable[Mark]:
         yield Mark("end of a model not seen", tip, bad=True)
 
 
-def explain_difference(confirmation: Confirmation) -> str:
+def explain_difference(confirmation: analysis.Confirmation) -> str:
     """Write the factors of the difference from the prediction."""
     difference = confirmation.difference
     if difference is None:
@@ -621,7 +620,9 @@ def _length_mark(length: ModelLength) -> Mark:
     return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=length.differs)
 
 
-def _training_marks(found: Recommendation, confirmation: Confirmation | None) -> Iterable[Mark]:
+def _training_marks(
+    found: analysis.Recommendation, confirmation: analysis.Confirmation | None
+) -> Iterable[Mark]:
     """Mark changes of training: of the recommended launch, and of a faster one that is left out."""
     losses = {one.launch: one for one in (confirmation.losses if confirmation else ())}
     own = losses.get(found.recommended.launch) if found.recommended else None
@@ -680,7 +681,7 @@ def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def lost_windows(failures: Failures, taken: int) -> list[Mark]:
+def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
     """Mark large shares of windows that were lost to other programs, or to the hypervisor.
 
     Args:

@@ -361,8 +361,7 @@ class Race:
             if gains[launch] > WORTH * self._settings.tolerance and self._made[launch] < MOST_STARTS
         ]
         own = self._asked(choice.launch)
-        unseen = set(own) - set(self._counts[choice.launch])
-        if not combined and not unseen:
+        if not combined and set(own) <= set(self._counts[choice.launch]):
             reason = None
             if not hopeful:
                 reason = "nothing else is expected to be better"
@@ -547,8 +546,7 @@ class Race:
             if len(changes) > 1 and changes <= set(alone):
                 parts = sorted(alone[one] for one in changes)
                 further = sum(parts[:-1])
-                brought = float(self._effect(launch).mean()) - parts[-1]
-                over += further * brought / INTERACTION**2
+                over += further * (float(self._effect(launch).mean()) - parts[-1]) / INTERACTION**2
                 under += further**2 / INTERACTION**2
         return max(0.0, min(1.0, over / under))
 
@@ -612,8 +610,7 @@ class Race:
         if not fitting:
             return Round("done", reason="the budget is spent")
         names = {task.launch for batch in fitting for task in batch}
-        new = tuple(one for one in combined if one.launch in names)
-        return Round(stage, tuple(fitting), new)
+        return Round(stage, tuple(fitting), tuple(one for one in combined if one.launch in names))
 
 
 def spent_s(starts: Iterable[Start]) -> float:

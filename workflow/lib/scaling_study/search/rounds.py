@@ -32,19 +32,7 @@ from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Target
 from scaling_study.records.window import DECODER, Cohort
 from scaling_study.runner import jobs, journal, measure
-from scaling_study.search.race import (
-    FEWEST,
-    START_S,
-    Changes,
-    Entrant,
-    Exclusion,
-    Field,
-    Race,
-    Round,
-    Settings,
-    Task,
-    dealt,
-)
+from scaling_study.search import race
 from scaling_study.stats.throughputs import Start, Throughputs
 
 OF_SEVERAL_THREADS = ("openmp", "openmp_affinity")
@@ -118,7 +106,7 @@ class Decided(Struct, frozen=True):
     decided: str
     stage: str
     reason: str
-    batches: list[list[Task]]
+    batches: list[list[race.Task]]
     launches: list[Launch]
     expected_s: float
     spent_s: float
@@ -224,7 +212,7 @@ def measure_part(
     """
     launches = {launch.id: launch for launch in found.launches}
     node, nodes = part
-    for number, batch in dealt(list(enumerate(found.batches)), nodes)[node]:
+    for number, batch in race.dealt(list(enumerate(found.batches)), nodes)[node]:
         runs = []
         # The study's first start decides whether there is anything to measure.
         batch.sort(key=lambda one: not measure.is_first(launches[one.launch], one.replicate))
@@ -280,7 +268,7 @@ def describe(found: Decided) -> str:
     return f"{found.stage}: {starts}, {minutes}{best}{unseen}"
 
 
-def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field:
+def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.Field:
     """Return the field of a race on a machine; the A/A repeat is the baseline by another name.
 
     If the objective is to have one model soonest, launches race at the smallest count only.
@@ -295,9 +283,9 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field
     cpus = len(topology.cpus)
     training = changed_training(plan)
 
-    def entrant(launch: str) -> Entrant:
+    def entrant(launch: str) -> race.Entrant:
         axes = known[launch].axes
-        return Entrant(
+        return race.Entrant(
             launch,
             changes(base, axes),
             placement.threads(axes) or cpus,
@@ -317,14 +305,16 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> Field
     ]
     if plan.objective == ONE_MODEL:  # more processes make no model sooner
         counts, boundaries, said = counts[:1], [], []
-    return Field(
+    return race.Field(
         entrant(plan.default),
         entrant(plan.baseline),
         tuple(entrant(launch) for launch in known if launch not in fixed),
         tuple(counts),
         tuple(boundaries),
         tuple(
-            Exclusion(changes(base, item), frozenset(a for a, v in item.items() if base[a] == v))
+            race.Exclusion(
+                changes(base, item), frozenset(a for a, v in item.items() if base[a] == v)
+            )
             for item in (*plan.exclude, *_idle(plan.launches, base))
         ),
         entrant(today) if today else None,
@@ -342,7 +332,7 @@ def _idle(launches: Sequence[Launch], base: Axes) -> list[Axes]:
     ]
 
 
-def changes(base: Axes, axes: Axes) -> Changes:
+def changes(base: Axes, axes: Axes) -> race.Changes:
     """Return the values of the second launch that differ from the first one's."""
     return frozenset(pair for pair in axes.items() if base[pair[0]] != pair[1])
 
@@ -355,18 +345,18 @@ def window_s(plan: Plan, length_s: float) -> float:
         length_s: the window's length, if steps are measured.
     """
     if plan.workload.runs:
-        return BESIDE_OTHERS * (plan.run_s or START_S)
-    return length_s + (START_S if plan.workload.pool else plan.measure.settle_s)
+        return BESIDE_OTHERS * (plan.run_s or race.START_S)
+    return length_s + (race.START_S if plan.workload.pool else plan.measure.settle_s)
 
 
 def _first_counts(plan: Plan, budget_s: float, one_s: float) -> int | None:
     """Return the most counts of the first round of whole runs; None if steps are measured."""
     # Two starts of the baseline, and as much time for the default launch and today's.
-    fit = max(FEWEST, int(FIRST_SHARE * budget_s / (4 * one_s)))
+    fit = max(race.FEWEST, int(FIRST_SHARE * budget_s / (4 * one_s)))
     return fit if plan.workload.runs else None
 
 
-def settings(plan: Plan, done: int) -> Settings:
+def settings(plan: Plan, done: int) -> race.Settings:
     """Return the settings of a plan's race; the budget excludes confirmation and decisions.
 
     Args:
@@ -376,7 +366,7 @@ def settings(plan: Plan, done: int) -> Settings:
     search, timing = plan.search, plan.measure
     one_s = window_s(plan, (timing.shortest_s + timing.longest_s) / 2)
     whole_s = 60 * (search.budget_minutes or 0.0) - (plan.confirm.seconds or 0.0)
-    return Settings(
+    return race.Settings(
         budget_s=whole_s - ROUND_S * (done + 1),
         tolerance=search.tolerance,
         confidence=search.confidence,
@@ -488,10 +478,10 @@ def next_round(
             return known
         return known.models_per_hour(steps, partial(times.beside_s, forked=True))
 
-    race = Race(field, asks, measured, done, by_objective)
-    found, choice = race.next(), race.choice
+    state = race.Race(field, asks, measured, done, by_objective)
+    found, choice = state.next(), state.choice
     if any(one.test != "repeat" for one in unequal):
-        found, choice = Round("done", reason=UNEQUAL), None
+        found, choice = race.Round("done", reason=UNEQUAL), None
     known = plan.by_id
     base = known[plan.baseline].axes
     defaults = known[plan.default].axes
@@ -501,8 +491,7 @@ def next_round(
         for one in found.combined
     }
     known |= {launch.id: launch for launch in combined.values()}
-    names = {name: launch.id for name, launch in combined.items()}
-    batches = _batches(found, names, plan, files)
+    batches = _batches(found, {name: launch.id for name, launch in combined.items()}, plan, files)
     models = models if batches else None
     asked = dict.fromkeys(task.launch for batch in batches for task in batch)
     asked |= dict.fromkeys([models.launch] if models else [])
@@ -514,33 +503,35 @@ def next_round(
         reason=found.reason,
         batches=batches,
         launches=[known[launch] for launch in asked],
-        expected_s=race.round_s(found.batches) + (models.expected_s if models else 0.0),
-        spent_s=race.spent_s,
+        expected_s=state.round_s(found.batches) + (models.expected_s if models else 0.0),
+        spent_s=state.spent_s,
         budget_s=asks.budget_s,
         choice=choice,
         not_screened=[one.launch for one in field.others if one.launch not in seen],
         models=models,
-        so_far=tuple(_so_far(race, field, plan, times)) if choice else (),
+        so_far=tuple(_so_far(state, field, plan, times)) if choice else (),
         per_hour=steps is not None,
     )
 
 
-def _so_far(race: Race, field: Field, plan: Plan, times: ModelTimes | None) -> Iterator[SoFar]:
+def _so_far(
+    state: race.Race, field: race.Field, plan: Plan, times: ModelTimes | None
+) -> Iterator[SoFar]:
     """Yield the known rates of the launch to compare with, and of the choice."""
-    known, steps = race.rates, plan.steps_per_model
+    known, steps = state.rates, plan.steps_per_model
     if steps:
         known = known.models_per_hour(steps, times.beside_s if times else lambda *_: None)
     against = field.fixed[-1].launch
     points = [point for point in known.column if point[0] == against]
     best = max(points, key=known.mean, default=None)
-    chosen = (race.choice.launch, race.choice.n) if race.choice else None
+    chosen = (state.choice.launch, state.choice.n) if state.choice else None
     for point in dict.fromkeys([best, chosen]):
         if point is not None:
             launch, n = point
             yield SoFar(plan.by_id[launch].label, n, float(np.exp(known.mean(point))))
 
 
-def _models(plan: Plan, field: Field, measured: Sequence[Start]) -> Wanted | None:
+def _models(plan: Plan, field: race.Field, measured: Sequence[Start]) -> Wanted | None:
     """Return the first models to train; None if that is not possible, or takes too long."""
     base, workload = field.baseline.launch, plan.workload
     seen = [one for one in measured if one.launch == base and one.rates]
@@ -598,8 +589,8 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
 
 
 def _batches(
-    found: Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
-) -> list[list[Task]]:
+    found: race.Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
+) -> list[list[race.Task]]:
     """Return a round's batches, with the number of its record file in each start.
 
     The baseline's second start is that of the A/A repeat, which has a name of its own.
@@ -617,6 +608,6 @@ def _batches(
                 launch = plan.repeat
             replicate = made.get(launch, 0)
             made[launch] = replicate + 1
-            tasks.append(Task(launch, task.counts, replicate))
+            tasks.append(race.Task(launch, task.counts, replicate))
         batches.append(tasks)
     return batches

@@ -3,8 +3,6 @@
 A threshold of one stage alone is defined where it is used.
 """
 
-from __future__ import annotations
-
 import math
 
 CONFIDENCE = 0.95

@@ -20,22 +20,15 @@ Nothing is taken as known: variances, drift, bias and points are drawn together,
 draws, so none contradicts another.
 """
 
-from __future__ import annotations
-
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
-from scaling_study.stats.interval import Interval
+from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.thresholds import CONFIDENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from scaling_study.stats.interval import Floats
 
 Point = tuple[str, int]
 """A launch and a process count."""
@@ -154,7 +147,7 @@ class Throughputs:
         enough = self.logs[:, rivals].max(axis=1) + np.log1p(-tolerance)
         return {one: float((self.of((one, n)) >= enough).mean()) for one, n in shown.items()}
 
-    def of_one_process(self) -> Throughputs:
+    def of_one_process(self) -> "Throughputs":
         """Return the throughput of one process, of each launch with its fewest processes."""
         fewest = dict(sorted(self.column, reverse=True))
         kept = [self.column[point] for point in fewest.items()]
@@ -165,7 +158,7 @@ class Throughputs:
 
     def models_per_hour(
         self, steps_per_model: float, beside_s: Callable[[str, int], Floats | None]
-    ) -> Throughputs:
+    ) -> "Throughputs":
         """Return models per hour, where these are steps per second.
 
         A slot trains a model in the time beside its steps, which includes the first step, and that
@@ -179,8 +172,7 @@ class Throughputs:
         both = np.vstack([self.means, self.logs])
         for (launch, n), at in self.column.items():
             more_s = beside_s(launch, n)
-            further = steps_per_model - (more_s is not None)
-            model_s = further * n / np.exp(both[:, at])
+            model_s = (steps_per_model - (more_s is not None)) * n / np.exp(both[:, at])
             if more_s is not None:
                 mean_s = np.exp(np.log(more_s).mean())
                 model_s += np.concatenate([[mean_s], more_s[: len(self.logs)]])
@@ -225,8 +217,7 @@ class _Sampler:
         # Other data has other draws: two machines must not share their errors. Rates that differ
         # in their last digits only, as those read from a table do, have the same.
         rates = [(one.launch, n, f"{rate:.9g}") for one in starts for n, rate in one.rates.items()]
-        text = repr(rates)
-        self._rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+        self._rng = np.random.default_rng([seed, zlib.crc32(repr(rates).encode())])
         rows = [(one, n) for one in starts for n in sorted(one.rates)]
         points = sorted({(one.launch, n) for one, n in rows})
         self._column = {point: at for at, point in enumerate(points)}

@@ -209,24 +209,27 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         f"  {key}: {_yaml(value)}" + (f"  # {comments[key]}" if key in comments else "")
         for key, value in section.items()
     ]
-    defaults: Section = {
-        "processes": "auto",
-        "launches": {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}},
-        "search": {"budget_minutes": MINUTES},
-        "measure": {"windows": 1},
-        "profile": "off",
-        "why": "quick",
+    launches = {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}}
+    sections: dict[str, tuple[object, str]] = {
+        "processes": ("auto", "or counts, such as [1, 2, 4, 8]"),
+        "launches": (
+            launches,
+            "beside the default one and today's; each change alone, the race combines them",
+        ),
+        "search": ({"budget_minutes": MINUTES}, "race and confirmation together"),
+        "measure": (
+            {"windows": 1},
+            "of each start and process count; the race takes more starts instead",
+        ),
+        "profile": ("off", "or quick: operators and flamegraphs, some four minutes; or full"),
+        "why": (
+            "quick",
+            "experiments on today's launch and the recommended one: some minutes; or off",
+        ),
     }
-    about = {
-        "processes": "or counts, such as [1, 2, 4, 8]",
-        "launches": "beside the default one and today's; each change alone, the race combines them",
-        "search": "race and confirmation together",
-        "measure": "of each start and process count; the race takes more starts instead",
-        "profile": "or quick: operators and flamegraphs, some four minutes; or full",
-        "why": "experiments on today's launch and the recommended one: some minutes; or off",
-    }
+    defaults = {key: value for key, (value, _) in sections.items()}
     for key, value in _merged(defaults, changed).items():
-        comment = f"  # {about[key]}" if key in about else ""
+        comment = f"  # {sections[key][1]}" if key in sections else ""
         if key != "launches" or not isinstance(value, dict):
             lines.append(f"{key}: {_yaml(value)}{comment}")
             continue

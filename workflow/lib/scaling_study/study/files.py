@@ -135,7 +135,13 @@ class Study(StudyFiles):
         self._figure = f"{self.results}/figures/{{name}}{suffix}.svg"
         self.compared = f"{self.results}/analysis/machines.json"
         self._name_jobs_files()
-        self.compare_words = self._compare_words()
+        kinds = {
+            name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
+        }
+        self.compare_words = [
+            *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
+            *("--machines", json.dumps(kinds)),
+        ]
         self.render_words = [
             *(*STAGE[1:], "render", "--study-folder", self.results, "--report", self.report),
             *("--plan", self.planned),
@@ -168,15 +174,6 @@ class Study(StudyFiles):
         scripts = self.of_chosen(self.launch_script)
         plan_file = f"{self.results}/plan.json"
         self.targets = [self.report, *scripts, plan_file, *self.of_chosen(self.kept)]
-
-    def _compare_words(self) -> list[str]:
-        kinds = {
-            name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
-        }
-        return [
-            *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
-            *("--machines", json.dumps(kinds)),
-        ]
 
     def figures(self, name: str) -> list[str]:
         """Return the files of a figure of the report: one for each machine."""

@@ -41,10 +41,8 @@ def analyse(folder: Path, plan: Plan) -> None:
     """
     collected = collecting.collect(folder, plan)
     tables, study = folder / "tables", collected.cohorts
-    write_table(tables, columns.WINDOWS, collected.windows)
-    write_table(tables, columns.REPLICATES, collected.replicates)
-    write_table(tables, columns.BETWEEN, collected.between)
-    write_table(tables, columns.POINTS, collected.points)
+    for table in (columns.WINDOWS, columns.REPLICATES, columns.BETWEEN, columns.POINTS):
+        write_table(tables, table, getattr(collected, table.name))
     write_file(tables / "cohorts.json", study)
     journal.settle(folder / file for file in {cohort.file for cohort in study.cohorts})
     print(
@@ -123,10 +121,9 @@ def judge_loader(folder: Path, replicates: int) -> None:
     """Write analysis/data_loader.json: what the data loader costs."""
     paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
     runs = [read_loader_run(path) for path in paths]
-    machines = dict.fromkeys(run.head.machine_hash for run in runs)
     entries = tuple(
         loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine])
-        for machine in machines
+        for machine in dict.fromkeys(run.head.machine_hash for run in runs)
     )
     write_file(folder / "analysis" / "data_loader.json", Machines(entries))
     print(f"data_loader: {', '.join(one.status for one in entries)}")
@@ -192,7 +189,7 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
         builds: folder of the environments that were made from requirements.
     """
     from scaling_study.report import study as texts  # noqa: PLC0415 (it loads figures)
-    from scaling_study.report.render import render_study  # noqa: PLC0415 (likewise)
+    from scaling_study.report.page import render_study  # noqa: PLC0415 (likewise)
 
     beside = folder / "so_far"
     shutil.rmtree(beside, ignore_errors=True)

@@ -9,16 +9,9 @@ from scaling_study.common.quantities import (
     format_seconds,
     known,
 )
+from scaling_study.diagnosis import checks
 from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
-from scaling_study.diagnosis.checks import (
-    falls,
-    other_threads_cpus,
-    present,
-    saves_time,
-    several_threads,
-    waiting,
-)
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.diagnosis.waits import SCHEDSTAT
@@ -59,7 +52,7 @@ def _crowded(query: Query) -> Evidence:
     if query.scope == "single_process_loss":
         del demands[0]
     if not all(known(have) for have, *_ in demands):
-        placed = saves_time(*UNPILED)(query)
+        placed = checks.saves_time(*UNPILED)(query)
         unread = Evidence(None, "fact", "Which CPUs the members may use was not read.")
         return unread if placed.agrees is None else placed
     crowded = [one for one in demands if one[0] < min(one[1], cpus)]
@@ -106,7 +99,7 @@ def _smaller(query: Query) -> Evidence:
 
 
 def _helpers(query: Query) -> Evidence:
-    case, n, busy = query.case, query.n, other_threads_cpus(query)
+    case, n, busy = query.case, query.n, checks.other_threads_cpus(query)
     text = (
         f"A member has {format_number(case.mean('threads', n))} threads in "
         f"{format_number(case.mean('processes', n))} processes; beside the training thread they "
@@ -204,7 +197,7 @@ CAUSES = {
         "debugger or a tracer.",
         command="grep -H TracerPid /proc/[0-9]*/status; pgrep --list-full cpulimit",
         counted=Counted(("blocked_stopped_s_per_step",), "standing still, stopped by a signal"),
-        requires=(waiting("stopped"),),
+        requires=(checks.waiting("stopped"),),
     ),
     "affinity_pileup": Cause(
         "Members piled up on the same CPUs",
@@ -245,7 +238,7 @@ CAUSES = {
             "waiting threads sleep (OMP_WAIT_POLICY=PASSIVE)."
         },
         interventions=("passive",),
-        requires=(several_threads, _spins),
+        requires=(checks.several_threads, _spins),
     ),
     "too_many_threads": Cause(
         "More threads than small operators can use",
@@ -253,7 +246,7 @@ CAUSES = {
         "Give each process one thread.",
         interventions=("one_thread",),
         minus=("passive",),
-        requires=(several_threads,),
+        requires=(checks.several_threads,),
     ),
     "cpuset": Cause(
         "A mask or cpuset smaller than the machine",
@@ -298,11 +291,11 @@ CAUSES = {
         interventions=("pinned",),
         minus=("passive", "one_thread", "unpinned"),
         requires=(
-            present("migrations_per_step", "Migrations per step", 0.05),
-            falls("migrations_per_step", "Migrations"),
+            checks.present("migrations_per_step", "Migrations per step", 0.05),
+            checks.falls("migrations_per_step", "Migrations"),
             # Loader workers on a pinned member's core make it wait, which counts as external: the
             # step must really get shorter.
-            saves_time("pinned"),
+            checks.saves_time("pinned"),
         ),
     ),
 }

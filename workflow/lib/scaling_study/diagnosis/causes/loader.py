@@ -11,18 +11,10 @@ from typing import Literal
 import numpy as np
 
 from scaling_study.common.quantities import format_percent, format_seconds
+from scaling_study.diagnosis import evidence
 from scaling_study.diagnosis.case import BESIDE, CACHED
 from scaling_study.diagnosis.cause import SINGLE_PROCESS_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import takes, waiting
-from scaling_study.diagnosis.evidence import (
-    Evidence,
-    Measured,
-    Query,
-    Share,
-    Untested,
-    percent,
-    whole,
-)
 from scaling_study.diagnosis.shares import Counted, recovered, residual
 
 SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
@@ -44,7 +36,7 @@ PARTS: dict[Part, str] = {
 }
 
 
-def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
+def _making(query: evidence.Query) -> tuple[float, dict[Part, float]] | None:
     """Return the time (s) that makers of batches take per step, and each part's share of the wait.
 
     The shares add up to 1. None where the making was not timed.
@@ -68,7 +60,7 @@ def _making(query: Query) -> tuple[float, dict[Part, float]] | None:
     return made_s, {"waits": waits, "prepares": covered - waits, "rest": 1 - covered}
 
 
-def _waiting(query: Query) -> Measured | Untested:
+def _waiting(query: evidence.Query) -> evidence.Measured | evidence.Untested:
     """Return the time that training waits for its loader.
 
     Batches from memory remove the loader's interference, too. With the loader running beside them,
@@ -80,49 +72,51 @@ def _waiting(query: Query) -> Measured | Untested:
     return recovered(tried[:1] or (BESIDE,), SPECIAL)(query)
 
 
-def _portion(part: Part, share: Share = _waiting) -> Share:
+def _portion(part: Part, share: evidence.Share = _waiting) -> evidence.Share:
     """Return the part of a share that is due to one activity of the makers of batches.
 
     If their batches were not timed, all of it is `rest`.
     """
 
-    def measure(query: Query) -> Measured | Untested:
+    def measure(query: evidence.Query) -> evidence.Measured | evidence.Untested:
         found, making = share(query), _making(query)
-        if isinstance(found, Untested):
+        if isinstance(found, evidence.Untested):
             return found
         if making is None:
             if part == "rest":
                 return found
-            return Untested("it was not timed how long this loader takes to make a batch")
+            return evidence.Untested("it was not timed how long this loader takes to make a batch")
         made_s, factor = making[0], making[1][part]
         estimate = found.estimate.times(factor)
         text = (
             f"{found.evidence.text} To make a batch takes {format_seconds(made_s)};"
             f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
-            f" {percent(estimate)} of {whole(query.scope)}."
+            f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
         )
         return found.of(estimate, found.over * factor, text)
 
     return measure
 
 
-def _goes_on(query: Query) -> Evidence:
+def _goes_on(query: evidence.Query) -> evidence.Evidence:
     """Check that the loader was observed to run while training used batches from memory."""
     if not query.case.measured(BESIDE, query.scope):
         text = "The loader has nothing that could go on beside batches from memory."
-        return Evidence(None, "fact", text)
+        return evidence.Evidence(None, "fact", text)
     text = "The loader did all that it does while training was on batches from memory."
-    return Evidence(True, "fact", text)
+    return evidence.Evidence(True, "fact", text)
 
 
-def _has_threads(query: Query) -> Evidence:
+def _has_threads(query: evidence.Query) -> evidence.Evidence:
     names = [loader.kind for loader in query.case.loaders if loader.threads]
     if not names:
-        return Evidence(False, "fact", "No loader is known that has threads in this process.")
+        return evidence.Evidence(
+            False, "fact", "No loader is known that has threads in this process."
+        )
     if query.case.threads > 1:
         text = "Operators have several threads, which wait for each other in a futex too."
-        return Evidence(False, "fact", text)
-    return Evidence(
+        return evidence.Evidence(False, "fact", text)
+    return evidence.Evidence(
         True, "fact", f"{', '.join(names)} prepares batches in threads of this process."
     )
 

@@ -5,22 +5,27 @@ A module of this package holds the axes of one theme by name, in ``AXES``, or a 
 PYTHONPATH; the module's name is the axis's. A member imports the module of an axis that changes the
 process itself, so such modules need only the standard library and import torch where they use it.
 
-Several axes take the same values (`counts`, `LIBRARY`, `read_id_list`), and observe the value in
-effect in objects that live in the process (`living`, `the_one`).
+Several axes take the same values (`counts`, `LIBRARY`, `read_id_list`), observe the value in effect
+in objects that live in the process (`living`, `the_one`), or preload a library (`preload`) and
+recognise it afterwards.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import shlex
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from scaling_study.common.problems import found, require_file, wrong
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
+from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
@@ -247,3 +252,61 @@ def read_id_list(value: object, allowed: str) -> str:
 
 COUNT = counts(1)
 LIBRARY = Others("the path of a shared library (with a /)", _read_library)
+
+
+def path_of(name: str, machine: Machine, entry: Library) -> str:
+    """Return the path of a library that the probe found.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    found = machine.libraries.get(name)
+    if found is None:
+        # The probe looks in the environment of the study, which need not be the one of the shell.
+        own = f"{sys.executable} -m " if entry.install.startswith("pip ") else ""
+        raise UnavailableError(f"{name} is not installed", f"{own}{entry.install}")
+    return found
+
+
+def preloaded(path: str) -> Effects:
+    """Return the effect of preloading a library.
+
+    Raises:
+        UnavailableError: its path cannot be written into LD_PRELOAD.
+    """
+    # Both are separators to ld.so(8), which has no way to quote them.
+    if " " in path or ":" in path:
+        raise UnavailableError(
+            f"{path} cannot be preloaded: its path has a space or a colon",
+            f"ln -s {shlex.quote(path)} to a path without, and name that one",
+        )
+    return Effects(preload=(os.path.abspath(path),))  # noqa: PTH100 (members run elsewhere)
+
+
+def preload(value: str, machine: Machine, libraries: Mapping[str, Library]) -> Effects:
+    """Return the effect of preloading a library that is given by its path, or by its name.
+
+    Raises:
+        UnavailableError: it is not installed, or cannot be preloaded.
+    """
+    return preloaded(value if is_path(value) else path_of(value, machine, libraries[value]))
+
+
+def is_path(value: Value) -> bool:
+    """Return whether a value is a path and not a word."""
+    return isinstance(value, str) and os.sep in value
+
+
+def is_preloaded(path: str | None, readback: Readback) -> bool:
+    """Return whether a library is among those that a member's environment preloads."""
+    preloads = readback.env.get("LD_PRELOAD", "").split(":")
+    return any(_same_file(one, path) for one in preloads if one)
+
+
+def is_named(value: str, path: str | None) -> bool:
+    """Return whether a value names a library: by its path, or by a word in its file's name."""
+    return _same_file(value, path) if is_path(value) else value in Path(path or "").name
+
+
+def _same_file(path: str, other: str | None) -> bool:
+    return other is not None and os.path.realpath(path) == os.path.realpath(other)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scaling_study.common.topology import NO_NODE, SHARED_NODE, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import preloading, ranks
-from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, read_id_list
+from scaling_study.launch.axes import ranks
+from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, path_of, read_id_list
 from scaling_study.launch.axes.threads import is_kmp
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def _refuse_openmp_affinity(axes: Axes) -> None:
         )
     # Dask binds a worker once its runtime is loaded. Ranks share the CPUs of a slot, and their
     # runtimes would choose the same ones. A runtime would bind threads to a loader's CPUs.
-    alone = {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}
-    for name, needed in alone.items():
+    for name, needed in {"launcher": "exec", "loader_cpus": "shared", "ranks": ranks.NONE}.items():
         if axes[name] != needed:
             raise UnavailableError(
                 f"openmp_affinity {value} and {name} {axes[name]} exclude each other",
@@ -187,7 +186,7 @@ def _nearest(nodes: set[int], topology: Topology) -> str:
 
 
 def _prepare_membind(_value: str, where: Where) -> Effects:
-    preloading.path_of("numa", where.machine, LIBRARIES["numa"])
+    path_of("numa", where.machine, LIBRARIES["numa"])
     return Effects()
 
 

@@ -11,8 +11,17 @@ from typing import Never
 
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import LIBRARY, Axis, Effects, Library, Where
+from scaling_study.launch.axes.axis import (
+    LIBRARY,
+    Axis,
+    Effects,
+    Library,
+    Where,
+    is_named,
+    is_preloaded,
+    preload,
+    preloaded,
+)
 from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
@@ -81,11 +90,11 @@ def _prepare_blas(value: str, where: Where) -> Effects:
     if value == INTEL_PATH:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
-        return preloading.preloaded(intel_path_library(where.builds, where.machine.hash))
+        return preloaded(intel_path_library(where.builds, where.machine.hash))
     # mkl_rt chooses its threading layer at run time. GNU is the OpenMP runtime that torch has
     # already loaded; the default would add Intel's.
     layer = {"MKL_THREADING_LAYER": "GNU"} if value == "mkl" else {}
-    return Effects(layer) | preloading.preload(value, where.machine, BLAS)
+    return Effects(layer) | preload(value, where.machine, BLAS)
 
 
 def _effective_blas(_value: Value, readback: Readback) -> str:
@@ -94,13 +103,13 @@ def _effective_blas(_value: Value, readback: Readback) -> str:
 
 
 def _holds_blas(value: str, readback: Readback, _slot: window.Slot) -> bool:
-    multiplies = preloading.is_preloaded(readback.sgemm, readback)
-    chooses = preloading.is_preloaded(readback.intel_path, readback)
+    multiplies = is_preloaded(readback.sgemm, readback)
+    chooses = is_preloaded(readback.intel_path, readback)
     if value == "bundled":
         return not multiplies and not chooses
     if value == INTEL_PATH:
         return chooses and not multiplies
-    return multiplies and preloading.is_named(value, readback.sgemm)
+    return multiplies and is_named(value, readback.sgemm)
 
 
 # ---- isa
@@ -166,7 +175,7 @@ def _prepare_allocator(value: str, where: Where) -> Effects:
     if value == "glibc-large-thresholds":
         return Effects(LARGE_THRESHOLDS)
     tuned = Effects(JEMALLOC if value == "jemalloc" else {})
-    return preloading.preload(value, where.machine, ALLOCATORS) | tuned
+    return preload(value, where.machine, ALLOCATORS) | tuned
 
 
 def _thresholds(env: Mapping[str, str]) -> dict[str, str]:
@@ -185,7 +194,7 @@ def _holds_allocator(value: str, readback: Readback, _slot: window.Slot) -> bool
     if value not in {"glibc", "glibc-large-thresholds"}:
         if value == "jemalloc" and readback.jemalloc_decay_ms != JEMALLOC_DECAY_MS:
             return False
-        return preloading.is_preloaded(owner, readback) and preloading.is_named(value, owner)
+        return is_preloaded(owner, readback) and is_named(value, owner)
     found = _thresholds(readback.env)
     # A launcher may set a threshold of its own, which the value glibc leaves as it is.
     wanted = (

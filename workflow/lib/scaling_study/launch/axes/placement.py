@@ -100,8 +100,7 @@ def _spread(topology: Topology, width: int) -> Iterator[tuple[int, ...]]:
         slot = nearest(free[0], free, width)
         taken = slot
         if len(slot) < width:  # the next round begins within this slot
-            others = [cpu for cpu in order if cpu not in slot]
-            taken = nearest(free[0], others, width - len(slot))
+            taken = nearest(free[0], [cpu for cpu in order if cpu not in slot], width - len(slot))
             slot, free = slot + taken, order
         free = [cpu for cpu in free if cpu not in taken] or order
         yield tuple(cpu.cpu for cpu in slot)
@@ -163,8 +162,7 @@ def threads(axes: Axes) -> int | None:
 
     By default, each of several ranks has one thread, as under torchrun.
     """
-    known = isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1
-    return width(axes) if known else None
+    return width(axes) if isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1 else None
 
 
 def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import Topology
-from scaling_study.launch.axes import placement, preloading
-from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where
+from scaling_study.launch.axes import placement
+from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where, path_of
 from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
@@ -54,7 +54,7 @@ def tell(value: Value) -> str:
 
 def _prepare(value: Value, where: Where) -> Effects:
     if POLICY in split(value):
-        preloading.path_of("numa", where.machine, LIBRARIES["numa"])
+        path_of("numa", where.machine, LIBRARIES["numa"])
     # A preload is a variable like others here, so an axis that preloads something replaces it.
     return Effects(variables(value))
 

@@ -13,8 +13,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scaling_study.launch.axes import preloading
-from scaling_study.launch.axes.axis import COUNT, LIBRARY, Axis, Effects, Library
+from scaling_study.launch.axes.axis import (
+    COUNT,
+    LIBRARY,
+    Axis,
+    Effects,
+    Library,
+    is_named,
+    is_preloaded,
+    preload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,14 +105,14 @@ def spins_long(environment: Mapping[str, str]) -> bool:
 
 
 def _prepare_openmp(value: str, where: Where) -> Effects:
-    return preloading.preload(RUNTIMES.get(value, value), where.machine, LIBRARIES)
+    return preload(RUNTIMES.get(value, value), where.machine, LIBRARIES)
 
 
 def _holds_openmp(value: str, readback: Readback, _slot: window.Slot) -> bool:
     owner = readback.parallel
-    if not preloading.is_preloaded(owner, readback):
+    if not is_preloaded(owner, readback):
         return value == BUNDLED
-    return preloading.is_named(RUNTIMES.get(value, value), owner)
+    return is_named(RUNTIMES.get(value, value), owner)
 
 
 AXES: dict[str, Axis[Never]] = {

@@ -2,14 +2,7 @@
 
 import subprocess
 
-from scaling_study.launch.launchers.launcher import (
-    Launch,
-    Launcher,
-    Member,
-    bind_command,
-    describe_exit,
-    split_preload,
-)
+from scaling_study.launch.launchers import launcher
 from scaling_study.member import worker
 
 
@@ -18,17 +11,17 @@ class Exec:
 
     host: int | None = None
 
-    def __init__(self, launch: Launch, _members: int = 1) -> None:
+    def __init__(self, launch: launcher.Launch, _members: int = 1) -> None:
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, member: Member) -> int:
+    def start(self, member: launcher.Member) -> int:
         """Start ``worker`` in a new interpreter, bound before it begins."""
         launch = self._launch
-        env, preload = split_preload(launch.env)
+        env, preload = launcher.split_preload(launch.env)
         again = ["--again"] if launch.group else []
         command = [
-            *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
+            *launcher.bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
             *worker.command_line(launch.python, launch.words(member)),
         ]
         with (
@@ -54,7 +47,7 @@ class Exec:
 
     def exit_reason(self, pid: int) -> str:
         """Describe how a member ended."""
-        return describe_exit(self._processes[pid].wait())
+        return launcher.describe_exit(self._processes[pid].wait())
 
 
-LAUNCHER = Launcher("a fresh interpreter for each", Exec)
+LAUNCHER = launcher.Launcher("a fresh interpreter for each", Exec)
