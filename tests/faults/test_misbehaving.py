@@ -64,7 +64,7 @@ def test_it_costs_no_window(tmp_path, how, record_property):
 
 FATAL = {
     "segfaults": ("a member that segfaults", "was killed by SIGSEGV"),
-    "hangs": ("a member that hangs in C code", "for 5 s"),
+    "hangs": ("a member that hangs in C code", "for 30 s"),
 }
 
 
