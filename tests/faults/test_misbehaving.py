@@ -43,7 +43,6 @@ def note(record_property, title, folder, ns):
 
 HARMLESS = {
     "forks": "three deaf daemons of a member",
-    "trains": "a forked child that trains too",
     "ignores": "a member that ignores SIGTERM",
     "closes": "a member that closes its descriptors",
     "moves": "a member that changes directory",
@@ -60,6 +59,14 @@ def test_it_costs_no_window(tmp_path, how, record_property):
     end = records["end"][0]
     assert (end["status"], records["event"]) == ("complete", []), (end, records["event"])
     note(record_property, HARMLESS[how], tmp_path, (1, 2))
+
+
+def test_a_forked_child_that_trains_too_is_refused(tmp_path):
+    """Its steps and the member's are not of one model: nobody can say what a model takes."""
+    records = run(job("trains", tmp_path, "--steps", "100"), tmp_path)
+    (end,) = records["end"]
+    assert end["status"] == "failed"
+    assert "neither are the model's alone: measure whole runs" in end["reason"]
 
 
 FATAL = {

@@ -471,7 +471,7 @@ class CohortWindows(CohortRun):
                 if self.task.first_decides:
                     raise ScriptEndedError(self.skips)
                 raise LostError(self.skips.reason)
-            if missing := self.cohort.restartable(MEMBER_RESTARTS):
+            while missing := self.cohort.restartable(MEMBER_RESTARTS):
                 self.cohort.start(missing, own.timeout_s)
                 self.cohort.warm_up(own.warmup_steps)
                 self._write_events()
