@@ -44,26 +44,28 @@ def config(launches=None, **workload):
 # ---- config and plan
 
 
-def test_without_torch_of_its_own_a_study_takes_the_shells_python(monkeypatch, tmp_path):
+def test_the_shells_python_is_what_it_starts(monkeypatch, tmp_path):
     shim = tmp_path / "python"
     shim.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert work.python_of_shell() is None
-    monkeypatch.setattr(work, "find_spec", lambda _: None)
     assert work.python_of_shell() == sys.executable
     shim.unlink()
     assert work.python_of_shell() is None
 
 
-def test_an_interpreter_of_the_config_comes_first():
+@pytest.mark.parametrize("torch_here", [True, False])
+def test_the_shells_python_runs_commands_and_what_the_studys_own_cannot(monkeypatch, torch_here):
+    monkeypatch.setattr(work, "find_spec", lambda _: object() if torch_here else None)
     of_shell, of_config = "/shells/python", sys.executable
-    for named, wanted in ((None, of_shell), (of_config, of_config)):
-        found = work.with_interpreter(load_config(config(python=named)), of_shell)
-        assert found.workload.python == wanted
-        assert work.with_interpreter(found, None) == found
-    command = load_config({"study": "own", "workload": {"command": ["true"]}})
-    assert work.with_interpreter(command, of_shell) == command
+    found = work.with_interpreter(load_config(config()), of_shell)
+    assert found.workload.python == (None if torch_here else of_shell)
+    assert work.with_interpreter(found, None) == found
+    named = load_config(config(python=of_config))
+    assert work.with_interpreter(named, of_shell) == named
+    # Jobs have another PATH, on which `python` is the study's.
+    command = load_config({"study": "own", "workload": {"command": ["bash", "train.sh"]}})
+    assert work.with_interpreter(command, of_shell).workload.python == of_shell
 
 
 def test_values_of_a_parameter_are_launches_like_those_of_any_axis():

@@ -91,12 +91,12 @@ def interpreter(workload: Workload) -> str:
 
 
 def python_of_shell() -> str | None:
-    """Return the absolute path of the shell's ``python``; None if the study's own has torch.
+    """Return the absolute path of the shell's ``python``; None without one.
 
-    Call it in the process that the user starts: jobs have another PATH. None without a ``python``.
+    Call it in the process that the user starts: jobs have another PATH.
     """
     path = shutil.which("python") or shutil.which("python3")
-    return None if path is None or find_spec("torch") is not None else behind_shim(path)
+    return None if path is None else behind_shim(path)
 
 
 def behind_shim(path: str) -> str:
@@ -110,9 +110,14 @@ def behind_shim(path: str) -> str:
 
 
 def with_interpreter(config: Config, python: str | None) -> Config:
-    """Return a config that names an interpreter; its own, if it names one, comes first."""
+    """Return a config that names the shell's interpreter, if that runs the program.
+
+    It runs a command, whose own words may start ``python``, and a script if the study's own
+    interpreter has no torch.
+    """
     workload = config.workload
-    if python is None or workload.python or workload.command:
+    study_runs_it = not workload.command and find_spec("torch") is not None
+    if python is None or workload.python or study_runs_it:
         return config
     return config.model_copy(update={"workload": workload.model_copy(update={"python": python})})
 
