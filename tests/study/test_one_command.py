@@ -122,3 +122,11 @@ def test_words_of_a_command_that_are_the_same_for_all_are_mentioned(capsys):
     assert "put {} where they should differ" in capsys.readouterr().out
     prepared("bash train.sh {}", "--name", "other")
     assert "should differ" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["{python} train.py --jobs {{n}}", "bash train.sh {{n}}"])
+def test_a_program_that_starts_its_processes_gets_changes_that_reach_them(line):
+    prepared(line.format(python=sys.executable))
+    config = written()
+    assert config.workload.starts_processes
+    assert set(config.launches.one_change) == {"intra_op", "allocator", "blas"}

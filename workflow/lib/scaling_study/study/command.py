@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import yaml
 
-from scaling_study.common.placeholders import MEMBER
+from scaling_study.common.placeholders import MEMBER, N
 from scaling_study.common.problems import nearest_word
 from scaling_study.common.storage import PROJECT
 from scaling_study.config import work
@@ -45,6 +45,9 @@ CHANGES: Section = {
 """Launches of a study of any command; the report says what is not installed."""
 CHANGES_OF_STEPS: Section = {"optimizer_kernel": ["fused"], "gc": ["frozen"]}
 """Further ones where Python runs a script."""
+OF_ALL = ("intra_op", "allocator", "blas")
+"""Changes that reach all processes of a program, however they are started."""
+PROCESSES = f"{{{N}}}"
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
 USAGE = "torch-scaling-study [options] -- COMMAND"
 
@@ -191,7 +194,9 @@ def changes(given: argparse.Namespace, before: float | None) -> Section:
 
 def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
     """Return the text of a config, with a comment on each line that people change."""
-    of_steps = {} if "command" in section else CHANGES_OF_STEPS
+    singles = CHANGES if "command" in section else {**CHANGES, **CHANGES_OF_STEPS}
+    if PROCESSES in str(section):  # the program starts them itself, so nothing else reaches each
+        singles = {axis: singles[axis] for axis in OF_ALL}
     comments = {
         "python": "the interpreter of your command",
         "script": "runs as it is",
@@ -209,7 +214,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         f"  {key}: {_yaml(value)}" + (f"  # {comments[key]}" if key in comments else "")
         for key, value in section.items()
     ]
-    launches = {"baseline": BASELINE, "one_change": {**CHANGES, **of_steps}}
+    launches = {"baseline": BASELINE, "one_change": singles}
     sections: dict[str, tuple[object, str]] = {
         "processes": ("auto", "or counts, such as [1, 2, 4, 8]"),
         "launches": (
