@@ -44,27 +44,39 @@ def config(launches=None, **workload):
 # ---- config and plan
 
 
-def test_the_shells_python_is_what_it_starts(monkeypatch, tmp_path):
+@pytest.fixture
+def shim(monkeypatch, tmp_path):
+    """The only `python` on PATH, as pyenv has it."""
     shim = tmp_path / "python"
     shim.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert work.python_of_shell() == sys.executable
-    shim.unlink()
-    assert work.python_of_shell() is None
+    return shim
 
 
 @pytest.mark.parametrize("torch_here", [True, False])
-def test_the_shells_python_runs_commands_and_what_the_studys_own_cannot(monkeypatch, torch_here):
+def test_the_shells_python_runs_commands_and_what_the_studys_own_cannot(
+    monkeypatch, shim, torch_here
+):
     monkeypatch.setattr(work, "find_spec", lambda _: object() if torch_here else None)
-    of_shell, of_config = "/shells/python", sys.executable
-    found = work.with_interpreter(load_config(config()), of_shell)
-    assert found.workload.python == (None if torch_here else of_shell)
-    assert work.with_interpreter(found, None) == found
-    named = load_config(config(python=of_config))
-    assert work.with_interpreter(named, of_shell) == named
+    script = load_config(config()).workload
     # Jobs have another PATH, on which `python` is the study's.
-    command = load_config({"study": "own", "workload": {"command": ["bash", "train.sh"]}})
+    command = load_config({"study": "own", "workload": {"command": ["python", "-V"]}}).workload
+    assert work.python_of_shell(script) == (None if torch_here else sys.executable)
+    assert work.python_of_shell(command) == sys.executable
+    shim.unlink()
+    assert work.python_of_shell(script) is None
+    assert work.python_of_shell(command) is None
+
+
+def test_an_interpreter_of_the_config_comes_first(shim):
+    of_shell, of_config = "/shells/python", sys.executable
+    for named, wanted in ((None, of_shell), (of_config, of_config)):
+        study = work.with_interpreter(load_config(config(python=named)), of_shell)
+        assert study.workload.python == wanted
+        assert work.with_interpreter(study, None) == study
+    assert work.python_of_shell(load_config(config(python=of_config)).workload) is None
+    command = load_config({"study": "own", "workload": {"command": ["python", "-V"]}})
     assert work.with_interpreter(command, of_shell).workload.python == of_shell
 
 

@@ -3,6 +3,9 @@
 import random
 from dataclasses import dataclass
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 import made_records
 from scaling_study.runner.blocks import Blocks, LostError
 
@@ -51,6 +54,23 @@ def test_every_condition_takes_one_window_in_each_block_in_an_order_of_its_own()
     assert all(sorted(order) == list("abcdef") for order in orders)
     assert len(set(map(tuple, orders))) > 1
     assert [window.window for _, window, _ in taken] == list(range(24))
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True),
+    st.integers(1, 6),
+    st.integers(0, 2**32),
+)
+def test_a_schedule_is_blocks_of_permutations_of_the_counts(process_counts, blocks, seed):
+    attempts = Attempts()
+    conditions = [Condition(str(n), n) for n in process_counts]
+    Blocks(attempts, 0).run(conditions, blocks, random.Random(seed))  # noqa: S311 (an order)
+    schedule = [window for _, window, _ in attempts.taken]
+    assert [one.window for one in schedule] == list(range(blocks * len(process_counts)))
+    for block in range(blocks):
+        taken = [one.n for one in schedule if one.block == block]
+        assert sorted(taken) == sorted(process_counts)
+    assert [one.block for one in schedule] == sorted(one.block for one in schedule)
 
 
 def test_what_an_interrupted_run_has_taken_is_not_repeated():

@@ -1,6 +1,7 @@
 """Whole measuring jobs, with real members: what is on the disk, and what is left behind."""
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+import made_records
 from jobs import (
     WORKLOADS,
     baseline_job,
@@ -27,7 +29,9 @@ from scaling_study.config.plan import make_plan
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.records import codec
 from scaling_study.records.window import DECODER, End, Window
-from scaling_study.runner import cohort_windows, measure, windows
+from scaling_study.runner import cohort_windows, measure
+from scaling_study.runner.blocks import Blocks
+from scaling_study.runner.cohort_windows import Count
 from scaling_study.runner.jobs import Job
 from scaling_study.runner.journal import read_part
 
@@ -49,7 +53,14 @@ def test_records_follow_the_schema_and_nothing_is_left(normal):
     assert left_behind(folder) == []
     assert records["end"][0]["status"] == "complete"
     head = records["cohort"][0]
-    planned = windows.schedule(head["process_counts"], 2, head["seed"])
+    planned = []
+
+    def attempt(_condition, window, _number):
+        planned.append(window)
+        return made_records.taken([])
+
+    counts = [Count(n) for n in head["process_counts"]]
+    Blocks(attempt, 0).run(counts, 2, random.Random(head["seed"]))  # noqa: S311 (an order)
     assert [(one["window"], one["n"]) for one in records["window"]] == [
         (one.window, one.n) for one in planned
     ]

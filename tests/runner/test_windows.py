@@ -14,8 +14,6 @@ from scaling_study.runner.windows import Activity, Stretch
 
 MS = 1_000_000
 
-counts_of = st.lists(st.integers(1, 400), min_size=1, max_size=12, unique=True)
-
 
 def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_active=None):
     """A member whose steps end at these times, in ms; `fresh` are the indices of such steps."""
@@ -29,19 +27,6 @@ def activity(ends_ms, *, released_ms=0, parked_ms=None, fresh=(), slot=0, steps_
         restarts=len(fresh),
         steps=steps,
     )
-
-
-# ---- the schedule
-
-
-@given(counts_of, st.integers(1, 6), st.integers(0, 2**32))
-def test_a_schedule_is_blocks_of_permutations_of_the_counts(process_counts, blocks, seed):
-    schedule = windows.schedule(process_counts, blocks, seed)
-    assert [one.window for one in schedule] == list(range(blocks * len(process_counts)))
-    for block in range(blocks):
-        taken = [one.n for one in schedule if one.block == block]
-        assert sorted(taken) == sorted(process_counts)
-    assert [one.block for one in schedule] == sorted(one.block for one in schedule)
 
 
 # ---- counted steps

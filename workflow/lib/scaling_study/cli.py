@@ -182,7 +182,8 @@ def check(options: argparse.Namespace) -> int:
             study = imported.load_import(mapping)
             text, plan = imported.outline(study), study.to_dict()
         else:
-            config = work.with_interpreter(load_config(mapping), work.python_of_shell())
+            config = load_config(mapping)
+            config = work.with_interpreter(config, work.python_of_shell(config.workload))
             made = make_plan(config, look(os.environ, limits.read_memory_policy()))
             plan = made.to_dict()
             text = f"{outline(made)}\n  runs in {resolve.check_workload(made.workload)}"

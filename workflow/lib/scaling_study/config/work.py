@@ -90,11 +90,14 @@ def interpreter(workload: Workload) -> str:
     return as_interpreter(workload.python) if workload.python else sys.executable
 
 
-def python_of_shell() -> str | None:
-    """Return the absolute path of the shell's ``python``; None without one.
+def python_of_shell(workload: Workload) -> str | None:
+    """Return the absolute path of the shell's ``python``, if that runs the program.
 
-    Call it in the process that the user starts: jobs have another PATH.
+    It runs a command, whose own words may start ``python``, and a script if the study's own
+    interpreter has no torch. Call this in the process that the user starts: jobs have another PATH.
     """
+    if workload.python or (not workload.command and find_spec("torch") is not None):
+        return None
     path = shutil.which("python") or shutil.which("python3")
     return None if path is None else behind_shim(path)
 
@@ -110,14 +113,9 @@ def behind_shim(path: str) -> str:
 
 
 def with_interpreter(config: Config, python: str | None) -> Config:
-    """Return a config that names the shell's interpreter, if that runs the program.
-
-    It runs a command, whose own words may start ``python``, and a script if the study's own
-    interpreter has no torch.
-    """
+    """Return a config that names this interpreter, if there is one and the config names none."""
     workload = config.workload
-    study_runs_it = not workload.command and find_spec("torch") is not None
-    if python is None or workload.python or study_runs_it:
+    if python is None or workload.python:
         return config
     return config.model_copy(update={"workload": workload.model_copy(update={"python": python})})
 

@@ -192,11 +192,11 @@ class CohortRun:
         Raises:
             ScriptEndedError: the first member's script ended without a step (``first_decides``).
         """
-        first = self._left_s is None
-        self.paused_s += 0.0 if self._left_s is None else time.perf_counter() - self._left_s
         try:
-            if first:
+            if self._left_s is None:
                 self._start()
+            else:
+                self.paused_s += time.perf_counter() - self._left_s
             if self.blocks.take_next() or (self._more() and self.blocks.take_next()):
                 return True
             self._finish()
@@ -209,7 +209,7 @@ class CohortRun:
     @property
     def lost(self) -> set[int]:
         """Process counts of which no window can be taken any more."""
-        return {n for n in self.task.counts if n in self.blocks.lost}
+        return set(self.task.counts) & self.blocks.lost.keys()
 
     @property
     def outcome(self) -> tuple[Status, str | None]:

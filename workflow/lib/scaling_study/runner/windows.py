@@ -4,7 +4,6 @@ Pure: times and counts go in, records come out. Times are ns of the monotonic cl
 processes of a machine share.
 """
 
-import random
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,16 +147,6 @@ class Stretch:
         first = max(opened_ns, *(one.released_ns for one in self.activities))
         last = min(counted_ns, *(one.parked_ns for one in self.activities))
         return max(0, last - first) / max(1, counted_ns - opened_ns)
-
-
-def schedule(process_counts: Sequence[int], blocks: int, seed: int) -> tuple[Window, ...]:
-    """Return ``blocks`` randomised blocks, each with one window for every process count."""
-    shuffle = random.Random(seed)  # noqa: S311 (an experiment's order, no secret)
-    windows: list[Window] = []
-    for block in range(blocks):
-        for n in shuffle.sample(process_counts, len(process_counts)):
-            windows.append(Window(len(windows), block, n))
-    return tuple(windows)
 
 
 def counted_steps(

@@ -222,7 +222,7 @@ class Run:
         # Jobs read what the run found (see `start`).
         if self._workflow.is_main_process:
             policy = limits.read_memory_policy() if self._workflow.local_exec else ""
-            self._shell = _Shell(look(os.environ, policy), work.python_of_shell())
+            self._shell = _Shell(look(os.environ, policy), work.python_of_shell(checked.workload))
         else:
             self._shell = read_file(_shell_file(checked.study), _Shell)
         checked = work.with_interpreter(checked, self._shell.python)
