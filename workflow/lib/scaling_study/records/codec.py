@@ -6,6 +6,7 @@ Reading is strict, so that later code never meets a NaN, a wrong type or a mista
 that a type does not name are ignored.
 """
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from operator import methodcaller
@@ -167,6 +168,7 @@ def _kind(decoder: msgspec.json.Decoder[R], tag: object) -> type | None:
     return next((kind for kind in kinds if kind.__struct_config__.tag == tag), None)
 
 
+@functools.cache
 def _versions(kind: type | None) -> tuple[int, ...]:
     """Return the versions of a type of records that are read as they are."""
     return get_args(get_type_hints(kind).get(VERSION)) if kind else ()
