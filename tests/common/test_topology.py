@@ -55,6 +55,10 @@ SHARED = "several list the same CPUs: they count as one"
         ("epyc-7451-2s", "2 sockets, 8 NUMA nodes, 16 L3s, 48 cores, 96 CPUs"),
         ("epyc-9654-2s-nps1", "2 sockets, 2 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
         ("epyc-9654-2s-nps4", "2 sockets, 8 NUMA nodes, 24 L3s, 192 cores, 384 CPUs"),
+        ("core-i7-1370p", "1 socket, 1 NUMA node, 1 L3, 14 cores (6 fast, 8 slower), 20 CPUs"),
+        ("gb10", "1 socket, 1 NUMA node, 2 L3s, 20 cores (10 fast, 10 slower), 20 CPUs"),
+        ("graviton3", "1 socket, 1 NUMA node, 1 L3, 64 cores, 64 CPUs"),
+        ("kunpeng-920-2s", "2 sockets, 4 NUMA nodes, 4 L3s, 128 cores, 128 CPUs"),
         ("gh200", "1 socket, 9 NUMA nodes (without CPUs: 1-8), 1 L3, 72 cores, 72 CPUs"),
         (
             "itanium-17-nodes",

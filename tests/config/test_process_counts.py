@@ -41,6 +41,12 @@ def test_the_cpus_that_may_be_used_and_the_quota_decide(name, quota_cpus, counts
     assert edges is None or boundaries(name, quota_cpus) == edges
 
 
+def test_a_count_ends_where_the_fast_cores_do():
+    found = {6: ("fast cores",), 14: ("physical cores",), 20: ("CPUs",)}
+    assert boundaries("core-i7-1370p") == found
+    assert boundaries("gb10") == {10: ("L3", "fast cores"), 20: ("CPUs",)}
+
+
 def test_without_smt_a_domain_has_one_boundary():
     found = {12: ("NUMA node",), 24: ("L3", "socket"), 192: ("CPUs",)}
     assert boundaries("xeon-8260-8s-snc2") == found

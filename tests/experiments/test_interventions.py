@@ -93,6 +93,9 @@ BESIDE = {"loader_beside", "cached_batches"}
             {"unpinned", "glibc", "bundled_blas", "isa_default", "exec"},
         ),
         ({"on": "epyc-9654-2s-nps4"}, {"spread", "per_l3", "local_memory"}),
+        ({"on": "core-i7-1370p"}, {"fast_cores"}),
+        ({"on": "core-i7-1370p", "n": 7}, set()),
+        ({"on": "gb10"}, {"fast_cores", "spread", "per_l3"}),
         ({"effort": "full"}, {"huge_pages", "blis", "mkl"}),
     ],
 )

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import machines
 from processes import descriptors
 from scaling_study.host import perf_events
 from scaling_study.host.perf_events import Event, PerfEvents, Reading
@@ -53,6 +54,34 @@ def test_what_was_counted_is_a_difference_and_scaled_up_where_counters_took_turn
 )
 def test_what_was_not_counted_whole_is_unknown(after, cpu_s):
     assert perf_events.count({"cycles": reading(0)}, {"cycles": after}, cpu_s)["cycles"] is None
+
+
+# ---- kinds of cores
+
+
+def test_an_event_is_counted_in_the_unit_of_each_kind_of_core(monkeypatch):
+    assert perf_events.units(machines.root("vm-hybrid")) == (0,)
+    kinds = perf_events.units(machines.root("core-i7-1370p"))
+    assert kinds == (4, 10)
+    monkeypatch.setattr(perf_events, "units", lambda: kinds)
+    cycles = perf_events.EVENTS[1]
+    assert [one.config for one in cycles.by_unit()] == [4 << 32, 10 << 32]
+    assert FAULTS.by_unit() == [FAULTS]
+
+
+@needs_perf
+def test_a_unit_that_cannot_be_opened_leaves_none_open(monkeypatch):
+    monkeypatch.setattr(Event, "by_unit", lambda self: [self, NOT_THERE])
+    before = descriptors()
+    assert not perf_events._countable(FAULTS)
+    assert descriptors() == before
+    monkeypatch.setattr(Event, "by_unit", lambda self: [self, self])
+    with contextlib.closing(PerfEvents(1, (TASK_CLOCK,))) as events:
+        events.add(0, os.getpid())
+        assert len(descriptors()) == len(before) + 2
+        read = events.read(0)["task_clock"]
+    # Both run all the time here; on a processor with two kinds, one of them does.
+    assert read.running_ns > 1.5 * read.enabled_ns
 
 
 # ---- descriptors

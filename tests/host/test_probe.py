@@ -118,6 +118,14 @@ def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
     assert machine.governor == "performance, powersave"
 
 
+def test_kinds_of_cores_are_a_fact_only_where_there_are_two():
+    one, two = (probe.read_machine(machines.root(name)) for name in ("graviton3", "gb10"))
+    same = [replace(cpu, kind=0) for cpu in two.topology.cpus]
+    merged = structs.replace(two, topology=replace(two.topology, cpus=tuple(same)))
+    assert {fact.name for fact in probe.differences(two, merged)} == {"topology", "topology_layout"}
+    assert all("kind" not in probe._layout(cpu) for cpu in one.topology.cpus)
+
+
 @pytest.mark.parametrize("name", machines.NAMES)
 def test_every_captured_machine_can_be_probed_and_stored(name):
     machine = probe.read_machine(machines.root(name))

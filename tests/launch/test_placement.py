@@ -25,7 +25,8 @@ def restricted(draw):
 )
 def test_slots_have_their_width_and_take_every_cpu_before_any_twice(topology, name, width, data):
     usable = set(topology.cpu_ids)
-    if width > len(usable):
+    sizes = [len(part.cpus) for part in topology.kinds]
+    if width > max(sizes):
         with pytest.raises(UnavailableError):
             placement.slots(name, topology, 1, width)
         return
@@ -40,12 +41,16 @@ def test_slots_have_their_width_and_take_every_cpu_before_any_twice(topology, na
         assert slot.oversubscribed == any(uses[cpu] for cpu in slot.cpus)
         for cpu in slot.cpus:
             uses[cpu] += 1
-        assert max(uses.values()) - min(uses.values()) <= 1
+        if len(sizes) == 1:
+            assert max(uses.values()) - min(uses.values()) <= 1
+    apart = sum(size // width for size in sizes)
+    assert not any(slot.oversubscribed for slot in slots[:apart])
+    assert all(slot.oversubscribed for slot in slots[apart:])
 
 
 @given(topology=restricted(), count=st.integers(1, 60))
 def test_l3_slots_are_whole_l3s_in_turn(topology, count):
-    l3s = [set(group) for group in topology.domains("l3")]
+    l3s = [set(group) for part in topology.kinds for group in part.domains("l3")]
     slots = placement.slots("per_l3", topology, count, 1)
     assert [set(slot.cpus) for slot in slots] == [l3s[n % len(l3s)] for n in range(count)]
     assert [slot.oversubscribed for slot in slots] == [n >= len(l3s) for n in range(count)]
@@ -69,7 +74,40 @@ def test_spread_loads_sockets_evenly_until_one_is_full(topology, count):
     assert max(load) - min(load) <= 1
 
 
-@given(topology=restricted(), name=st.sampled_from(list(placement.AXIS.words)))
+HYBRID = st.sampled_from(["core-i7-1370p", "gb10"])
+
+
+@given(
+    machine=HYBRID,
+    name=st.sampled_from([word for word in placement.AXIS.words if word != "none"]),
+    width=st.integers(1, 6),
+)
+def test_no_slot_mixes_kinds_of_cores_and_fast_ones_come_first(machine, name, width):
+    kind_of = {cpu.cpu: cpu.kind for cpu in machines.topology(machine).cpus}
+    slots = placement.slots(name, machines.topology(machine), 20, width)
+    kinds = [{kind_of[cpu] for cpu in slot.cpus} for slot in slots]
+    assert all(len(kind) == 1 for kind in kinds)
+    assert kinds[0] == {0}
+    assert ({1} in kinds) == (name != "fast_cores")
+
+
+@given(machine=HYBRID, count=st.integers(1, 24), name=st.sampled_from(["cores", "spread"]))
+def test_loaders_that_have_the_rest_share_no_cpu_while_there_are_enough(machine, count, name):
+    placed = loaders(machine, min(count, 10), placement=name, loader_cpus="rest")
+    used = [cpu for own, others in placed for cpu in own | others]
+    assert len(used) == len(set(used))
+
+
+def test_fast_cores_are_a_value_for_machines_that_have_others():
+    with pytest.raises(UnavailableError, match="of one kind"):
+        placement.slots("fast_cores", machines.topology(NPS4), 1, 1)
+    i7 = machines.topology("core-i7-1370p")
+    with pytest.raises(UnavailableError, match="12 may be used and have cores of one kind"):
+        placement.slots("cores", i7, 1, 13)
+    assert placement.slots("fast_cores", i7, 7, 2)[6].oversubscribed
+
+
+@given(topology=restricted(), name=st.sampled_from([*placement.AXIS.words.keys() - {"fast_cores"}]))
 def test_the_first_slots_do_not_depend_on_how_many_there_are(topology, name):
     more = placement.slots(name, topology, 20, 1)
     assert placement.slots(name, topology, 7, 1) == more[:7]
@@ -90,6 +128,15 @@ def singles(*numbers):
         ("cores", "xeon-4s-offline-cpus", 1, singles(0, 4, 1, 6, 10, 3, 7, 8, 12, 9, 11, 15)),
         # Only the CPUs of the cpuset.
         ("cores", "container-v2", 1, singles(4, 5, 6, 7, 20, 21, 22, 23, 4)),
+        # Fast cores, then slower ones, then what is left of the fast ones.
+        ("cores", "core-i7-1370p", 1, singles(*range(0, 12, 2), *range(12, 20), 1, 3)),
+        ("compact", "core-i7-1370p", 5, [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9), (12, 13, 14, 15, 16)]),
+        ("fast_cores", "core-i7-1370p", 1, singles(*range(0, 12, 2), *range(1, 12, 2), 0)),
+        ("spread", "gb10", 4, [(5, 6, 7, 8), (15, 16, 17, 18), (0, 1, 2, 3), (10, 11, 12, 13)]),
+        ("per_l3", "gb10", 1, [(5, 6, 7, 8, 9), (15, 16, 17, 18, 19), (0, 1, 2, 3, 4)]),
+        # Clusters of four cores do not matter; nodes do.
+        ("spread", "kunpeng-920-2s", 2, [(0, 1), (64, 65), (32, 33), (96, 97)]),
+        ("cores", "graviton3", 16, [(*range(16),), (*range(16, 32),)]),
         # A wide slot stays together.
         ("spread", NPS4, 4, [(0, 1, 2, 3), (96, 97, 98, 99), (24, 25, 26, 27)]),
         ("spread", "emulated-uneven", 2, [(0, 1), (4, 5), (2, 3), (6, 7)]),

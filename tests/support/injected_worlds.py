@@ -1,5 +1,7 @@
 """Worlds with one injected cause each: what physics says the accounts then are."""
 
+import numpy as np
+
 from scaling_study.records.experiment import ForeignProcess, SampledLock
 from synthetic_why import KERNELS, MS, Step, World, seen
 
@@ -36,6 +38,31 @@ class ColdQuota(Quota):
         step = Quota.step(self, intervention, n)
         step.user *= 1 + self.colder * (n > self.quota)
         return step
+
+
+class SlowerCores(World):
+    """Two fast and two slow cores: half of the members take twice as long where they are bound."""
+
+    first = "slower_cores"
+    n = 4
+    cpus = 4
+    axes = {"placement": "cores"}
+    interventions = (*ALL[3:], "unpinned")
+    slower = 2.0
+
+    def slowness(self, intervention):
+        slow = (1 + self.slower) / 2 if intervention == "unpinned" else self.slower
+        fast = slow if intervention == "unpinned" else 1.0
+        return np.array([fast, fast, slow, slow])
+
+    def mask(self, intervention, slot):
+        return World.mask(self, intervention, slot) if intervention == "unpinned" else [slot]
+
+    def machine(self):
+        found = World.machine(self)
+        for cpu in found["topology"]["cpus"][2:]:
+            cpu["kind"] = 1
+        return found
 
 
 class PileUp(World):

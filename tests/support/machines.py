@@ -2,7 +2,7 @@
 
 A machine's file says what it describes and where it comes from. ``sockets``, ``l3`` and ``nodes``
 are CPU lists; each entry of ``siblings`` holds parallel lists, whose k-th CPUs share a core;
-``files`` are further files, word for word.
+``speeds`` hold numbers of CPUs in files of sysfs; ``files`` are further files, word for word.
 """
 
 import json
@@ -38,6 +38,12 @@ def fake_root(name, root: Path) -> Path:
         **_sibling_files(machine, online),
         **_l3_files(machine),
         **_node_files(nodes, machine.get("distances", [])),
+        **{
+            _cpu(cpu, file): number
+            for file, numbers in machine.get("speeds", {}).items()
+            for number, cpus in numbers.items()
+            for cpu in parse_cpu_list(cpus)
+        },
         **machine.get("files", {}),
     }
     return write(root, files)

@@ -129,6 +129,14 @@ class World:
         found = self.steps.get(intervention, self.steps["reference"])
         return self.crowd(copy.copy(found), n)
 
+    def slowness(self, _intervention):
+        """What each member's steps are multiplied by."""
+        return np.ones(self.n)
+
+    def mask(self, _intervention, _slot):
+        """The CPUs that a member may run on."""
+        return list(range(self.cpus))
+
     def crowd(self, step, n):
         """Let members of one thread wait for each other where they outnumber the CPUs."""
         if n > self.cpus:
@@ -169,12 +177,14 @@ def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0
         cells += [("reference", fit)] if 1 < fit < world.n else []
         for at, (name, n) in enumerate(cells):
             factor = np.exp(rng.normal(0, noise)) * bias[WHOSE.get(name, name)]
+            factor = factor * world.slowness(name)
+            turns = block if (world.slowness(name) == 1).all() else 0
             if at == odd:
                 factor *= rng.choice([1.3, 1 / 1.3])
             kind = "reference" if name == "reference" else "intervention"
             step = world.step(name, n)
             records.append(
-                _window(world, step, kind, name=name, n=n, block=block, factor=factor, first=block)
+                _window(world, step, kind, name=name, n=n, block=block, factor=factor, first=turns)
             )
     for block in range(blocks, blocks + 3):
         for kernel, dose in [("none", 0.0)] + [(k, d / 3) for k in KERNELS for d in (1, 2, 3)]:
@@ -294,7 +304,10 @@ def _readback(world, name):
     return experiment.Readbacks(
         cohort=name,
         checks=[Check(axis="launcher", requested="exec", effective="exec", ok=True)],
-        members=[structs.replace(member, slot=slot) for slot in range(world.n)],
+        members=[
+            structs.replace(member, slot=slot, cpus=world.mask(name, slot))
+            for slot in range(world.n)
+        ],
     )
 
 

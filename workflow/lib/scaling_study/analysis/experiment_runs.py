@@ -3,7 +3,7 @@
 Windows of experiments on causes are the rows of tables/experiments.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from scaling_study.analysis.accounts import PHASES
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE
+from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
@@ -70,7 +71,9 @@ class WhyRun:
             for one in record_rows.of_kind(records, experiment.Window)
         ]
         counted = record_rows.member_rows(windows, OF_MEMBER)
-        self.windows, self.members = _frame(head, windows, counted), _unhindered(counted)
+        kinds = _kinds_of_cores(head.machine, self.readbacks)
+        slower_s = _slower_cores_s(windows, counted, kinds)
+        self.windows, self.members = _frame(head, windows, counted, slower_s), _unhindered(counted)
         failed = record_rows.of_kind(records, experiment.ChangeFailed)
         self.failed = {one.intervention: one.reason for one in failed}
         left_out = record_rows.of_kind(records, experiment.ChangeLeftOut)
@@ -122,8 +125,48 @@ def _cohort(window: experiment.Window) -> str:
     return window.name if window.experiment == "intervention" else "reference"
 
 
+def _kinds_of_cores(
+    machine: Machine, readbacks: Mapping[str, experiment.Readbacks]
+) -> dict[tuple[str, int], int]:
+    """Return the kind of core that members are bound to, by cohort and slot.
+
+    Empty on a machine with cores of one kind; members that may run on several kinds are left out.
+    """
+    kind_of = {cpu.cpu: cpu.kind for cpu in machine.topology.cpus}
+    if not any(kind_of.values()):
+        return {}
+    kinds = {
+        (cohort, member.slot): {kind_of.get(cpu) for cpu in member.cpus}
+        for cohort, record in readbacks.items()
+        for member in record.members
+    }
+    return {key: kind for key, (kind, *others) in kinds.items() if kind is not None and not others}
+
+
+def _slower_cores_s(
+    windows: Sequence[experiment.Window], rows: pd.DataFrame, kinds: Mapping[tuple[str, int], int]
+) -> pd.Series:
+    """Return how much longer the mean step of each window is than that on fast cores (s).
+
+    NaN where the kind of a member's core is not known, and where none has fast ones.
+    """
+    members = zip(rows["at"], rows["slot"].astype(np.int64), strict=True)
+    kind = pd.Series(
+        [kinds.get((_cohort(windows[at]), slot)) for at, slot in members], rows.index, np.float64
+    )
+    means_s = (
+        some.groupby("at").size() / some.groupby("at")["steps_per_s"].sum()
+        for some in (rows, rows[kind == 0])
+    )
+    all_s, fast_s = means_s
+    return (all_s - fast_s).mask(kind.isna().groupby(rows["at"]).any())
+
+
 def _frame(
-    head: experiment.Why, windows: Sequence[experiment.Window], counted: pd.DataFrame
+    head: experiment.Why,
+    windows: Sequence[experiment.Window],
+    counted: pd.DataFrame,
+    slower_s: pd.Series,
 ) -> pd.DataFrame:
     """Return rows of the table, one per window."""
     if not windows:
@@ -134,7 +177,7 @@ def _frame(
         usable=[_is_evidence(one) for one in windows],
         **{name: getattr(head, name) for name in OF_RUN},
     )
-    rows = rows.join(members).join(_machine(windows, members))
+    rows = rows.join(members).join(_machine(windows, members)).assign(slower_cores_s=slower_s)
     rows["usable"] &= rows["step_s"].gt(0) & np.isfinite(rows["step_s"])
     return EXPERIMENTS.frame(rows)
 

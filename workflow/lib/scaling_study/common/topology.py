@@ -8,11 +8,12 @@ text. The file formats are the kernel's (Documentation/ABI/stable/sysfs-devices-
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Self
 
 CPU_LIMIT = 65_536
@@ -30,6 +31,11 @@ node in this way. Then nothing shows which memory is near.
 
 Domain = Literal["core", "l3", "node", "socket"]
 """The groups that CPUs belong to; each is a field of :class:`Cpu`."""
+
+SPEED_GAP = 0.85
+"""A core is of a slower kind if it is this much slower than the next faster one. Cores of one kind
+differ by some percent: a processor may run its best cores at a higher clock.
+"""
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -80,6 +86,7 @@ class Cpu:
 
     ``core`` and ``l3`` are the lowest online CPU that shares the core or the cache: the kernel's
     own core_id repeats on every socket. Without L3 information ``l3`` is the socket's lowest CPU.
+    ``kind`` is the kind of core: 0 is the fastest, and the only one of most machines.
     """
 
     cpu: int
@@ -87,6 +94,7 @@ class Cpu:
     socket: int
     node: int
     l3: int
+    kind: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,8 @@ class CpuText:
     """topology/core_cpus_list, or thread_siblings_list before Linux 5.3"""
     l3: str | None
     """shared_cpu_list of the cache whose level is 3"""
+    speeds: tuple[str | None, ...] = ()
+    """Numbers that are larger for faster cores, the best known source first"""
 
 
 @dataclass(frozen=True)
@@ -138,9 +148,22 @@ class Topology:
 
     @property
     def compact(self) -> tuple[Cpu, ...]:
-        """All CPUs with neighbours side by side: by socket, node, L3, core, then sibling."""
+        """All CPUs with neighbours side by side: by socket, node, L3, core, then sibling.
+
+        Fast cores come before all slower ones.
+        """
+        order = attrgetter("kind", "socket", "node", "l3", "core", "cpu")
+        return tuple(sorted(self.cpus, key=order))
+
+    @property
+    def kinds(self) -> tuple[Self, ...]:
+        """The machine's parts with cores of one kind, the fastest first."""
+        kinds = sorted({cpu.kind for cpu in self.cpus})
+        if len(kinds) <= 1:
+            return (self,)
         return tuple(
-            sorted(self.cpus, key=lambda cpu: (cpu.socket, cpu.node, cpu.l3, cpu.core, cpu.cpu))
+            replace(self, cpus=tuple(cpu for cpu in self.cpus if cpu.kind == kind))
+            for kind in kinds
         )
 
     @property
@@ -200,6 +223,9 @@ class Topology:
             "CPU": len(self.cpus),
         }
         words = {name: f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items()}
+        fast, *slower = (len(part.domains("core")) for part in self.kinds)
+        if slower:
+            words["core"] += f" ({fast} fast, {sum(slower)} slower)"
         if self.oddities:
             words["NUMA node"] += f" ({'; '.join(self.oddities)})"
         return ", ".join(words.values())
@@ -215,7 +241,10 @@ class Topology:
 
 
 def build(
-    cpus: Mapping[int, CpuText], nodes: Mapping[int, NodeText], possible: Collection[int] = ()
+    cpus: Mapping[int, CpuText],
+    nodes: Mapping[int, NodeText],
+    possible: Collection[int] = (),
+    kinds: Sequence[str] = (),
 ) -> Topology:
     """Parse the text of sysfs.
 
@@ -223,6 +252,7 @@ def build(
         cpus: text of every online CPU, by its id.
         nodes: text of every online node, by its id.
         possible: all nodes that could be online, ascending.
+        kinds: lists of the CPUs of each kind of core, the fastest first, where the kernel has any.
 
     Returns:
         The topology; a CPU without socket or sibling information stands alone on socket 0.
@@ -236,6 +266,7 @@ def build(
         node_of = dict.fromkeys(cpus, SHARED_NODE)
     socket_of = {cpu: int(text.socket or 0) for cpu, text in cpus.items()}
     first_of_socket = {socket_of[cpu]: cpu for cpu in sorted(cpus, reverse=True)}
+    kind_of = _kinds({cpu: text.speeds for cpu, text in cpus.items()}, kinds)
     return Topology(
         cpus=tuple(
             Cpu(
@@ -244,6 +275,7 @@ def build(
                 socket=socket_of[cpu],
                 node=node_of.get(cpu, NO_NODE),
                 l3=_lowest_online(text.l3, cpus, otherwise=first_of_socket[socket_of[cpu]]),
+                kind=kind_of[cpu],
             )
             for cpu, text in sorted(cpus.items())
         ),
@@ -257,6 +289,21 @@ def build(
             for node, text in sorted(nodes.items())
         ),
     )
+
+
+def _kinds(speeds: Mapping[int, tuple[str | None, ...]], listed: Sequence[str]) -> dict[int, int]:
+    """Return the kind of core of each CPU, from lists of all CPUs or else from their speeds."""
+    groups = [speeds.keys() & parse_cpu_list(text) for text in listed]
+    if speeds.keys() == set().union(*groups):
+        return {cpu: kind for kind, group in enumerate(filter(None, groups)) for cpu in group}
+    sources = zip(*speeds.values(), strict=True)
+    texts = next((source for source in sources if all(source)), ("1",) * len(speeds))
+    speed_of = dict(zip(speeds, map(int, cast("tuple[str, ...]", texts)), strict=True))
+    kind, kind_of, faster = 0, {}, max(speed_of.values(), default=0)
+    for cpu in sorted(speed_of, key=speed_of.__getitem__, reverse=True):
+        kind += speed_of[cpu] < SPEED_GAP * faster
+        kind_of[cpu], faster = kind, speed_of[cpu]
+    return kind_of
 
 
 def _distances(text: str, online: Collection[int], possible: Collection[int]) -> dict[int, int]:

@@ -57,14 +57,14 @@ NOT_OURS = frozenset(AXES["ranks"].variables)
 # Set by conda's scripts and by libraries at their import; none of them changes how fast torch is.
 HARMLESS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "KMP_WARNINGS", "MKL_INTERFACE_LAYER"}
 OWNED = {name for axis in AXES.values() for name in axis.variables} - NOT_OURS
-MODES = ("bind", "interleave")
+MODES = ("bind", "interleave", "prefer")
 ALWAYS = {"default", "baseline", "today"}
 """Roles that no exclusion drops."""
 MOST_LAUNCHES = 10_000  # a study of more would run for weeks; a product that large is a slip
 ONE = "a section of axes with one value each"
 LISTS = "a section of axes with a list of values each"
 CPU_LIST = "a list of CPUs in one text, such as 0-3"
-POLICIES = "bind:NODES or interleave:NODES, such as interleave:0-1"
+POLICIES = "bind:NODES, interleave:NODES or prefer:NODES, such as interleave:0-1"
 
 # Names become folders. 80 characters leave room for a file system's 255 bytes; the readable part
 # gets what the longest hash and "-repeat" leave of them.

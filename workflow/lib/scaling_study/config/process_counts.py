@@ -34,6 +34,9 @@ def boundaries(topology: Topology, quota_cpus: float | None) -> dict[int, tuple[
                 cores = min(len({core_of[cpu] for cpu in group}) for group in groups)
                 found.append((cores, f"{name} (one per core)"))
             found.append((min(map(len, groups)), name))
+    fast, *slower = topology.kinds
+    if slower:
+        found.append((len(fast.domains("core")), "fast cores"))
     if topology.smt:
         found.append((len(topology.domains("core")), "physical cores"))
     found.append((len(topology.cpus), "CPUs"))

@@ -237,6 +237,17 @@ def _one_group(*domains: Domain) -> Callable[[Reference], Reason]:
     )
 
 
+def _one_kind(reference: Reference) -> Reason:
+    return None if len(reference.topology.kinds) > 1 else "cores of one kind"
+
+
+def _slow_needed(reference: Reference) -> Reason:
+    """Return why members cannot all be on fast cores: they are too many."""
+    fast = len(reference.topology.kinds[0].domains("core"))
+    threads = reference.n * ranks.processes(reference.axes)
+    return f"{threads} processes on {fast} fast cores" if threads > fast else None
+
+
 def _faults(reference: Reference) -> Reason:
     """Return why no allocator can help, if pages are hardly ever touched for the first time."""
     share = reference.most(lambda one: one.minor_faults * FAULT_S / one.active_s)
@@ -332,6 +343,8 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("cleared", "no settings of the shell", axes={"shell": "none"}),
     Intervention("pinned", "each member bound to its own core", axes={"placement": "cores"}),
     Intervention("unpinned", "members free to move", axes={"placement": "none"}),
+    Intervention("fast_cores", "members on fast cores alone", (_one_kind, _slow_needed),
+           {"placement": "fast_cores"}),
     Intervention("spread", "members spread over caches and memory nodes",
            (_one_group("l3", "node", "socket"),), {"placement": "spread"}),
     Intervention("per_l3", "a whole last-level cache for each member", (_one_group("l3"),),

@@ -230,6 +230,8 @@ class Why(Experiment):
                     other.freeze()
 
             def rotates(members: cohort.Cohort) -> int:
+                if len(self._topology.kinds) > 1:
+                    return 0  # one process has a fast core
                 return max(1, members.size // self._effort.blocks)
 
             # If members outnumber the CPUs, a count that fits shows what taking turns costs.

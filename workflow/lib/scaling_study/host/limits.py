@@ -64,7 +64,8 @@ def tell_confined(root: Path = system.ROOT) -> str:
 
 def read_memory_policy(root: Path = system.ROOT) -> str:
     """Return this process's memory policy, as numa_maps (proc(5)) shows it for its code."""
-    first, *_ = [*(system.read_text(root / "proc/self/numa_maps") or "").splitlines(), "- default"]
+    text = (system.read_text(root / "proc/self/numa_maps") or "").replace(" (many)", "")
+    first, *_ = [*text.splitlines(), "- default"]
     return first.split()[1]
 
 

@@ -7,6 +7,10 @@ setting (kernel.perf_event_paranoid = 2) allows to everybody. A member costs one
 event, however many threads it has. The coordinator reads them at the start and the end of a window,
 when no member runs.
 
+A processor with several kinds of cores counts in a unit for each kind. An event is then opened in
+all of them, and their counts are added up. A kernel that cannot do that (before Linux 5.13) would
+count on one kind alone, so nothing is counted.
+
 A count is None if the processor or the hypervisor does not have the event, or if a member's counted
 threads do not account for its CPU time. The kernel reports how long an inherited counter was
 enabled, summed over threads; that is the counted threads' CPU time.
@@ -20,8 +24,12 @@ import platform
 import resource
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from pathlib import Path
+
+from scaling_study.host import system
 
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
 """System call numbers (the kernel's syscall tables); glibc has no wrapper."""
@@ -33,6 +41,7 @@ _TIME_ENABLED_AND_RUNNING = 0b11
 _CLOSE_ON_EXEC = 8
 _READING = struct.Struct("=QQQ")
 _ANY_CPU = _NO_GROUP = -1
+_UNIT_SHIFT = 32  # PERF_PMU_TYPE_SHIFT
 
 # The counted threads must account for this share of a member's CPU time. Counting begins a moment
 # after the member, and the two clocks differ by the time of switches between threads.
@@ -54,6 +63,12 @@ class Event:
     name: str
     kind: int
     config: int
+
+    def by_unit(self) -> "list[Event]":
+        """Return the event in each unit that counts it, one for each kind of core."""
+        if self.kind != _HARDWARE:
+            return [self]
+        return [replace(self, config=self.config | unit << _UNIT_SHIFT) for unit in units()]
 
 
 EVENTS = (
@@ -113,8 +128,10 @@ class PerfEvents:
             events: what to count.
             beside: number of members of other cohorts that are yet to start and need descriptors.
         """
-        self._open: dict[int, dict[str, int]] = {}
+        self._open: dict[int, dict[str, list[int]]] = {}
         known = [event for event in events if _countable(event)]
+        if events and not known and len(units()) > 1:
+            log.info("no hardware counter is read: the kernel cannot count on each kind of core")
         self.events = known[: _affordable(members, beside)]
         if len(self.events) < len(known):
             log.info("%d of %d hardware counters are read: %s", len(self.events), len(known), FEW)
@@ -125,19 +142,16 @@ class PerfEvents:
         opened = self._open[slot] = {}
         for event in self.events:
             with contextlib.suppress(OSError):
-                opened[event.name] = _open(event, pid)
+                opened[event.name] = _open_all(event, pid)
 
     def drop(self, slot: int) -> None:
         """Stop counting a member."""
-        for descriptor in self._open.pop(slot, {}).values():
+        for descriptor in chain.from_iterable(self._open.pop(slot, {}).values()):
             os.close(descriptor)
 
     def read(self, slot: int) -> dict[str, Reading]:
         """Read a member's counters, by event, in some microseconds each."""
-        return {
-            name: Reading(*_READING.unpack(os.read(descriptor, _READING.size)))
-            for name, descriptor in self._open.get(slot, {}).items()
-        }
+        return {name: _read(descriptors) for name, descriptors in self._open.get(slot, {}).items()}
 
     def close(self) -> None:
         """Stop counting all members."""
@@ -152,7 +166,7 @@ def _affordable(members: int, beside: int) -> int:
         return len(EVENTS)
     used = sum(1 for _ in Path("/proc/self/fd").iterdir())
     spare = SPARE_DESCRIPTORS + SPARE_DESCRIPTORS_PER_MEMBER * (members + beside)
-    return max(0, (limit - used - spare) // members)
+    return max(0, (limit - used - spare) // (members * len(units())))
 
 
 def has_hardware_counters() -> bool:
@@ -163,9 +177,50 @@ def has_hardware_counters() -> bool:
 def _countable(event: Event) -> bool:
     """Return whether this process may count an event; only an attempt shows it."""
     with contextlib.suppress(OSError):
-        os.close(_open(event, 0))
+        for descriptor in _open_all(event, 0):
+            os.close(descriptor)
         return True
     return False
+
+
+@cache
+def units(root: Path = system.ROOT) -> tuple[int, ...]:
+    """Return the kernel's numbers of the units that count on each kind of core.
+
+    Args:
+        root: the root of the file system that /sys is read from.
+
+    Returns:
+        0, which stands for the only unit, on a machine with cores of one kind.
+    """
+    folders = (root / system.PMU_FOLDER).glob("*/cpus")
+    types = [
+        system.find_number(r"(\d+)", system.read_text(cpus.with_name("type"))) for cpus in folders
+    ]
+    numbers = sorted(number for number in types if number is not None)
+    return tuple(numbers) if len(numbers) > 1 else (0,)
+
+
+def _read(descriptors: Sequence[int]) -> Reading:
+    """Read an event in all its units: each runs while the member is on its kind of core."""
+    readings = [_READING.unpack(os.read(each, _READING.size)) for each in descriptors]
+    counts, enabled_ns, running_ns = zip(*readings, strict=True)
+    return Reading(sum(counts), max(enabled_ns), sum(running_ns))
+
+
+def _open_all(event: Event, pid: int) -> list[int]:
+    """Open a counter in all units of an event, or in none.
+
+    Raises:
+        OSError: the kernel does not allow it, or has no such event or thread.
+    """
+    with contextlib.ExitStack() as opened:
+        descriptors = []
+        for counted in event.by_unit():
+            descriptors.append(_open(counted, pid))
+            opened.callback(os.close, descriptors[-1])
+        opened.pop_all()
+    return descriptors
 
 
 def _open(event: Event, pid: int) -> int:

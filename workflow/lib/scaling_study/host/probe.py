@@ -17,7 +17,7 @@ from msgspec import structs
 
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.storage import PROJECT
-from scaling_study.common.topology import format_cpu_list, parse_memory_total
+from scaling_study.common.topology import Cpu, format_cpu_list, parse_memory_total
 from scaling_study.host import limits, perf_events, system
 from scaling_study.launch.axes.axis_table import LIBRARIES
 from scaling_study.records.machine import Fact, Machine
@@ -198,7 +198,7 @@ def speed_facts(machine: Machine) -> dict[str, object]:
     """
     topology = machine.topology
     layout = [
-        [asdict(cpu) for cpu in topology.cpus],
+        [_layout(cpu) for cpu in topology.cpus],
         # A node's size may change while a virtual machine runs (memory is plugged when needed).
         [[node.node, node.memory_bytes > 0, *node.distances.items()] for node in topology.nodes],
     ]
@@ -211,6 +211,12 @@ def speed_facts(machine: Machine) -> dict[str, object]:
         "memory_gib": round(machine.memory_bytes / 2**30),
         **{name: getattr(machine, name) for name in settings},
     }
+
+
+def _layout(cpu: Cpu) -> dict[str, int]:
+    """Return a CPU's groups; its kind only where there is more than one."""
+    groups = asdict(cpu)
+    return groups if cpu.kind else {name: at for name, at in groups.items() if name != "kind"}
 
 
 def digest(machine: Machine) -> str:

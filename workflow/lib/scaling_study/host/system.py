@@ -14,6 +14,15 @@ from scaling_study.common.topology import CpuText, NodeText, Topology, build, pa
 ROOT = Path("/")
 CPU_FOLDER = "sys/devices/system/cpu"
 NODE_FOLDER = "sys/devices/system/node"
+PMU_FOLDER = "sys/bus/event_source/devices"
+INTEL_KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
+"""Units that count events of Intel's kinds of cores, the fastest first. Processors with cores of
+one kind have a single unit, ``cpu``.
+"""
+SPEEDS = ("cpu_capacity", "cpufreq/cpuinfo_max_freq", "acpi_cppc/highest_perf")
+"""Files of a CPU that tell fast cores from slow ones: Arm's scheduler's measure, the highest clock,
+and the firmware's own scale.
+"""
 
 
 def read_text(path: Path) -> str | None:
@@ -67,6 +76,7 @@ def read_topology(root: Path = ROOT) -> Topology:
         {cpu: _cpu_text(root / CPU_FOLDER / f"cpu{cpu}") for cpu in cpus},
         {node: _node_text(node, cpus, root) for node in read_online_nodes(root)},
         parse_cpu_list(read_text(root / NODE_FOLDER / "possible") or ""),
+        [read_text(root / PMU_FOLDER / name / "cpus") or "" for name in INTEL_KINDS],
     )
 
 
@@ -78,6 +88,7 @@ def _cpu_text(folder: Path) -> CpuText:
         socket=read_text(topology / "physical_package_id"),
         siblings=next(filter(None, (read_text(topology / name) for name in siblings)), None),
         l3=next((read_text(index / "shared_cpu_list") for index in third), None),
+        speeds=tuple(read_text(folder / name) for name in SPEEDS),
     )
 
 

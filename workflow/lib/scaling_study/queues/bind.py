@@ -31,7 +31,8 @@ PR_SET_PDEATHSIG = 1
 
 # set_mempolicy(2) by its number: only libnuma has a function for it.
 SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "ppc64le": 261, "s390x": 270}
-MPOL_DEFAULT = 0
+MPOL_DEFAULT, MPOL_PREFERRED, MPOL_PREFERRED_MANY = 0, 1, 5
+LONG_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 # Time for the other ranks to end by themselves after one has failed; then they are killed.
 GRACE_S = 2
@@ -113,7 +114,7 @@ def apply(cpus: str | None, mempolicy: str) -> None:
 
     Args:
         cpus: a CPU list such as ``"0-3,8"``, or None to leave the affinity alone.
-        mempolicy: ``"default"``, ``"bind:NODES"`` or ``"interleave:NODES"``.
+        mempolicy: ``"default"``, ``"bind:NODES"``, ``"interleave:NODES"`` or ``"prefer:NODES"``.
 
     Raises:
         OSError: the kernel refuses the CPUs or the policy.
@@ -128,20 +129,45 @@ def apply(cpus: str | None, mempolicy: str) -> None:
     mode, _, nodes = mempolicy.partition(":")
     if mode == "default":
         # This drops a policy that numactl has set for the caller. Without NUMA there is none.
-        if (number := SET_MEMPOLICY.get(os.uname().machine)) is not None:
-            ctypes.CDLL(None).syscall(number, MPOL_DEFAULT, None, 0)
+        with contextlib.suppress(OSError):
+            set_mempolicy(MPOL_DEFAULT, [])
+        return
+    if mode == "prefer":
+        ids = parse_ids(nodes)
+        set_mempolicy(MPOL_PREFERRED_MANY if len(ids) > 1 else MPOL_PREFERRED, ids)
         return
     # py-libnuma loads libnuma.so.1 when it is imported, which only a policy needs.
     from numa import memory  # noqa: PLC0415
 
     setters = {"bind": memory.set_membind_nodes, "interleave": memory.set_interleave_nodes}
     if mode not in setters:
-        raise ValueError(f"memory policy {mempolicy!r}: use default, bind:NODES, interleave:NODES")
+        known = ", ".join(f"{each}:NODES" for each in (*setters, "prefer"))
+        raise ValueError(f"memory policy {mempolicy!r}: use default, {known}")
     ids = parse_ids(nodes)
     # For an unknown node libnuma returns a null pointer, which py-libnuma would pass on.
     if unknown := set(ids) - set(memory.get_allocation_allowed_nodes()):
         raise ValueError(f"nodes {sorted(unknown)} cannot be used")
     setters[mode](*ids)
+
+
+def set_mempolicy(mode: int, nodes: list[int]) -> None:
+    """Set this process's memory policy (set_mempolicy(2)).
+
+    Raises:
+        OSError: the kernel refuses it: several preferred nodes need Linux 5.15.
+    """
+    number = SET_MEMPOLICY.get(os.uname().machine)
+    if number is None:
+        raise OSError(f"the number of set_mempolicy on {os.uname().machine} is not known")
+    mask = (ctypes.c_ulong * (max(nodes, default=0) // LONG_BITS + 1))()
+    for node in nodes:
+        mask[node // LONG_BITS] |= 1 << node % LONG_BITS
+    # The kernel reads one bit less than it is told.
+    bits = ctypes.c_ulong(len(mask) * LONG_BITS + 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(ctypes.c_long(number), mode, mask if nodes else None, bits) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"memory policy of nodes {nodes}: {os.strerror(error)}")
 
 
 def enter_fresh_folder(parent: str) -> str:

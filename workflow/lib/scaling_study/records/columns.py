@@ -215,6 +215,9 @@ class _Experiment:
     """Remarks and reasons, joined by `;`."""
     step_s: Seconds
     """Mean time of a member's step: n over the throughput of all members."""
+    slower_cores_s: Seconds
+    """How much longer that is than the step of the members on fast cores; empty on machines with
+    cores of one kind, and where a member is not bound to cores of one kind."""
 
 
 class _ExperimentMember:

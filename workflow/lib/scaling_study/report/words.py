@@ -67,9 +67,11 @@ PLAIN_NAMES = {
     "gc frozen": "frozen garbage collection",
     "placement compact": "processes packed together",
     "placement cores": "a core for each process",
+    "placement fast_cores": "fast cores only",
     "placement spread": "processes spread out",
     "placement per_l3": "a cache for each process",
     "membind local": "local memory",
+    "membind preferred": "memory near by",
     "membind interleave": "interleaved memory",
     "launcher dask": "workers of Dask",
 }

@@ -1,7 +1,10 @@
 """Parts of the machine that members share: clock, cores, caches, memory bandwidth."""
 
-from scaling_study.common.quantities import format_bytes, format_number
-from scaling_study.diagnosis.cause import SCALING_LOSS, Cause
+import numpy as np
+
+from scaling_study.common.quantities import format_bytes, format_number, format_seconds
+from scaling_study.diagnosis.case import REFERENCE
+from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
 from scaling_study.diagnosis.checks import inflated
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.shares import share_of
@@ -50,7 +53,40 @@ def _caches(query: Query) -> Evidence:
     return Evidence(n > caches, "fact", text)
 
 
+def _kinds(query: Query) -> Evidence:
+    fast, *slower = (len(part.domains("core")) for part in query.case.machine.usable.kinds)
+    if not slower:
+        return Evidence(False, "fact", "As far as the kernel tells, all cores are of one kind.")
+    return Evidence(True, "fact", f"{fast} cores are fast, {sum(slower)} are slower.")
+
+
+def on_slower_cores(query: Query) -> Measured | Untested:
+    """Return the time that members on slower cores add, from bound members' own steps."""
+    case = query.case
+    for name in (REFERENCE, "pinned"):
+        slower_s = case.column("slower_cores_s", case.n, name)
+        if not np.isnan(slower_s).all():
+            where = "" if name == REFERENCE else f" (with this change: {case.titles[name]})"
+            text = (
+                f"A mean step takes {format_seconds(mean(slower_s))} more than one on fast cores"
+                f"{where}: {{share}} of the added time."
+            )
+            return share_of(query, slower_s / case.step(1), text)
+    return Untested("which kind of core each member runs on is known of bound members only")
+
+
 CAUSES = {
+    "slower_cores": Cause(
+        "Slower cores beside fast ones",
+        "cpu_capacity in Documentation/scheduler/sched-capacity.rst; pytorch/pytorch#102269",
+        "Keep to the fast cores (placement fast_cores), or expect less of each further process: "
+        "those on slower cores take longer for a model.",
+        axes={"placement": "fast_cores"},
+        interventions=("fast_cores",),
+        minus=("pinned",),
+        needs=(_kinds,),
+        others=(Way(on_slower_cores, needs=(_kinds,), scopes=SCALING_LOSS),),
+    ),
     "frequency": Cause(
         "A lower clock with more CPUs at work",
         "Documentation/admin-guide/pm/cpufreq.rst; turbo tables of the processor",

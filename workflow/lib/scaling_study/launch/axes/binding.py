@@ -148,9 +148,10 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
         raise UnavailableError("no NUMA node is known to have memory", "set membind to none")
     if membind == "interleave":
         # A node without CPUs is slower or scarcer: CXL, persistent, high-bandwidth, a GPU's.
-        near = [node.node for node in topology.nodes if node.has_cpus and node.node in usable]
-        return f"interleave:{format_cpu_list(near or usable)}"
-    wanted = _local_nodes(slot, topology) if membind == "local" else set(parse_cpu_list(membind))
+        nodes = [node.node for node in topology.nodes if node.has_cpus and node.node in usable]
+        return f"interleave:{format_cpu_list(nodes or usable)}"
+    near = membind in {"local", "preferred"}
+    wanted = _local_nodes(slot, membind, topology) if near else set(parse_cpu_list(membind))
     if missing := wanted.difference(usable):
         numbers = ", ".join(map(str, sorted(missing)))
         absent = f"NUMA node {numbers} is not there, has no memory or may not be used"
@@ -159,14 +160,14 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
             f"{UNKNOWN.get(min(missing), absent)}; nodes with memory are {nodes}",
             f'set membind to "{_nearest(missing, topology) or nodes}" or to interleave',
         )
-    return f"bind:{format_cpu_list(wanted)}"
+    return f"{'prefer' if membind == 'preferred' else 'bind'}:{format_cpu_list(wanted)}"
 
 
-def _local_nodes(slot: Slot, topology: Topology) -> set[int]:
+def _local_nodes(slot: Slot, membind: str, topology: Topology) -> set[int]:
     """Return the nodes of a slot's CPUs: those with memory, or all if none has any."""
     if slot.cpus is None:
         raise UnavailableError(
-            "membind local needs to know a member's CPUs, and placement none does not bind it",
+            f"membind {membind} needs to know a member's CPUs, and placement none does not bind it",
             "set placement to compact, cores, spread or per_l3",
         )
     nodes = {cpu.node for cpu in topology.cpus if cpu.cpu in slot.cpus}
@@ -232,7 +233,8 @@ AXES: dict[str, Axis[Never]] = {
         "the memory nodes that a slot takes its memory from",
         {
             "none": "the kernel's policy: the node that touches first",
-            "local": "only the nodes of the slot's CPUs",
+            "preferred": "the nodes of the slot's CPUs, and others once these are full",
+            "local": "only the nodes of the slot's CPUs: a process is killed when they are full",
             "interleave": "all nodes with CPUs in turn, page by page",
         },
         NODE_LIST,

@@ -41,6 +41,11 @@ def slots(
         raise UnavailableError(
             "no CPU of this machine may be used", "widen the affinity mask or the cpuset"
         )
+    if placement == "fast_cores":
+        placement, fast = "cores", topology.kinds[0]
+        if fast == topology:
+            raise UnavailableError("all cores that may be used are of one kind", "use cores")
+        topology = fast
     places = _places(placement, topology, width)
     return tuple(_labelled(islice(places, count), topology, width))
 
@@ -54,8 +59,10 @@ def _places(
     if placement == "none":
         return repeat(None)
     if placement == "per_l3":
-        return cycle(topology.domains("l3"))
+        return cycle(group for part in topology.kinds for group in part.domains("l3"))
     _fits(topology, width)
+    if len(topology.kinds) > 1:
+        return _by_kind(placement, topology.kinds, width)
     if placement == "spread":
         return _spread(topology, width)
     if placement == "cores":  # siblings after all cores
@@ -64,6 +71,31 @@ def _places(
         order = [cpu.cpu for cpu in topology.compact]
     ring = cycle(order)
     return (tuple(islice(ring, width)) for _ in repeat(None))
+
+
+def _by_kind(
+    placement: str, kinds: Sequence[Topology], width: int
+) -> Iterator[tuple[int, ...] | None]:
+    """Return an endless iterator over slots that have cores of one kind each, the fastest first.
+
+    A kind has as many slots as fit on it. An operator waits for its slowest thread, so a slot with
+    cores of two kinds would be as slow as one on slow cores alone.
+    """
+    rank_of = {
+        cpu.cpu: rank
+        for part in kinds
+        for rank, tier in enumerate(_tiers(part))
+        for cpu in tier
+        if placement != "compact"  # which takes siblings before the next core
+    }
+    slots = [
+        slot
+        for part in kinds
+        if width <= len(part.cpus)
+        for slot in islice(_places(placement, part, width), len(part.cpus) // width)
+    ]
+    # A slow core to itself is faster than half of a fast one.
+    return cycle(sorted(slots, key=lambda slot: max(rank_of.get(cpu, 0) for cpu in slot or ())))
 
 
 def _labelled(
@@ -125,11 +157,13 @@ def _listed(lists: Sequence[str], topology: Topology) -> Iterator[tuple[int, ...
 
 
 def _fits(topology: Topology, width: int) -> None:
-    if width > len(topology.cpus):
+    largest = max(topology.kinds, key=lambda part: len(part.cpus))
+    if width > len(largest.cpus):
+        of_kind = " and have cores of one kind" if len(topology.kinds) > 1 else ""
         raise UnavailableError(
-            f"a slot of {width} CPUs does not fit: {len(topology.cpus)} may be used "
-            f"({format_cpu_list(topology.cpu_ids)})",
-            f"set intra_op to at most {len(topology.cpus)} (ranks multiply it, loader_cpus adds to "
+            f"a slot of {width} CPUs does not fit: {len(largest.cpus)} may be used{of_kind} "
+            f"({format_cpu_list(largest.cpu_ids)})",
+            f"set intra_op to at most {len(largest.cpus)} (ranks multiply it, loader_cpus adds to "
             "it), or placement to none",
         )
 
@@ -169,7 +203,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
     own, others, asked = width(axes), axes["loader_cpus"], axes["placement"]
     placement = str(asked) if isinstance(asked, int | float) else asked
     if others == loaders.REST:
-        others = max(0, len(topology.cpus) // len(given) - own)
+        others = max(0, _widest(topology, len(given)) - own)
     extra = others if isinstance(others, int) else 0
 
     def cut(usable: Topology) -> tuple[Slot, ...]:
@@ -184,6 +218,13 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
         replace(new, cpus=new.cpus or one.cpus, policy=one.policy)
         for one, new in zip(given, placed, strict=True)
     )
+
+
+def _widest(topology: Topology, count: int) -> int:
+    """Return the most CPUs that each of some slots can have without sharing, of one kind each."""
+    sizes = [len(part.cpus) for part in topology.kinds]
+    widths = range(max(sizes, default=0), 0, -1)
+    return next((width for width in widths if sum(n // width for n in sizes) >= count), 0)
 
 
 def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
@@ -252,6 +293,7 @@ AXIS = Axis(
         "none": "not bound",
         "compact": "CPUs next to each other",
         "cores": "one physical core after the other, SMT siblings last",
+        "fast_cores": "as `cores`, on the fast cores of a machine with two kinds of cores",
         "spread": "round robin over sockets, memory nodes and L3 caches",
         "per_l3": "a whole L3 cache for each slot, in turn",
     },
