@@ -71,8 +71,8 @@ class Frame:
 @functools.lru_cache(maxsize=MEMO)
 def read_frame(text: str) -> Frame:
     """Read and clean one frame of py-spy's raw format."""
-    found = _FRAME.fullmatch(text)
-    name, file = (found["name"], found["file"]) if found else (text, "")
+    match = _FRAME.fullmatch(text)
+    name, file = (match["name"], match["file"]) if match else (text, "")
     if _PYTHON_FILE.fullmatch(file):
         return Frame(shorten_qualified(name), shorten_path(file), python=True)
     file = file.rpartition("/")[2].strip("[]")  # [vdso] is a library too
