@@ -118,7 +118,7 @@ def irregular(window: Taken) -> bool:
     """Return whether a few long steps take much of a window: their number is then up to chance."""
     for member in window.members:
         median_us = statistics.median(member.step_us) if member.step_us else 0.0
-        long_us = sum(one for one in member.step_us if one > LONG_STEP * median_us)
+        long_us = sum(us for us in member.step_us if us > LONG_STEP * median_us)
         if long_us > IRREGULAR_SHARE * sum(member.step_us):
             return True
     return False
@@ -126,7 +126,7 @@ def irregular(window: Taken) -> bool:
 
 def mean_step_s(windows: Iterable[Taken]) -> float | None:
     """Return the mean counted step (s) of all members of some windows; None without any."""
-    steps = [us for one in windows for member in one.members for us in member.step_us]
+    steps = [us for window in windows for member in window.members for us in member.step_us]
     return statistics.fmean(steps) / 1e6 if steps else None
 
 

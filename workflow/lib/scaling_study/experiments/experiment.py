@@ -82,15 +82,15 @@ class Planned:
 
 def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
     """Divide cohorts into groups that start together, with a CPU for each member."""
-    found: list[list[Planned]] = []
+    parts: list[list[Planned]] = []
     left = 0
-    for one in planned:
-        if not found or one.size > left:
-            found.append([])
+    for plan in planned:
+        if not parts or plan.size > left:
+            parts.append([])
             left = cpus
-        found[-1].append(one)
-        left -= one.size
-    return found
+        parts[-1].append(plan)
+        left -= plan.size
+    return parts
 
 
 class Experiment:
@@ -204,8 +204,8 @@ class Experiment:
             except FailedError as error:
                 return "failed", str(error)
             except member_processes.MemberEndedError:
-                for name, one in self._cohorts.items():
-                    self._write_events(name, one)
+                for name, members in self._cohorts.items():
+                    self._write_events(name, members)
                 self._log.info("a member ended: starting again from there")
         return "partial", "members ended again and again"
 
@@ -248,15 +248,15 @@ class Experiment:
         beside = sum(each.size for each in planned)
         for group in groups(planned, len(self._topology.cpus)):
             started = [(each, self._launch(each, stack, beside)) for each in group]
-            for each, one in started:
-                shown = self._prove(each, one)
+            for each, members in started:
+                shown = self._prove(each, members)
                 if isinstance(shown, str):
-                    self._write_events(each.name, one)
+                    self._write_events(each.name, members)
                     yield each, shown
                 else:
-                    self._cohorts[each.name], self._reports[each.name] = one, shown.members[0]
+                    self._cohorts[each.name], self._reports[each.name] = members, shown.members[0]
                     self._write(shown)
-                    yield each, one
+                    yield each, members
 
     def _reference(
         self, name: str, resolved: resolve.Resolved, stack: ExitStack
@@ -266,10 +266,10 @@ class Experiment:
         Raises:
             FailedError: it failed to start or a check.
         """
-        ((_, one),) = self._start([Planned(name, {}, resolved)], stack)
-        if isinstance(one, str):
-            raise FailedError(one)
-        return one, self._reports[name]
+        ((_, members),) = self._start([Planned(name, {}, resolved)], stack)
+        if isinstance(members, str):
+            raise FailedError(members)
+        return members, self._reports[name]
 
     def _launch(self, each: Planned, stack: ExitStack, beside: int) -> cohort.Cohort:
         """Begin to start a cohort; ``beside`` is how many members may live beside it."""
@@ -277,22 +277,22 @@ class Experiment:
         part = stack.enter_context(private.part(self._folder, each.name))
         running = replace(each.resolved.launch, folder=part)
         members, host = each.resolved.members, resolve.host(self._machine)
-        one = stack.enter_context(cohort.Cohort(running, members, host, beside=beside))
-        one.launch([member.slot for member in members])
-        return one
+        launched = stack.enter_context(cohort.Cohort(running, members, host, beside=beside))
+        launched.launch([member.slot for member in members])
+        return launched
 
-    def _prove(self, each: Planned, one: cohort.Cohort) -> records.Readbacks | str:
+    def _prove(self, each: Planned, members: cohort.Cohort) -> records.Readbacks | str:
         """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
-        one.wait_started(slots, settings.timeout_s)
-        reports = one.read_back(settings.timeout_s)
+        members.wait_started(slots, settings.timeout_s)
+        reports = members.read_back(settings.timeout_s)
         if len(reports) < len(slots):
-            return one.events[-1].reason if one.events else "a member did not start"
+            return members.events[-1].reason if members.events else "a member did not start"
         checks = axis_table.checks({**self._axes, **each.changed}, each.resolved.slots, reports)
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
-        one.warm_up(settings.warmup_steps)
+        members.warm_up(settings.warmup_steps)
         return records.Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
 
     # ---- records
@@ -324,12 +324,12 @@ class Experiment:
         else:
             self._waiting.append(record)
 
-    def _write_events(self, name: str, one: cohort.Cohort) -> None:
+    def _write_events(self, name: str, members: cohort.Cohort) -> None:
         """Write down what happened to a cohort's members."""
-        for event in one.events:
+        for event in members.events:
             self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
             self._write(records.Event(cohort=name, **event._asdict()))
-        one.events.clear()
+        members.events.clear()
 
     def _close(
         self, status: Status, reason: str | None, remedy: str | None = None, wall_s: float = 0.0

@@ -168,12 +168,14 @@ class Intervention:
 
 def recorded(change: Change) -> Intervention:
     """Return the intervention of a record."""
-    known = next(one for one in INTERVENTIONS if one.name == change.intervention)
+    known = next(
+        intervention for intervention in INTERVENTIONS if intervention.name == change.intervention
+    )
     timing = convert(change.options.get("timing"), WindowSettings | None)
     return replace(known, axes=change.axes, timing=timing)
 
 
-def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
+def _in_bursts(intervention: Intervention, reference: Reference) -> Intervention | str:
     """Return it with windows of bursts that are not throttled, or why there can be none."""
     quota = reference.quota
     if quota is None:
@@ -187,8 +189,8 @@ def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
     # The step in the window with the most members, without waiting for a CPU.
     members = max((window.members for window in reference.windows), key=len)
     step_s = (wanted_cpus / busy_cpus) * statistics.fmean(
-        (one.active_s - (one.trainer_runqueue_s or 0.0)) / max(1, one.steps_active)
-        for one in members
+        (member.active_s - (member.trainer_runqueue_s or 0.0)) / max(1, member.steps_active)
+        for member in members
     )
     steps = math.floor(lasts_s / step_s)
     if steps < 1:
@@ -206,7 +208,7 @@ def _in_bursts(one: Intervention, reference: Reference) -> Intervention | str:
         bursts=BURSTS,
         rest_s=REST_PERIODS * quota.period_s,
     )
-    return replace(one, timing=timing)
+    return replace(intervention, timing=timing)
 
 
 def _runnable(member: Member) -> float:
@@ -232,7 +234,7 @@ def _is(axis: str, value: str) -> Callable[[Reference], Reason]:
 def _one_group(*domains: Domain) -> Callable[[Reference], Reason]:
     names = {"l3": "last-level cache", "node": "memory node", "socket": "socket"}
     return _where(
-        lambda reference: all(len(reference.topology.domains(one)) == 1 for one in domains),
+        lambda reference: all(len(reference.topology.domains(domain)) == 1 for domain in domains),
         "only one " + " and one ".join(names[domain] for domain in domains),
     )
 
@@ -250,8 +252,8 @@ def _slow_needed(reference: Reference) -> Reason:
 
 def _faults(reference: Reference) -> Reason:
     """Return why no allocator can help, if pages are hardly ever touched for the first time."""
-    share = reference.most(lambda one: one.minor_faults * FAULT_S / one.active_s)
-    in_kernel = reference.most(lambda one: (one.trainer_system_s or 0.0) / one.active_s)
+    share = reference.most(lambda member: member.minor_faults * FAULT_S / member.active_s)
+    in_kernel = reference.most(lambda member: (member.trainer_system_s or 0.0) / member.active_s)
     if share >= FAULTS_SHARE or in_kernel >= SYSTEM_SHARE:
         return None
     return (
@@ -282,8 +284,12 @@ _loads = _short("load_s", "the loader")
 _one_thread = _where(
     lambda reference: reference.readback.intra_op == 1, "an operator has one thread already"
 )
-_no_workers = _without("no loader with workers or threads of its own", lambda one: one.workers != 0)
-_no_processes = _without("no loader with worker processes of torch's", lambda one: one.workers)
+_no_workers = _without(
+    "no loader with workers or threads of its own", lambda loader: loader.workers != 0
+)
+_no_processes = _without(
+    "no loader with worker processes of torch's", lambda loader: loader.workers
+)
 
 
 def _workers(reference: Reference) -> int | None:
@@ -292,7 +298,7 @@ def _workers(reference: Reference) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def _more_workers(one: Intervention, reference: Reference) -> Intervention:
+def _more_workers(intervention: Intervention, reference: Reference) -> Intervention:
     """Return it with as many workers as keep up with training and have CPUs.
 
     That is at least one more than now. The first member of the first window shows how long making a
@@ -303,7 +309,7 @@ def _more_workers(one: Intervention, reference: Reference) -> Intervention:
     training_s = sum(member.step_us) / 1e6 - (member.load_s or 0.0)
     needed = math.ceil(_spent_s(member, "loader_made_s") / training_s) if training_s > 0 else 0
     workers = max(more, min(needed, _loader_cpus(reference)))
-    return replace(one, axes={"loader_workers": workers})
+    return replace(intervention, axes={"loader_workers": workers})
 
 
 def _loader_cpus(reference: Reference) -> int:
@@ -318,7 +324,7 @@ def _loader_cpus(reference: Reference) -> int:
     return len(reference.topology.cpus) // reference.n
 
 
-def _apart(one: Intervention, reference: Reference) -> Intervention | str:
+def _apart(intervention: Intervention, reference: Reference) -> Intervention | str:
     """Return it with separate CPUs for loader workers, for which members are bound."""
     threads = reference.readback.intra_op * ranks.processes(reference.axes)
     cpus = len(reference.topology.cpus) // reference.n
@@ -330,7 +336,7 @@ def _apart(one: Intervention, reference: Reference) -> Intervention | str:
         "placement": reference.axes["placement"] if bound else "cores",
         "loader_cpus": "rest",
     }
-    return replace(one, axes=axes)
+    return replace(intervention, axes=axes)
 
 
 # Ordered by the cost of missing them.
@@ -362,29 +368,29 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("mimalloc", "mimalloc", (_faults,), {"allocator": "mimalloc"}, quick=False),
     # A loader with workers may slow training, however briefly the training thread waits for it.
     Intervention("cached_batches", "batches from memory instead of the loader",
-           (lambda one: _loads(one) if _no_workers(one) else None,), change="loader_switched",
-           asked=Ask(loader_substitutes.FROM_MEMORY).code),
+           (lambda reference: _loads(reference) if _no_workers(reference) else None,),
+           change="loader_switched", asked=Ask(loader_substitutes.FROM_MEMORY).code),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
            (_no_workers,), change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
            of="cached_batches"),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
            (_without("no StatefulDataLoader with workers",
-                     lambda one: "StatefulDataLoader" in one.kinds and one.workers),),
+                     lambda loader: "StatefulDataLoader" in loader.kinds and loader.workers),),
            change="no_snapshots"),
     Intervention("kept_workers", "loader workers that live on between epochs",
            (_short("loader_starts_s", "starting loader workers"),), {"persistent_workers": "keep"}),
     Intervention("whole_batches", "all rows of a batch read at once",
            (_loads, _without("no loader that makes its batches row by row",
-                                 lambda one: one.by_row)),
+                                 lambda loader: loader.by_row)),
            change="whole_batches", alone=True),
     Intervention("no_copies", "loader workers that send no data", (_no_processes,),
            change="no_copies", alone=True),
     Intervention("quick_switches", "threads that give the interpreter to others at once",
-           (_without("no loader with threads in this process", lambda one: one.threads),),
+           (_without("no loader with threads in this process", lambda loader: loader.threads),),
            change="quick_switches", alone=True),
     Intervention("pipeline_elsewhere", "SPDL's threads in a process of their own",
            (_without("no pipeline of SPDL's with threads in this process",
-                     lambda one: one.threads and "Pipeline" in one.kinds),),
+                     lambda loader: loader.threads and "Pipeline" in loader.kinds),),
            change="pipeline_elsewhere", alone=True),
     Intervention("more_workers", "more loader workers",
            (_loads, _where(lambda reference: _workers(reference) is None,
@@ -423,10 +429,10 @@ def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[
         The interventions, and the records of those that are left out.
     """
     chosen, left = [], []
-    for one in INTERVENTIONS:
-        fitted = one.fitted(reference, effort)
+    for intervention in INTERVENTIONS:
+        fitted = intervention.fitted(reference, effort)
         if isinstance(fitted, str):
-            left.append(one.left_out(fitted))
+            left.append(intervention.left_out(fitted))
         else:
             chosen.append(fitted)
     return chosen, left

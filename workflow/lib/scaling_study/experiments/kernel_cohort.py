@@ -54,10 +54,10 @@ def make(folder: Path, slots: Sequence[tuple[str | None, str]], machine: Machine
     return cohort.Cohort(launch, members, host)
 
 
-def start(one: cohort.Cohort) -> bool:
+def start(members: cohort.Cohort) -> bool:
     """Start a cohort of kernels; return whether all its members have started."""
-    one.start(range(one.size), START_TIMEOUT_S)
-    return len(one.alive) == one.size
+    members.start(range(members.size), START_TIMEOUT_S)
+    return len(members.alive) == members.size
 
 
 def rates(window: Taken) -> list[float]:
@@ -79,33 +79,35 @@ def count(machine: Machine, n: int, threads: int) -> int:
     return max(0, min(max(1, n - 1), int(machine.usable_cpus) - threads))
 
 
-def stressors(trainer: cohort.Cohort, one: cohort.Cohort, effort: Effort) -> list[Condition]:
+def stressors(trainer: cohort.Cohort, members: cohort.Cohort, effort: Effort) -> list[Condition]:
     """Return the conditions of a training member beside kernels, at every dose.
 
     Args:
         trainer: the reference's cohort, whose first member trains.
-        one: the cohort of kernels.
+        members: the cohort of kernels.
         effort: names the kernels and doses.
 
     Raises:
         MemberEndedError: a member died or hung.
     """
-    found = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=one.size)]
+    conditions = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=members.size)]
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
-        one.tell(kernels.encode(kernel))
-        alone = sum(rates(one.take(windows.Window(0, 0, one.size), settings)))
+        members.tell(kernels.encode(kernel))
+        alone = sum(rates(members.take(windows.Window(0, 0, members.size), settings)))
         for dose in effort.doses:
-            asked = kernels.encode(kernel, dose)
+            number = kernels.encode(kernel, dose)
 
             @contextmanager
-            def beside(asked: int = asked, full: float = dose * alone) -> Iterator[Added]:
+            def beside(number: int = number, full: float = dose * alone) -> Iterator[Added]:
                 added: Added = {}
-                one.tell(asked)
-                with one.training(one.size) as done:
+                members.tell(number)
+                with members.training(members.size) as done:
                     yield added
                 rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
                 added["rate_share"] = rate * 1e9 / full
 
-            found.append(Condition("stressor", kernel, trainer, 1, dose, one.size, around=beside))
-    return found
+            conditions.append(
+                Condition("stressor", kernel, trainer, 1, dose, members.size, around=beside)
+            )
+    return conditions

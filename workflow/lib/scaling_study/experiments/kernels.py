@@ -55,9 +55,9 @@ def encode(kernel: str, duty: float = 1.0) -> int:
     return list(KERNELS).index(kernel) * (DUTIES + 1) + max(1, round(duty * DUTIES))
 
 
-def decode(asked: int) -> tuple[str, float]:
+def decode(number: int) -> tuple[str, float]:
     """Return the kernel and the share of the time that a number asks for."""
-    index, duty = divmod(asked, DUTIES + 1)
+    index, duty = divmod(number, DUTIES + 1)
     return list(KERNELS)[index], duty / DUTIES
 
 

@@ -100,31 +100,31 @@ class LoaderExperiment(Experiment):
         self._left.clear()
         self._begin()
         self._windows = [record for record in before if isinstance(record, records.Window)]
-        one, report = self._reference(AS_IS, resolved, stack)
-        seen = report.loaders
-        if not seen:
+        members, report = self._reference(AS_IS, resolved, stack)
+        loaders = report.loaders
+        if not loaders:
             return "skipped", (
                 "the script has taken no batch from a loader that is known here: name its class"
                 " as workload.loader: module:Class"
             )
-        one.freeze()
-        self._watch(one)
-        step_s = mean_step_s([self._train(one, Ask(NEW))]) or 0.0
-        self._settle(one, SETTLE_S, Ask(NEW), Ask(FROM_MEMORY), Ask(SWAPPED))
-        paths, cold = self._files(), self._cold(seen, step_s)
+        members.freeze()
+        self._watch(members)
+        step_s = mean_step_s([self._train(members, Ask(NEW))]) or 0.0
+        self._settle(members, SETTLE_S, Ask(NEW), Ask(FROM_MEMORY), Ask(SWAPPED))
+        paths, cold = self._files(), self._cold(loaders, step_s)
         conditions = []
         for name, title in TITLES.items():
             if (reason := self._unfit(name, paths, cold)) is not None:
                 self._leave_variant(name, title, reason)
                 continue
-            condition = _condition(name, Ask(GIVES.get(name, NEW)), one)
+            condition = _condition(name, Ask(GIVES.get(name, NEW)), members)
             if name in OF_FILES:
                 timing = cold if name == "cold" else None
                 condition = replace(condition, timing=timing, around=_placing(name, paths))
             conditions.append(condition)
         self._take_all(conditions, self._effort.blocks)
-        if len(seen) == 1 and not self._in_ranks:
-            self._sweep(one, report, resolved)
+        if len(loaders) == 1 and not self._in_ranks:
+            self._sweep(members, report, resolved)
         return "complete", None
 
     def _take_all(self, conditions: Sequence[Condition], blocks: int) -> None:
@@ -145,17 +145,17 @@ class LoaderExperiment(Experiment):
         self._log.info("%s is left out: %s", title, reason)
         self._left.append(records.VariantLeftOut(variant=name, title=title, reason=reason))
 
-    def _cold(self, seen: Sequence[Loader], step_s: float) -> WindowSettings | None:
+    def _cold(self, loaders: Sequence[Loader], step_s: float) -> WindowSettings | None:
         """Return a window that ends before files come back; None if a pass is too short for one.
 
         If no loader's length is known, the window lasts as long as others, and ``resident_after``
         records what share of the files came back.
         """
         timing = self._timing
-        passes = [one.batches for one in seen if one.batches is not None]
+        passes = [loader.batches for loader in loaders if loader.batches is not None]
         if not passes:
             return timing
-        ready = max(one.ready for one in seen)
+        ready = max(loader.ready for loader in loaders)
         most = COLD_PART * min(passes) / self._n
         if most < ready + FEWEST_COLD:
             return None
@@ -167,20 +167,20 @@ class LoaderExperiment(Experiment):
             settle_s=min(max(timing.settle_s, ready * step_s), longest_s / 2),
         )
 
-    def _settle(self, one: cohort.Cohort, for_s: float, *asks: Ask) -> None:
+    def _settle(self, members: cohort.Cohort, for_s: float, *asks: Ask) -> None:
         """Let stopped members train in each of these modes in turn, before they are measured."""
         until = time.monotonic() + for_s
         for ask in itertools.cycle(asks):
             if time.monotonic() >= until:
                 return
-            self._train(one, ask)
+            self._train(members, ask)
 
-    def _train(self, one: cohort.Cohort, ask: Ask) -> Taken:
+    def _train(self, members: cohort.Cohort, ask: Ask) -> Taken:
         """Let stopped members train for a window that is not recorded."""
-        one.tell(ask.code)
-        one.thaw()
-        record = one.take(windows.Window(0, 0, self._n), self._timing)
-        one.freeze()
+        members.tell(ask.code)
+        members.thaw()
+        record = members.take(windows.Window(0, 0, self._n), self._timing)
+        members.freeze()
         return record
 
     def _started(
@@ -192,20 +192,20 @@ class LoaderExperiment(Experiment):
         except UnavailableError as error:
             self._leave_variant(name, title, error.reason)
             return None
-        ((_, one),) = self._start([Planned(name, {}, resolved)], stack)
-        if isinstance(one, str):
-            self._leave_variant(name, title, one)
+        ((_, members),) = self._start([Planned(name, {}, resolved)], stack)
+        if isinstance(members, str):
+            self._leave_variant(name, title, members)
             return None
-        one.freeze()
-        return one
+        members.freeze()
+        return members
 
     def _files(self) -> list[Path]:
         """Return the loader's files: those that the config names, and those that the loader opens.
 
         Files of the same kind beside an opened one count too, because they are read later.
         """
-        with ExitStack() as own:  # a start of the script that lists what it opens
-            self._started("noted", "the files that it opens", ["files_noted"], own)
+        with ExitStack() as stack:  # a start of the script that lists what it opens
+            self._started("noted", "the files that it opens", ["files_noted"], stack)
             lines = [
                 line
                 for noted in self._folder.rglob(f"{files.OPENED}*")
@@ -214,13 +214,13 @@ class LoaderExperiment(Experiment):
         opened = [Path(line) for line in {*lines} if not line.endswith(CODE)]
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
         named = map(Path, self._job.plan.workload.inputs)
-        found = {
+        paths = {
             *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
         }
-        return sorted(file for file in found if file.is_file())[:MOST_FILES]
+        return sorted(file for file in paths if file.is_file())[:MOST_FILES]
 
-    def _watch(self, one: cohort.Cohort) -> None:
+    def _watch(self, members: cohort.Cohort) -> None:
         """Sample the use of the machine while the script trains as it is."""
         cpus = frozenset(self._topology.cpu_ids)
         looks: list[records.Look] = []
@@ -229,25 +229,25 @@ class LoaderExperiment(Experiment):
             with suppress(OSError):  # a member has just ended
                 looks.append(sampling.look_at_machine(cpus, threads))
 
-        one.tell(Ask(NEW).code)
-        one.thaw()
-        one.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
-        one.freeze()
+        members.tell(Ask(NEW).code)
+        members.thaw()
+        members.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
+        members.freeze()
         self._write(
             records.Use(cpus=len(cpus), shared_bytes=headroom.read_shared_bytes(), looks=looks)
         )
 
     # ---- other ways to load
 
-    def _sweep(self, one: cohort.Cohort, report: Readback, resolved: resolve.Resolved) -> None:
+    def _sweep(self, members: cohort.Cohort, report: Readback, resolved: resolve.Resolved) -> None:
         """Let the loader alone load in other ways, and the script train with the best of them."""
         bound = resolved.slots[0].cpus
         usable = len(self._topology.cpus) / self._n  # a process's part of the machine
         cpus = usable if bound is None else len(parse_cpu_list(bound))
         loader = (report.loaders or [])[0]
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
-        with ExitStack() as own:
-            tried = {way.name: self._can(way, one, report, own) for way in others}
+        with ExitStack() as stack:
+            tried = {way.name: self._can(way, members, report, stack) for way in others}
             there = {name: other for name, other in tried.items() if other is not None}
             if not there:
                 return
@@ -268,15 +268,15 @@ class LoaderExperiment(Experiment):
             best.sort(key=lambda way: steps_s[way.name] or 0.0)
             for way in best[: self._effort.ways]:  # in turns with the script as it is
                 other = there[way.name]
-                self._begin_way(way, other, BEGIN_S if other is one else SETTLE_S, NEW)
+                self._begin_way(way, other, BEGIN_S if other is members else SETTLE_S, NEW)
                 pair = [
-                    _condition(AS_IS, Ask(NEW), one),
+                    _condition(AS_IS, Ask(NEW), members),
                     _condition(way.trains, _asked(way, NEW), other),
                 ]
                 self._take_all(pair, self._effort.blocks)
 
     def _can(
-        self, way: records.Way, one: cohort.Cohort, report: Readback, stack: ExitStack
+        self, way: records.Way, members: cohort.Cohort, report: Readback, stack: ExitStack
     ) -> cohort.Cohort | None:
         """Return the members that can load in another way; None if none can."""
         title = f"the loader alone, {way.title}"
@@ -292,23 +292,25 @@ class LoaderExperiment(Experiment):
                 reason = error.reason
         if reason is not None:
             self._leave_variant(way.alone, title, reason)
-        return one if reason is None else None
+        return members if reason is None else None
 
-    def _begin_way(self, way: records.Way, one: cohort.Cohort, for_s: float, gives: int) -> None:
+    def _begin_way(
+        self, way: records.Way, members: cohort.Cohort, for_s: float, gives: int
+    ) -> None:
         """Switch members to another loading mode; record the mode if one dies.
 
         Raises:
             MemberEndedError: a member died or hung.
         """
         try:
-            self._settle(one, for_s, _asked(way, gives))
+            self._settle(members, for_s, _asked(way, gives))
         except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
 
     def _seen(self, name: str) -> loader_model.Seen | None:
         """Return the measured times of a variant's step; None without any."""
-        taken = [one for one in self._windows if one.name == name and one.valid]
+        taken = [window for window in self._windows if window.name == name and window.valid]
         if (step_s := mean_step_s(taken)) is None:
             return None
         members = [member for window in taken for member in window.members]
@@ -337,9 +339,9 @@ def _asked(way: records.Way, gives: int) -> Ask:
     )
 
 
-def _condition(name: str, ask: Ask, one: cohort.Cohort) -> Condition:
+def _condition(name: str, ask: Ask, members: cohort.Cohort) -> Condition:
     """Return a variant as the blocks take it."""
-    return Condition("data_loader", name, one, one.size, asked=ask.code, frozen=True)
+    return Condition("data_loader", name, members, members.size, asked=ask.code, frozen=True)
 
 
 def _placing(name: str, paths: Sequence[Path]) -> Around:

@@ -58,7 +58,7 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
         return [Way(name="elsewhere", title=title, workers=None, change="pipeline_elsewhere")]
     if not loader.settable:
         return []
-    found = [
+    others = [
         Way(
             name=f"workers-{each}",
             title=format_count(each, "worker"),
@@ -70,14 +70,14 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
     ]
     if loader.by_row:
         title = "all rows of a batch read at once"
-        found.append(Way(name="whole", title=title, workers=workers, change=WHOLE))
+        others.append(Way(name="whole", title=title, workers=workers, change=WHOLE))
     if workers:
         ahead = FURTHER_AHEAD * loader.ready // workers
         title = f"{ahead} batches of each worker ahead"
-        found.append(
+        others.append(
             Way(name="ahead", title=title, workers=workers, axes={"prefetch": ahead}, as_fast=True)
         )
-    return found
+    return others
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ Measured = Callable[[str], Seen | None]
 """Returns the measured step of a variant, by its name; None without one."""
 
 
-def predicted_s(way: Way, now: Way, cpus: float, seen: Measured) -> float | None:
+def predicted_s(way: Way, now: Way, cpus: float, measured: Measured) -> float | None:
     """Return the predicted time of a step (s); None if a part of it is not known.
 
     For the script as it is, and with more batches ahead, it follows from the parts alone: a lower
@@ -114,18 +114,18 @@ def predicted_s(way: Way, now: Way, cpus: float, seen: Measured) -> float | None
         way: the way to load batches.
         now: the way in which the script loads as it is.
         cpus: CPUs that a process has.
-        seen: the measured steps.
+        measured: the measured steps.
     """
-    parts_s, now_s = (_of_parts_s(one, now.workers, cpus, seen) for one in (way, now))
-    as_is = seen("as_is")
+    parts_s, now_s = (_of_parts_s(mode, now.workers, cpus, measured) for mode in (way, now))
+    as_is = measured("as_is")
     if parts_s is None or now_s is None or as_is is None:
         return None
     return parts_s if way.as_fast else as_is.step_s * parts_s / now_s
 
 
-def _of_parts_s(way: Way, workers: int | None, cpus: float, seen: Measured) -> float | None:
+def _of_parts_s(way: Way, workers: int | None, cpus: float, measured: Measured) -> float | None:
     """Return the time of a step (s) from its parts; the script's own loader has ``workers``."""
-    as_is, cached, alone = seen("as_is"), seen("cached"), seen(way.alone)
+    as_is, cached, alone = measured("as_is"), measured("cached"), measured(way.alone)
     if as_is is None or cached is None or alone is None:
         return None
     # Training in the script as it is: on new batches, after waiting for them.
@@ -133,7 +133,7 @@ def _of_parts_s(way: Way, workers: int | None, cpus: float, seen: Measured) -> f
     takes_s = _takes_s(alone, way.workers)
     if way.as_fast and workers != 0:
         return max(training_s + takes_s, as_is.made_s / (workers or 1))
-    apart_s, swapped = training_s, seen("swapped")
+    apart_s, swapped = training_s, measured("swapped")
     if workers != 0 and swapped is not None:
         apart_s -= swapped.step_s - swapped.load_s - cached.step_s
     if way.workers == 0:
@@ -141,7 +141,7 @@ def _of_parts_s(way: Way, workers: int | None, cpus: float, seen: Measured) -> f
     # Starting workers takes a part of the loader's time; the rest is spent on batches.
     making_s = alone.made_s / way.workers if way.workers and alone.made_s else alone.step_s
     wanted = cached.cpu_s / cached.step_s + (alone.cpu_s - alone.trainer_s) / making_s
-    longer = max(0.0, wanted / cpus - 1) + _slower(workers, training_s, seen)
+    longer = max(0.0, wanted / cpus - 1) + _slower(workers, training_s, measured)
     return max(alone.step_s, apart_s + takes_s) + min(apart_s, making_s) * longer
 
 
@@ -156,13 +156,13 @@ def _takes_s(alone: Seen, workers: int | None) -> float:
     return max(alone.trainer_s, alone.step_s - alone.made_s / workers)
 
 
-def _slower(workers: int | None, training_s: float, seen: Measured) -> float:
+def _slower(workers: int | None, training_s: float, measured: Measured) -> float:
     """Return the share by which computing slows down beside other computing; 0 if unknown."""
     if workers:
-        alone, together = seen("only"), seen("as_is")
+        alone, together = measured("only"), measured("as_is")
         overlap = 0.0 if together is None else min(1.0, training_s / together.step_s)
     else:
-        alone, together = seen("only@workers-1"), seen("only@workers-2")
+        alone, together = measured("only@workers-1"), measured("only@workers-2")
         overlap = 1.0
     if alone is None or together is None or not alone.made_s or not overlap:
         return 0.0

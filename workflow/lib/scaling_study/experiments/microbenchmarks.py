@@ -44,9 +44,9 @@ def counts(machine: Machine) -> list[int]:
     """Return the machine's process counts up to its CPUs, at most ``MOST_COUNTS`` of them."""
     topology = machine.usable
     resolved = process_counts.resolve("auto", topology, machine.quota_cpus)
-    found = [n for n in resolved if n <= len(topology.cpus)]
-    step = (len(found) - 1) / (MOST_COUNTS - 1)
-    return sorted({found[round(at * step)] for at in range(MOST_COUNTS)})
+    fitting = [n for n in resolved if n <= len(topology.cpus)]
+    step = (len(fitting) - 1) / (MOST_COUNTS - 1)
+    return sorted({fitting[round(at * step)] for at in range(MOST_COUNTS)})
 
 
 def measure(machine: Machine, folder: Path) -> Microbenchmarks:
@@ -91,14 +91,14 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
         return taken
 
     with (
-        private.folder() as own,
-        private.part(own, f"kernels-{name}") as folder,
-        kernel_cohort.make(folder, where, machine) as one,
+        private.folder() as root,
+        private.part(root, f"kernels-{name}") as folder,
+        kernel_cohort.make(folder, where, machine) as members,
     ):
-        if not kernel_cohort.start(one):
-            raise RuntimeError(f"kernels did not start: {one.events[-1]}")
+        if not kernel_cohort.start(members):
+            raise RuntimeError(f"kernels did not start: {members.events[-1]}")
         conditions = [
-            Condition("kernel", kernel, one, n, asked=kernels.encode(kernel))
+            Condition("kernel", kernel, members, n, asked=kernels.encode(kernel))
             for kernel in kernels.KERNELS
             for n in ns
         ]

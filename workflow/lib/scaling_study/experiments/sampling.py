@@ -197,13 +197,13 @@ class Sampler:
                 at_lock[name, on] += count
             else:
                 waits[name, ""] += count
-        own = round(own_share * self.states[slot].total())
-        own -= sum(count for (name, _), count in waits.items() if name in PAUSES)
+        pauses = round(own_share * self.states[slot].total())
+        pauses -= sum(count for (name, _), count in waits.items() if name in PAUSES)
         for (name, on), count in at_lock.items():
-            anyway = min(count, max(0, own))
+            anyway = min(count, max(0, pauses))
             waits[name, ""] += anyway
             waits[name, on] += count - anyway
-            own -= anyway
+            pauses -= anyway
         return +waits
 
     def record(
@@ -242,8 +242,8 @@ class Sampler:
 
 def _pauses_s(record: records.Samples) -> float:
     """Return how long (s) a member pauses in a step."""
-    waits = [wait for one in record.members for wait in one.waits if wait.syscall in PAUSES]
-    samples = sum(one.samples for one in record.members)
+    waits = [wait for member in record.members for wait in member.waits if wait.syscall in PAUSES]
+    samples = sum(member.samples for member in record.members)
     return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
@@ -262,12 +262,12 @@ def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
     trainers_s = threads_s = workers_s = 0.0
     for pid, tid in threads.values():
         tree = kernel_counters.read_tree(pid)
-        own = tree[pid]
-        trainer = own.threads.get(tid)
+        process = tree[pid]
+        trainer = process.threads.get(tid)
         trainer_s = trainer.user_s + trainer.system_s if trainer else 0.0
         trainers_s += trainer_s
-        threads_s += own.cpu_s - trainer_s
-        workers_s += kernel_counters.known_cpu_s(tree) - own.cpu_s
+        threads_s += process.cpu_s - trainer_s
+        workers_s += kernel_counters.known_cpu_s(tree) - process.cpu_s
     machine = machine_counters.read_machine(cpus)
     return records.Look(
         at_s=time.perf_counter(),

@@ -109,12 +109,12 @@ class Why(Experiment):
         self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
-        one, report = self._reference(REFERENCE, resolved, stack)
+        reference, report = self._reference(REFERENCE, resolved, stack)
         threads = report.intra_op * ranks.processes(self._axes)
         if before and isinstance(before[0], records.Why):
             tried = self._chosen_before(before[0])
         else:
-            tried, left = self._choose(one, report)
+            tried, left = self._choose(reference, report)
             self._head = structs.replace(
                 self._head,
                 interventions=[intervention.record() for intervention, _ in tried],
@@ -123,11 +123,12 @@ class Why(Experiment):
                 blocks=self._effort.blocks,
             )
             self._begin()
-        for wave in self._waves(one, [each for each in tried if not each[0].of]):
-            self._wave(one, [*wave, *(each for each in tried if each[0].of)], threads)
-        self._stress(one, threads)
+        for wave in self._waves(reference, [each for each in tried if not each[0].of]):
+            self._wave(reference, [*wave, *(each for each in tried if each[0].of)], threads)
+        self._stress(reference, threads)
         self._look(
-            one, {record.n: record for record in before if isinstance(record, records.Samples)}
+            reference,
+            {record.n: record for record in before if isinstance(record, records.Samples)},
         )
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
@@ -147,7 +148,7 @@ class Why(Experiment):
         return self._plan([interventions.recorded(change) for change in head.interventions])[0]
 
     def _choose(
-        self, one: cohort.Cohort, report: Readback
+        self, members: cohort.Cohort, report: Readback
     ) -> tuple[list[Tried], list[records.LeftOut]]:
         """Choose interventions, and windows' length and number, from one window at each count.
 
@@ -157,7 +158,7 @@ class Why(Experiment):
         quota = limits.read_quota()
         first = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         counts = sorted({1, self._n})
-        shown = [one.take(windows.Window(0, 0, n), window_of(first)) for n in counts]
+        shown = [members.take(windows.Window(0, 0, n), window_of(first)) for n in counts]
         reference = interventions.Reference(
             self._axes, self._machine, report, self._n, shown, quota
         )
@@ -169,7 +170,10 @@ class Why(Experiment):
         if held_back or (not spins and any(map(irregular, shown))):
             self._use(self._effort.over_periods(PERIODS_S))
         takes_s = {n: each.window_s + EDGE_S for n, each in zip(counts, shown, strict=True)}
-        taken = [*counts, *(n for one in chosen for n in one.counts(self._n, self._effort_name))]
+        taken = [
+            *counts,
+            *(n for trial in chosen for n in trial.counts(self._n, self._effort_name)),
+        ]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
         tried, impossible = self._plan(chosen)
         return tried, [*left, *impossible]
@@ -190,14 +194,14 @@ class Why(Experiment):
 
     # ---- interventions
 
-    def _waves(self, one: cohort.Cohort, tried: Sequence[Tried]) -> Iterator[Sequence[Tried]]:
+    def _waves(self, reference: cohort.Cohort, tried: Sequence[Tried]) -> Iterator[Sequence[Tried]]:
         """Divide interventions into groups that can live beside the reference.
 
         All cohorts of a group live at once: their members, threads and memory add up.
         """
         used_bytes = sum(
             process.rss_bytes
-            for pid in one.members.pids.values()
+            for pid in reference.members.pids.values()
             for process in kernel_counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * headroom.read_free_memory().free / used_bytes))
@@ -205,23 +209,23 @@ class Why(Experiment):
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(self, one: cohort.Cohort, tried: Sequence[Tried], threads: int) -> None:
+    def _wave(self, reference: cohort.Cohort, tried: Sequence[Tried], threads: int) -> None:
         """Take all blocks of the reference and a group of interventions.
 
         Args:
-            one: the reference.
+            reference: the reference.
             tried: the group, and all that use the members of another intervention.
             threads: number of a member's threads.
         """
         rests = LAUNCHERS[str(self._axes["launcher"])].rests
         with ExitStack() as stack:
-            cohorts = {REFERENCE: one}
-            made = [intervention for intervention, _ in tried]
-            stopped = {each.name for each in made if each.asked is not None or not rests}
-            own = [planned for each, planned in tried if each.members_of == each.name]
-            for planned, other in self._start(own, stack):
+            cohorts = {REFERENCE: reference}
+            trials = [intervention for intervention, _ in tried]
+            stopped = {each.name for each in trials if each.asked is not None or not rests}
+            plans = [planned for each, planned in tried if each.members_of == each.name]
+            for planned, other in self._start(plans, stack):
                 if isinstance(other, str):
-                    for each in made:
+                    for each in trials:
                         if each.members_of == planned.name:
                             self._give_up(each.name, other)
                     continue
@@ -238,7 +242,14 @@ class Why(Experiment):
             fit = len(self._topology.cpus) // threads
             counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
             conditions = [
-                Condition("reference", REFERENCE, one, n, frozen=not rests, rotates=rotates(one))
+                Condition(
+                    "reference",
+                    REFERENCE,
+                    reference,
+                    n,
+                    frozen=not rests,
+                    rotates=rotates(reference),
+                )
                 for n in sorted(counts)
             ]
             conditions += [
@@ -251,16 +262,16 @@ class Why(Experiment):
                     timing=each.timing,
                     frozen=each.name in stopped,
                     rotates=rotates(members),
-                    optional=members is not one,
+                    optional=members is not reference,
                 )
-                for each in made
+                for each in trials
                 if (members := cohorts.get(each.members_of)) is not None
                 for n in sorted({1, members.size})
             ]
             if not rests:
-                one.freeze()
+                reference.freeze()
             self._blocks.run(conditions, self._effort.blocks, self._shuffle)
-            one.thaw()
+            reference.thaw()
             lost = {
                 each.name: each.cohort for each in conditions if each.group in self._blocks.lost
             }
@@ -280,7 +291,7 @@ class Why(Experiment):
 
     # ---- stressors and looks
 
-    def _stress(self, one: cohort.Cohort, threads: int) -> None:
+    def _stress(self, reference: cohort.Cohort, threads: int) -> None:
         """Let the reference's first member train beside kernels, at several doses."""
         count = kernel_cohort.count(self._machine, self._n, threads)
         if not count:
@@ -295,26 +306,26 @@ class Why(Experiment):
         placed = axis_table.place(self._axes, self._topology, max(self._n, count + 1))
         where = [(at.cpus, at.policy) for at in map(axis_table.recorded, placed[1 : count + 1])]
         with (
-            private.part(self._folder, "kernels") as own,
-            kernel_cohort.make(own, where, self._machine) as beside,
+            private.part(self._folder, "kernels") as folder,
+            kernel_cohort.make(folder, where, self._machine) as beside,
         ):
             if kernel_cohort.start(beside):
-                conditions = kernel_cohort.stressors(one, beside, self._effort)
+                conditions = kernel_cohort.stressors(reference, beside, self._effort)
                 self._blocks.run(conditions, self._effort.dose_blocks, self._shuffle)
             else:
                 self._write_events("kernels", beside)
                 self._give_up("kernels", "the kernels did not start")
 
-    def _look(self, one: cohort.Cohort, done: dict[int, records.Samples]) -> None:
+    def _look(self, reference: cohort.Cohort, done: dict[int, records.Samples]) -> None:
         """Sample what the reference's training threads do, with one member and with all.
 
         Args:
-            one: the reference.
+            reference: the reference.
             done: the records of an interrupted run, by process count.
         """
         for n in sorted({1, self._n} - done.keys()):
             sampler = sampling.Sampler()
-            activities = one.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
+            activities = reference.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
             active_s = sum(each.parked_ns - each.released_ns for each in activities) / 1e9
             step_s = active_s / max(1, sum(each.steps_active for each in activities))
             done[n] = sampler.record(n, LOOK_EVERY_S, step_s, done.get(1))

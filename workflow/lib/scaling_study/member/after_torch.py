@@ -101,8 +101,8 @@ def _change_in(module: str, name: str, change: Callable[[dict[str, object]], Non
 
     @functools.wraps(make)
     def init(*args: object, **kwargs: object) -> None:
-        given = signature.bind(*args, **kwargs).arguments
-        change(given)
-        make(**given)
+        arguments = signature.bind(*args, **kwargs).arguments
+        change(arguments)
+        make(**arguments)
 
     kind.__init__ = init

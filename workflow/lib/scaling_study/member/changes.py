@@ -48,8 +48,8 @@ def _axis(switch: str) -> tuple[str, Axis, object]:
     """Return an axis's name, the axis and its value."""
     place, _, value = switch.partition("=")
     module, _, name = place.partition(":")
-    found = importlib.import_module(module)
-    axis = found.AXES[name] if hasattr(found, "AXES") else found.AXIS
+    source = importlib.import_module(module)
+    axis = source.AXES[name] if hasattr(source, "AXES") else source.AXIS
     return name, axis, json.loads(value)
 
 
@@ -117,9 +117,9 @@ def _exchange_one_number(*_: object) -> None:
 def _take_no_snapshots(*_: object) -> None:
     """Have torchdata's StatefulDataLoader save its state in no step."""
 
-    def change(given: dict[str, object]) -> None:
-        if any(kind.__module__ == loaders.STATEFUL for kind in type(given["self"]).__mro__):
-            given["snapshot_every_n_steps"] = NEVER
+    def change(arguments: dict[str, object]) -> None:
+        if any(kind.__module__ == loaders.STATEFUL for kind in type(arguments["self"]).__mro__):
+            arguments["snapshot_every_n_steps"] = NEVER
             effects["no_snapshots"] += 1
 
     change_arguments(change)
@@ -179,7 +179,7 @@ def _replace_pipelines() -> None:
     pipeline.build_pipeline = builds_pipeline  # type: ignore[assignment] # likewise
 
 
-def _built(what: object, config: object, options: dict[str, object]) -> _Pipeline | None:
+def _built(origin: object, config: object, options: dict[str, object]) -> _Pipeline | None:
     """Return a stand-in for a pipeline in another process; None if it cannot run there.
 
     All pipelines that are built from one object share a process.
@@ -188,7 +188,7 @@ def _built(what: object, config: object, options: dict[str, object]) -> _Pipelin
 
     run: Callable[..., Iterable[object]] = pipeline.run_pipeline_in_subprocess
     options.pop("stage_id", None)  # which is for logs
-    notes: dict[str, Iterable[object]] = getattr(what, "__dict__", {})
+    notes: dict[str, Iterable[object]] = getattr(origin, "__dict__", {})
     if "_study" not in notes:
         try:
             notes["_study"] = run(config, **options)

@@ -241,17 +241,17 @@ def after_backward(call: Callable[[], object], before: Callable[[], object] = la
     import torch  # noqa: PLC0415 (see after_torch)
 
     inner: Callable[..., None] = torch.autograd.backward
-    own = threading.local()
+    state = threading.local()
 
     def backward(*args: object, **kwargs: object) -> None:
-        if getattr(own, "inside", False):
+        if getattr(state, "inside", False):
             return inner(*args, **kwargs)
         before()
-        own.inside = True
+        state.inside = True
         try:
             inner(*args, **kwargs)
         finally:
-            own.inside = False
+            state.inside = False
         if call() and torch.autograd.backward is backward:
             torch.autograd.backward = inner
         return None

@@ -56,8 +56,8 @@ def put(gives: Gives, member: Member, further: Sequence[str]) -> None:
         if _here() != here or getattr(_own, "runs", False):
             return inner(loader, *args, **kwargs)
 
-        def make(one: object) -> Iterator[object]:
-            iterator = _alone(inner, one, *args, **kwargs)
+        def make(source: object) -> Iterator[object]:
+            iterator = _alone(inner, source, *args, **kwargs)
             return map(functools.partial(_alone, next), itertools.repeat(iterator))
 
         return gives(make, member, loader)
@@ -88,7 +88,7 @@ def _batches(make: Makes, loader: object) -> list[Batch]:
     holder = loader if hasattr(kind, "__len__") else kind
     batches: list[Batch] | None = holder.__dict__.get("_study_batches")
     if batches is None:
-        batches = [Batch(one) for one in itertools.islice(make(loader), CACHED_BATCHES)]
+        batches = [Batch(value) for value in itertools.islice(make(loader), CACHED_BATCHES)]
         setattr(holder, "_study_batches", batches)  # noqa: B010 (ours, wherever it lies)
         cached_facts["cached_batches"] = len(batches)
         cached_facts["cached_bytes"] = sum(batch.bytes for batch in batches)
@@ -111,9 +111,9 @@ class Batch:
         self._value, self._kept = value, _copy(value)
         # Inference tensors have no such count, and training cannot change them.
         self._tensors = [
-            one for one in parts if isinstance(one, torch.Tensor) and not one.is_inference()
+            part for part in parts if isinstance(part, torch.Tensor) and not part.is_inference()
         ]
-        self._others = any(hasattr(one, "__array_interface__") for one in parts)
+        self._others = any(hasattr(part, "__array_interface__") for part in parts)
         self._versions = self._seen()
         self.bytes = sum(tensor.nbytes for tensor in self._tensors)
 
@@ -168,7 +168,7 @@ class Ask(NamedTuple):
     def code(self) -> int:
         """The request as a number; 0 for new batches of the loader as it is."""
         fields = (self.gives, _optional(self.workers), _optional(self.ahead), int(self.whole))
-        return sum(one << _BITS * at for at, one in enumerate(fields))
+        return sum(number << _BITS * at for at, number in enumerate(fields))
 
     @classmethod
     def of(cls, code: int) -> Ask:
@@ -295,22 +295,22 @@ def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     workers = loader.num_workers if way.workers is None else way.workers
     kept: dict[Ask, DataLoader[object]] = loader.__dict__.setdefault("_study_others", {})
     other = kept.get(way) or object.__new__(type(loader))
-    own: dict[str, object] = {
+    attributes: dict[str, object] = {
         "num_workers": workers,
         "prefetch_factor": (way.ahead or loader.prefetch_factor or 2) if workers else None,
         "persistent_workers": loader.persistent_workers and workers > 0,
         "timeout": loader.timeout if workers else 0,
         "_iterator": other.__dict__.get("_iterator"),
     }
-    if own["persistent_workers"]:
+    if attributes["persistent_workers"]:
         kept[way] = other
     if way.whole and loaders.whole_possible(loader):
-        own |= {"dataset": loaders.by_batch(loader.dataset), "collate_fn": default_convert}
+        attributes |= {"dataset": loaders.by_batch(loader.dataset), "collate_fn": default_convert}
     elif not workers:
         # A file that the data set opens to read a row must not be open when workers are forked.
-        own["dataset"] = _copied(loader.dataset)
+        attributes["dataset"] = _copied(loader.dataset)
     # torch refuses to set some of these attributes on a loader that exists.
-    other.__dict__.update(loader.__dict__ | own)
+    other.__dict__.update(loader.__dict__ | attributes)
     return other
 
 

@@ -111,10 +111,10 @@ def _replace_in_script(around: Makes, kind: Kind) -> None:
     build: Callable[..., type] = builtins.__build_class__
 
     def builds(*args: object, **kwargs: object) -> type:
-        made = build(*args, **kwargs)
-        if (made.__module__, made.__qualname__) == (SCRIPT, kind.name):
-            _put_around(around, made, kind)
-        return made
+        new_class = build(*args, **kwargs)
+        if (new_class.__module__, new_class.__qualname__) == (SCRIPT, kind.name):
+            _put_around(around, new_class, kind)
+        return new_class
 
     builtins.__build_class__ = builds
 
@@ -151,8 +151,8 @@ def facts(loader: object) -> Facts:
     from torch.utils.data import DataLoader  # noqa: PLC0415 (the script's to import first)
 
     kind = type(loader)
-    own = kind.__module__.startswith("spdl.")
-    workers = getattr(loader, "num_workers", None if own else 0)
+    is_spdl = kind.__module__.startswith("spdl.")
+    workers = getattr(loader, "num_workers", None if is_spdl else 0)
     ahead = getattr(loader, "prefetch_factor", ...)
     if workers is None or ahead is ...:
         ready = UNKNOWN_READY + getattr(loader, "_buffer_size", 0)
@@ -161,7 +161,7 @@ def facts(loader: object) -> Facts:
     torchs = loader if isinstance(loader, DataLoader) and workers is not None else None
     return Facts(
         kind=f"{kind.__module__}.{kind.__qualname__}",
-        kinds=[one.__name__ for one in kind.__mro__[:-1]],
+        kinds=[base.__name__ for base in kind.__mro__[:-1]],
         workers=workers,
         threads=workers is None and "Subprocess" not in kind.__name__,
         settable=torchs is not None,
@@ -266,8 +266,8 @@ def notes(reader: object) -> Notes:
     Workers get a copy when they are forked.
     """
     dataset = getattr(reader, "dataset", None)
-    found: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
-    return found
+    record: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
+    return record
 
 
 # ---- all rows of a batch at once
@@ -289,12 +289,12 @@ def _rows(dataset: Mapping[object, object], indices: Iterable[object]) -> object
 
 def whole_possible(loader: object) -> bool:
     """Return whether a list of indices gives the same as its rows one by one; tried once."""
-    own = notes(loader)
-    if own.gives_whole is None:
-        own.gives_whole = _gives_whole(loader)
+    record = notes(loader)
+    if record.gives_whole is None:
+        record.gives_whole = _gives_whole(loader)
         reason = refusals.get(WHOLE, "the data set gives single rows only")
-        refusals[WHOLE] = None if own.gives_whole else reason
-    return own.gives_whole
+        refusals[WHOLE] = None if record.gives_whole else reason
+    return record.gives_whole
 
 
 def _gives_whole(loader: object) -> bool:
@@ -311,18 +311,18 @@ def _gives_whole(loader: object) -> bool:
     return False
 
 
-def _equal(one: object, other: object) -> bool:
+def _equal(row: object, other: object) -> bool:
     import torch  # noqa: PLC0415 (as above)
 
-    if isinstance(one, torch.Tensor):
+    if isinstance(row, torch.Tensor):
         return (
-            isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+            isinstance(other, torch.Tensor) and row.dtype == other.dtype and torch.equal(row, other)
         )
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return bool(one == other)
+    if isinstance(row, dict) and isinstance(other, dict):
+        return row.keys() == other.keys() and all(_equal(row[key], other[key]) for key in row)
+    if isinstance(row, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(row) == len(other) and all(map(_equal, row, other))
+    return bool(row == other)
 
 
 # ---- how long fetching takes

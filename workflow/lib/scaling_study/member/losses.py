@@ -46,14 +46,14 @@ class Losses:
 
         @functools.wraps(backward)
         def note(tensors: Tensor | Sequence[Tensor], *args: object, **kwargs: object) -> None:
-            one = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
-            if one.numel() == 1:
-                self._values.append(float(one.detach()))
+            tensor = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+            if tensor.numel() == 1:
+                self._values.append(float(tensor.detach()))
             backward(tensors, *args, **kwargs)
 
         @functools.wraps(manual_seed)
-        def moved(given: int) -> Generator:
-            return manual_seed(int(given) + seed)
+        def moved(number: int) -> Generator:
+            return manual_seed(int(number) + seed)
 
         torch.autograd.backward = note
         torch.manual_seed = torch.random.manual_seed = moved

@@ -128,8 +128,8 @@ def _huge_page_bytes() -> int | None:
     text = ""
     with contextlib.suppress(OSError):  # not in every kernel and container
         text = Path("/proc/self/smaps_rollup").read_text()
-    found = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else None
+    match = re.search(r"^AnonHugePages:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def _spin_s() -> float | None:
@@ -152,14 +152,14 @@ def thread_cpus() -> list[list[int]] | None:
     parallel, number = _function("GOMP_parallel"), _function("omp_get_thread_num")
     if parallel is None or number is None or os.environ.keys().isdisjoint(BINDING):
         return None
-    found: dict[int, list[int]] = {}
+    cpus: dict[int, list[int]] = {}
 
     def note(_: object) -> None:
-        found[number()] = sorted(os.sched_getaffinity(0))
+        cpus[number()] = sorted(os.sched_getaffinity(0))
 
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(note)
     parallel(call, None, 0, 0)  # by as many threads as torch has set
-    return [found[thread] for thread in sorted(found)]
+    return [cpus[thread] for thread in sorted(cpus)]
 
 
 def _jemalloc_decay_ms() -> int | None:
@@ -184,7 +184,7 @@ def compiled() -> dict[str, object]:
     done = utils.get_compilation_metrics() if utils else []
 
     def total(name: str) -> int:
-        return sum(getattr(one, name, 0) or 0 for one in done)
+        return sum(getattr(metrics, name, 0) or 0 for metrics in done)
 
     return {
         "times": len(done),

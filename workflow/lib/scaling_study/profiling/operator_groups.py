@@ -57,7 +57,7 @@ def group_of(operator: str) -> str:
         if (letters := matched_letters(operator, pattern)) is not None
     ]
     # max keeps the first of equals.
-    return max(fitting, key=lambda found: found[0])[1] if fitting else OTHER
+    return max(fitting, key=lambda pair: pair[0])[1] if fitting else OTHER
 
 
 def matched_letters(operator: str, pattern: str) -> int | None:

@@ -87,7 +87,7 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         process_counts = resolve.counts(job.plan, machine)
         resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
         counts = _chosen(job.plan.profile.processes, resolved.counts)
-        with private.folder() as own, private.part(own, "profile") as part:
+        with private.folder() as root, private.part(root, "profile") as part:
             taken = _of_pool if job.plan.workload.pool else _of_members
             points.extend(taken(job, resolved, counts, part, folder))
     except UnavailableError as error:
@@ -102,8 +102,8 @@ def _of_members(
 ) -> Iterator[ProfiledPoint]:
     """Profile members that rest between windows, in one cohort for all counts."""
     launch, specs = with_changed(resolved.launch, folder=part), resolved.members[: max(counts)]
-    with cohort.Cohort(launch, specs, resolve.host(probe.read_machine())) as one:
-        profiling = _MemberProfiling(job, one, part, folder)
+    with cohort.Cohort(launch, specs, resolve.host(probe.read_machine())) as members:
+        profiling = _MemberProfiling(job, members, part, folder)
         profiling.start(resolved.slots)
         for n in counts:
             log.info("n = %d", n)
@@ -117,24 +117,24 @@ def _of_pool(
     program = program_of(job.plan.workload, job.launch.axes, part)
     for n in counts:
         log.info("n = %d", n)
-        with private.part(part, str(n)) as own:
-            launch = with_changed(resolved.launch, folder=own)
+        with private.part(part, str(n)) as own_part:
+            launch = with_changed(resolved.launch, folder=own_part)
             with pool.PoolRun(launch, resolved.members, program, n, read_back=False) as run:
                 try:
                     run.start(0)
                     run.all_train(job.plan.measure)
                 except LostError as error:
                     raise FailedError(str(error)) from None
-                yield _Profiling(job, run, own, folder).point(n)
+                yield _Profiling(job, run, own_part, folder).point(n)
 
 
-def _chosen(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
+def _chosen(choice: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
     """Return the process counts to profile.
 
     Raises:
         UnavailableError: there are none.
     """
-    counts = chosen_counts(asked, process_counts)
+    counts = chosen_counts(choice, process_counts)
     if not counts:
         raise UnavailableError(
             "no process count is among those in profile.processes",
@@ -173,11 +173,11 @@ class _Profiling:
     """The profiles of what trains, as far as they are taken from outside."""
 
     def __init__(
-        self, job: Job, one: cohort.Cohort | pool.PoolRun, private_folder: Path, output: Path
+        self, job: Job, members: cohort.Cohort | pool.PoolRun, private_folder: Path, output: Path
     ) -> None:
         self._job = job
         self._settings = PROFILE_EFFORTS[job.plan.profile.effort]
-        self._cohort = one
+        self._cohort = members
         self._private = private_folder
         self._output = output
 
@@ -208,24 +208,24 @@ class _Profiling:
         """Take one profile, and a window without a profiler after it."""
         turns_s: list[TurnTimes] = []
         try:
-            found, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
+            profile, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
         except UnavailableError as error:
-            found = Profile(kind=kind, status="skipped", reason=error.reason, remedy=error.remedy)
+            profile = Profile(kind=kind, status="skipped", reason=error.reason, remedy=error.remedy)
         except FailedError as error:
-            found = Profile(kind=kind, status="failed", reason=str(error))
+            profile = Profile(kind=kind, status="failed", reason=str(error))
         around.append(self._unprofiled(n))
         if not turns_s:
-            log.info("n = %d: no %s (%s)", n, kind, found.reason)
-            return found
-        found = _with_cost(found, turns_s, *around[-2:])
-        log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, found.overhead)
-        return found
+            log.info("n = %d: no %s (%s)", n, kind, profile.reason)
+            return profile
+        profile = _with_cost(profile, turns_s, *around[-2:])
+        log.info("n = %d: %s, step time %.3f of unprofiled", n, kind, profile.overhead)
+        return profile
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member without a profiler."""
         with self._cohort.training(n) as activities:
             time.sleep(self._settings.unprofiled_s)
-        return [statistics.fmean(_step_times(one, 0) or [math.nan]) for one in activities]
+        return [statistics.fmean(_step_times(activity, 0) or [math.nan]) for activity in activities]
 
     def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:  # noqa: ARG002 (below)
         """Take a profile that the member takes of itself."""
@@ -236,16 +236,16 @@ class _Profiling:
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
             raise UnavailableError("py-spy is not installed", "pip install py-spy")
-        asked, rate_hz = self._settings.samples, self._settings.rate_hz
+        samples, rate_hz = self._settings.samples, self._settings.rate_hz
         slots = self._cohort.alive[: min(n, SAMPLED_MEMBERS)]
         for slot in slots:
             self._cohort.ask(slot, channel.ALLOW_TRACING)
         native_failed: str | None = None
         turns: list[Turn] = []
         turns_s: list[TurnTimes] = []
-        while (missing := asked - sum(turn.samples for turn in turns)) > 0:
+        while (missing := samples - sum(turn.samples for turn in turns)) > 0:
             spent_s = sum(turn.seconds for turn in turns)
-            if spent_s >= LONGEST_FACTOR * max(SHORTEST_TURN_S, asked / rate_hz):
+            if spent_s >= LONGEST_FACTOR * max(SHORTEST_TURN_S, samples / rate_hz):
                 break
             at = len(turns) % len(slots)
             left = len(slots) - at
@@ -263,7 +263,7 @@ class _Profiling:
                 continue
             turns.append(turn)
             turns_s.append((at, steps_s))
-        found = Profile(
+        profile = Profile(
             kind="stacks",
             status="ok",
             rate_hz=rate_hz,
@@ -276,7 +276,7 @@ class _Profiling:
             turns=tuple(turns),
             files=tuple(f"{n}/{turn.file}" for turn in turns),
         )
-        return found, turns_s
+        return profile, turns_s
 
     def _turn(
         self, n: int, at: int, file: str, spy: Sequence[str], seconds: int
@@ -340,15 +340,15 @@ class _MemberProfiling(_Profiling):
         Raises:
             FailedError: a member did not start, or lacks a setting of the launch.
         """
-        measure, one = self._job.plan.measure, self._cohort
-        one.start([slot.slot for slot in slots[: one.size]], measure.timeout_s)
-        reports = one.read_back(measure.timeout_s)
-        if len(reports) < one.size:
+        measure, members = self._job.plan.measure, self._cohort
+        members.start([slot.slot for slot in slots[: members.size]], measure.timeout_s)
+        reports = members.read_back(measure.timeout_s)
+        if len(reports) < members.size:
             raise FailedError(self._last_event("a member did not come to its gate"))
         wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
         if wrong:
             raise FailedError(wrong)
-        one.warm_up(measure.warmup_steps)
+        members.warm_up(measure.warmup_steps)
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""
@@ -380,9 +380,9 @@ class _MemberProfiling(_Profiling):
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
         files = tuple(f"{n}/{name}" for name in names)
-        found = Profile(kind=kind, status="ok", steps=covered, files=files)
-        own = activities[0]
-        return found, [(0, _step_times(own, own.steps[-1 - covered].end_ns))]
+        profile = Profile(kind=kind, status="ok", steps=covered, files=files)
+        activity = activities[0]
+        return profile, [(0, _step_times(activity, activity.steps[-1 - covered].end_ns))]
 
 
 def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | FailedError:
@@ -394,9 +394,9 @@ def _not_sampled(done: subprocess.CompletedProcess[str]) -> UnavailableError | F
     return FailedError(reason)
 
 
-def _step_times(own: windows.Activity, since_ns: int) -> list[float]:
+def _step_times(activity: windows.Activity, since_ns: int) -> list[float]:
     """Return the times (s) of a profiled member's steps that began after some time."""
-    durations, _ = windows.counted_steps(own, since_ns, own.parked_ns)
+    durations, _ = windows.counted_steps(activity, since_ns, activity.parked_ns)
     return [duration / 1e9 for duration in durations]
 
 

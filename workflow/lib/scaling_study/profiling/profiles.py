@@ -56,9 +56,9 @@ def read_manifests(folders: Iterable[Path]) -> list[Profiled]:
     )
 
 
-def _unusable(path: Path, what: object) -> ProfileError:
+def _unusable(path: Path, error: object) -> ProfileError:
     return ProfileError(
-        f"{path}: {what}: delete the folder of this profile and run the same command again: it is "
+        f"{path}: {error}: delete the folder of this profile and run the same command again: it is "
         "profiled anew"
     )
 
@@ -120,10 +120,10 @@ def operator_rows(
     steps = content.steps
     if steps < 1:
         raise ValueError(f"a profile of {where['label']} with {where['n']} covers no step")
-    found = pd.DataFrame(map(astuple, content.rows), columns=[*NAMES, *SUMS])
-    found[SUMS] = found[SUMS].astype(float)
+    rows = pd.DataFrame(map(astuple, content.rows), columns=[*NAMES, *SUMS])
+    rows[SUMS] = rows[SUMS].astype(float)
     # min_count: a sum without a known term is unknown.
-    sums = found.groupby(NAMES, sort=False)[SUMS].sum(min_count=1).reset_index()
+    sums = rows.groupby(NAMES, sort=False)[SUMS].sum(min_count=1).reset_index()
     calls = sums["calls"].where(sums["calls"] > 0)
     return OPERATORS.frame(
         sums.assign(
@@ -138,25 +138,27 @@ def operator_rows(
 
 
 def choose_pairs(
-    manifests: Sequence[Profiled], found: Mapping[str, Mapping[int, T]]
+    manifests: Sequence[Profiled], profiles: Mapping[str, Mapping[int, T]]
 ) -> list[tuple[Kind, T, T]]:
     """Choose the pairs of profiles of one machine to compare.
 
     Args:
         manifests: those of one machine, from ``read_manifests``.
-        found: profiles by launch and process count.
+        profiles: profiles by launch and process count.
 
     Returns:
         For each launch, the lowest and the highest process count; then the default and the
         recommended launch, at the highest count that both have.
     """
     pairs: list[tuple[Kind, T, T]] = [
-        ("counts", own[min(own)], own[max(own)]) for own in found.values() if len(own) > 1
+        ("counts", points[min(points)], points[max(points)])
+        for points in profiles.values()
+        if len(points) > 1
     ]
-    default = next((one.launch for one in manifests if one.role == "default"), None)
-    recommended = next((one.launch for one in manifests if one.target == RECOMMENDED), None)
-    both = found.get(default or "", {}).keys() & found.get(recommended or "", {}).keys()
+    default = next((entry.launch for entry in manifests if entry.role == "default"), None)
+    recommended = next((entry.launch for entry in manifests if entry.target == RECOMMENDED), None)
+    both = profiles.get(default or "", {}).keys() & profiles.get(recommended or "", {}).keys()
     if both and default != recommended:
         n = max(both)
-        pairs.append(("launches", found[default or ""][n], found[recommended or ""][n]))
+        pairs.append(("launches", profiles[default or ""][n], profiles[recommended or ""][n]))
     return pairs

@@ -71,8 +71,8 @@ class Frame:
 @functools.lru_cache(maxsize=MEMO)
 def read_frame(text: str) -> Frame:
     """Read and clean one frame of py-spy's raw format."""
-    found = _FRAME.fullmatch(text)
-    name, file = (found["name"], found["file"]) if found else (text, "")
+    match = _FRAME.fullmatch(text)
+    name, file = (match["name"], match["file"]) if match else (text, "")
     if _PYTHON_FILE.fullmatch(file):
         return Frame(shorten_qualified(name), shorten_path(file), python=True)
     file = file.rpartition("/")[2].strip("[]")  # [vdso] is a library too
@@ -100,12 +100,12 @@ def clean_name(name: str) -> str:
     ``at::native::cpu_kernel``.
     """
     if _LOOP.match(name):
-        loops = [one for one in _LOOP_NAME.findall(name) if not _LOOP_MACHINERY.fullmatch(one)]
+        loops = [loop for loop in _LOOP_NAME.findall(name) if not _LOOP_MACHINERY.fullmatch(loop)]
         if loops:
             return f"at::native::{loops[0]}::{{loop}}"
     name = _ISA.sub("", _CLONE.sub("", name).replace("(anonymous namespace)::", ""))
     # Names of operators hide their brackets while pairs are removed, the innermost first.
-    left = _OPERATOR.sub(lambda found: found[0].translate(_HIDDEN), name)
+    left = _OPERATOR.sub(lambda match: match[0].translate(_HIDDEN), name)
     removed = 1
     while removed:
         left, removed = _BRACKETS.subn("", left)

@@ -51,14 +51,14 @@ class Sample:
     def __init__(self, body: str, count: int) -> None:
         self.count = count
         self.processes: list[int] = []
-        while found := _PROCESS.match(body):
-            self.processes.append(int(found[1]))
-            body = body[found.end() :]
+        while match := _PROCESS.match(body):
+            self.processes.append(int(match[1]))
+            body = body[match.end() :]
         self.tid, self.thread = None, ""
-        if found := _THREAD.match(body):
-            self.tid, self.thread = int(found["tid"], 0), (found["name"] or "").strip('"')
-            body = body[found.end() :].removeprefix(";")
-        self.frames = [stack_frames.read_frame(one) for one in body.split(";") if one]
+        if match := _THREAD.match(body):
+            self.tid, self.thread = int(match["tid"], 0), (match["name"] or "").strip('"')
+            body = body[match.end() :].removeprefix(";")
+        self.frames = [stack_frames.read_frame(text) for text in body.split(";") if text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def read_point(folder: Path, turns: Sequence[Turn], *, step_s: float, label: str
         for stack, count in counts.items():
             seconds[stack] += count * tick_s / steps
             counted += count if stack[0] == TRAINER else 0
-    sampled_step_s = sum(own for stack, own in seconds.items() if stack[0] == TRAINER)
+    sampled_step_s = sum(time_s for stack, time_s in seconds.items() if stack[0] == TRAINER)
     return Folded(
         stacks=dict(sorted(seconds.items())),
         step_s=step_s,

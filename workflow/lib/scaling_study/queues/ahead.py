@@ -156,7 +156,7 @@ def load(path: str, program: Sequence[str]) -> None:
     """
     if names := _remaining_threads():
         sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
-    own = program[1].partition(".")[0] if program[0] == "-m" else ""
+    own_package = program[1].partition(".")[0] if program[0] == "-m" else ""
     listed = Imports.read(path)
     arguments, seed = sys.argv, random.Random.seed
     sys.argv = list(program[:1])
@@ -175,7 +175,7 @@ def load(path: str, program: Sequence[str]) -> None:
         packages: dict[str, list[str]] = {}
         for name in listed.modules:
             packages.setdefault(name.partition(".")[0], []).append(name)
-        packages.pop(own, None)
+        packages.pop(own_package, None)
         for package, modules in packages.items():
             _try_package(package, modules, tried)
             if SETS in tried.left.get(package, ""):
@@ -241,7 +241,7 @@ def _try(modules: Sequence[str]) -> tuple[str, float]:
 def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     """Import modules in this process, which ends afterwards; return as ``_try``."""
     noted: list[str] = []
-    _watch(lambda what: noted.append(f"{_importing()} {what}"))
+    _watch(lambda effect: noted.append(f"{_importing()} {effect}"))
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     before, variables = _state(output), dict(os.environ)
@@ -254,7 +254,7 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     # Later notes do not count: the fork below runs hooks of packages.
     noted = [*noted, *(f"{module} {DRAWS}" for module in gone)]
     reasons = [reason for reason in noted if not _is_harmless(*reason.split(" ", 1))]
-    reasons += [what for what in before if before[what] != after[what] and what != "threads"]
+    reasons += [name for name in before if before[name] != after[name] and name != "threads"]
     if before["threads"] != after["threads"] and (names := _remaining_threads()):
         reasons.append(f"starts threads: {', '.join(names)}")
     if reasons and os.environ != variables:  # what it imports afterwards may read them
@@ -262,16 +262,16 @@ def _watched_import(modules: Sequence[str], output: int) -> tuple[str, float]:
     return ", ".join(dict.fromkeys(reasons)), took_s
 
 
-def _is_harmless(module: str, what: str) -> bool:
+def _is_harmless(module: str, effect: str) -> bool:
     """Return whether what a module does while it is imported makes no difference to a fork."""
-    if what not in {DRAWS, KEEPS_PID}:
+    if effect not in {DRAWS, KEEPS_PID}:
         return False
     if f"{module}.".startswith(tuple(f"{name}." for name in HARMLESS_DRAWS)):
         return True
     pid = re.compile(rf"(?<!\d){threading.get_native_id()}(?!\d)")
     values = list(vars(sys.modules[module]).values()) if module in sys.modules else []
     kept = any(isinstance(value, (int, str)) and pid.search(str(value)) for value in values)
-    return what == KEEPS_PID and not kept
+    return effect == KEEPS_PID and not kept
 
 
 def _watch(note: Callable[[str], None]) -> None:
@@ -376,12 +376,12 @@ def _children() -> str:
 
 def _open_files() -> set[str]:
     """Return the files that this process has open, without character devices."""
-    found = set()
+    paths = set()
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if not stat.S_ISCHR(os.stat(int(descriptor)).st_mode):
-                found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-    return found
+                paths.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return paths
 
 
 # ---- in each model

@@ -200,8 +200,8 @@ def free_port() -> int:
         least, most = FIRST_PORT, LAST_PORT
     while True:
         port = least + int.from_bytes(os.urandom(4), "big") % (most - least)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
             return port
 
 
@@ -245,11 +245,11 @@ def run_ranks(count: int, command: list[str], environment: dict[str, str], numbe
     shared = {**usual, **environment, **rank_variables(count, number)}
     parent, ranks = os.getpid(), {}
     for rank in range(count):
-        own = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
+        variables = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
         pid = os.fork()
         if pid == 0:
             die_with_parent(parent)
-            become(command, {**shared, **own})
+            become(command, {**shared, **variables})
         ranks[pid] = rank
 
     def stop(signum: int, _frame: object) -> None:

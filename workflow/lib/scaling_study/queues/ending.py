@@ -71,8 +71,8 @@ def _flush() -> bool:
     return done
 
 
-def _is_file(found: object) -> bool:
-    return type(found) in {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
+def _is_file(candidate: object) -> bool:
+    return type(candidate) in {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
 
 
 # ---- where the process runs the script again

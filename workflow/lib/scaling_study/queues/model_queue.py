@@ -193,8 +193,8 @@ class FreshModels:
         """
         watched = self._watched()
         ready = _ready([*watched, *(() if stop is None else (stop,))], timeout_s)
-        ended = [self._ended(watched[one]) for one in ready if one in watched]
-        return [one for one in ended if one is not None]
+        ended = [self._ended(watched[descriptor]) for descriptor in ready if descriptor in watched]
+        return [end for end in ended if end is not None]
 
     def _watched(self) -> dict[int, int]:
         """Return the descriptors that become readable at an end, with their slots."""
@@ -309,7 +309,7 @@ def _ready(descriptors: Sequence[int], timeout_s: float) -> list[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     wait_s = max(0.0, min(timeout_s, LONGEST_WAIT_S))
-    return [one for one, _ in poll.poll(wait_s * 1000)]
+    return [number for number, _ in poll.poll(wait_s * 1000)]
 
 
 class Model(NamedTuple):
@@ -356,10 +356,10 @@ def parse_journal(data: bytes) -> list[Line]:
     """
     ended = []
     for text in data[: data.rfind(b"\n") + 1].splitlines():
-        one = json.loads(text)
-        if not isinstance(one, dict) or not set(Line._fields) <= one.keys():
-            raise ValueError(f"{one!r} is no line of a queue")
-        ended.append(Line(*(one[name] for name in Line._fields)))
+        line = json.loads(text)
+        if not isinstance(line, dict) or not set(Line._fields) <= line.keys():
+            raise ValueError(f"{line!r} is no line of a queue")
+        ended.append(Line(*(line[name] for name in Line._fields)))
     return ended
 
 
@@ -434,7 +434,7 @@ class Claims:
                     journal.seek(0)
                     lines = parse_journal(journal.read())
                 ended += lines
-                over = {one.model for one in lines if one.status == 0 or not failed}
+                over = {line.model for line in lines if line.status == 0 or not failed}
                 released |= owned.get(name, set()) - over if dead else set()
             if released:
                 time.sleep(SETTLE_S)  # the kernel may not have killed a dead queue's models yet
@@ -458,7 +458,7 @@ def left_to_train(models: Sequence[Model], ended: Sequence[Line]) -> list[Model]
         ValueError: the list was edited where models have been trained already.
     """
     texts = {model.number: model.text for model in models}
-    trained = {one.model: one.arguments for one in ended if one.status == 0}
+    trained = {line.model: line.arguments for line in ended if line.status == 0}
     for number, arguments in sorted(trained.items()):
         if texts.get(number) != arguments:
             now = texts.get(number, "missing")
@@ -527,10 +527,10 @@ class Queue:
                 or self._ends
                 or (self._take_over(models, waiting) and self._fill(waiting))
             ):
-                for slot, one in self._training.items():
-                    if not one.signals and slot in self.slots.begun:
-                        one.next_s = self.slots.begun[slot].at_s + self.limit_s
-                due_s = [one.next_s for one in self._training.values()]
+                for slot, entry in self._training.items():
+                    if not entry.signals and slot in self.slots.begun:
+                        entry.next_s = self.slots.begun[slot].at_s + self.limit_s
+                due_s = [training.next_s for training in self._training.values()]
                 due_s += [ended.ended_s + SETTLE_S for *_, ended, _ in self._ends]
                 for ended in self.slots.wait(min(due_s) - time.monotonic(), stop):
                     self._end(ended)
@@ -539,11 +539,11 @@ class Queue:
                 waiting.extend(self._record())
                 if self.stopped_by:
                     return False
-                for slot, one in self._training.items():
-                    if one.next_s <= time.monotonic():
-                        self.slots.signal(slot, signal.SIGKILL if one.signals else signal.SIGTERM)
-                        one.signals += 1
-                        one.next_s = time.monotonic() + GRACE_S
+                for slot, entry in self._training.items():
+                    if entry.next_s <= time.monotonic():
+                        self.slots.signal(slot, signal.SIGKILL if entry.signals else signal.SIGTERM)
+                        entry.signals += 1
+                        entry.next_s = time.monotonic() + GRACE_S
         finally:
             self.slots.stop()
         return True
@@ -566,7 +566,7 @@ class Queue:
         """Add the models that no living queue has claimed; return whether any model waits."""
         ended, taken = self.claims.release(failed=False)
         taken.update(line.model for line in ended if line.status == 0)
-        waiting.extend(one for one in models if one.number not in taken)
+        waiting.extend(model for model in models if model.number not in taken)
         return bool(waiting)
 
     def _start(self, slot: int, model: Model) -> None:
@@ -577,15 +577,15 @@ class Queue:
     def _end(self, ended: Ended) -> None:
         """Note how a model has ended."""
         self.ended_s = ended.ended_s
-        one, begun = self._training.pop(ended.slot), self.slots.begun.get(ended.slot)
+        training, begun = self._training.pop(ended.slot), self.slots.begun.get(ended.slot)
         how, now = _describe(ended.status), datetime.now(UTC)
-        if one.signals:
+        if training.signals:
             how = f"did not begin within {IMPORTS_S:g} s: what it imports hangs"
             how = f"took more than {self.limit_s:g} s" if begun else how
         seconds = ended.ended_s - begun.at_s if begun else 0.0
         line = {
-            "model": one.model.number,
-            "arguments": one.model.text,
+            "model": training.model.number,
+            "arguments": training.model.text,
             "status": ended.status,
             "slot": ended.slot,
             "began": (now - timedelta(seconds=seconds)).isoformat(timespec="milliseconds"),
@@ -593,7 +593,7 @@ class Queue:
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(ended.peak_kib / 1024, 1),
         }
-        self._ends.append((one.model, how, ended, line))
+        self._ends.append((training.model, how, ended, line))
 
     def _record(self) -> list[Model]:
         """Record the ends of models, in their order; return the models that start again.

@@ -111,10 +111,10 @@ class Server:
 
 def _learn(imports: str) -> None:
     """Write what this process, a first model, imports until it ends."""
-    write, leave, own = AHEAD["learning"](imports), os._exit, os.getpid()
+    write, leave, pid = AHEAD["learning"](imports), os._exit, os.getpid()
 
     def write_and_leave(status: int) -> NoReturn:  # some scripts end like this
-        if os.getpid() == own:  # not a child that the script has forked
+        if os.getpid() == pid:  # not a child that the script has forked
             write()
         leave(status)
 

@@ -44,7 +44,7 @@ class Machines(Struct, Generic[E], frozen=True):
 
     def of(self, machine: str) -> E | None:
         """Return a machine's entry; None without one."""
-        return next((one for one in self.machines if one.machine == machine), None)
+        return next((entry for entry in self.machines if entry.machine == machine), None)
 
 
 # The recommendation.
@@ -112,8 +112,8 @@ class Candidate(Point, frozen=True, kw_only=True):
         Args:
             objective: A key of `OBJECTIVES`.
         """
-        found = shown(self.rate(OBJECTIVES[objective]), objective, self.n)
-        return Interval(found.value) if self.once else found
+        interval = shown(self.rate(OBJECTIVES[objective]), objective, self.n)
+        return Interval(interval.value) if self.once else interval
 
     @property
     def once(self) -> bool:
@@ -160,8 +160,8 @@ class Ranked(Candidate, frozen=True, kw_only=True):
     @property
     def to_default(self) -> Interval:
         """Return its rate over the default launch's."""
-        found = _interval(self.ratio_to_default, self.ratio_low, self.ratio_high)
-        return Interval(found.value) if self.once or self.role == "default" else found
+        interval = _interval(self.ratio_to_default, self.ratio_low, self.ratio_high)
+        return Interval(interval.value) if self.once or self.role == "default" else interval
 
 
 class Changed(Candidate, frozen=True, kw_only=True):
@@ -396,7 +396,7 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
         """Return the arm of a role, by default with its best start; None if it did not run."""
         start = start or (self.start if role == "recommended" else "fresh")
         arms = self.arms if self.status == "confirmed" else ()
-        return next((one for one in arms if (one.role, one.start) == (role, start)), None)
+        return next((arm for arm in arms if (arm.role, arm.start) == (role, start)), None)
 
 
 # Noise, failures, effective settings and provenance.
@@ -426,8 +426,8 @@ class Noise(OfMachine, frozen=True, kw_only=True):
         """
         if self.spread is None:
             return None
-        found = {point.n: abs(point.ratio - 1) for point in self.points}
-        return max((found.get(n, self.spread) for n in counts), default=self.spread)
+        differences = {point.n: abs(point.ratio - 1) for point in self.points}
+        return max((differences.get(n, self.spread) for n in counts), default=self.spread)
 
 
 class Failure(Replicate, frozen=True, kw_only=True):
@@ -509,9 +509,12 @@ class EffectiveSettings(OfMachine, frozen=True, kw_only=True):
     def optimizers(self, launch: str) -> list[str]:
         """Return the classes of the optimizers that a launch's script used, as far as known."""
         members = (
-            member for one in self.launches if one.launch == launch for member in one.counted or ()
+            member
+            for entry in self.launches
+            if entry.launch == launch
+            for member in entry.counted or ()
         )
-        return [one.name for member in members if member for one in member.optimizers]
+        return [optimizer.name for member in members if member for optimizer in member.optimizers]
 
 
 class Provenance(OfMachine, frozen=True, kw_only=True):
@@ -800,7 +803,7 @@ class Compared(Struct, frozen=True, kw_only=True):
     @property
     def measured(self) -> tuple[ComparedMachine, ...]:
         """Return the machines that are measured."""
-        return tuple(one for one in self.machines if one.status == "measured")
+        return tuple(machine for machine in self.machines if machine.status == "measured")
 
 
 def name_sides(kind: Literal["counts", "launches"], a: Point, b: Point) -> tuple[str, str]:
@@ -816,13 +819,13 @@ def shown(rate: Interval, objective: str, n: int) -> Interval:
         objective: A key of `OBJECTIVES`.
         n: Process count.
     """
-    asked = OBJECTIVES[objective]
-    if not asked.single or not known(rate.value):
+    goal = OBJECTIVES[objective]
+    if not goal.single or not known(rate.value):
         return rate
     shortest, longest = (
-        None if end is None else time_s(end, n, asked.rate) for end in (rate.high, rate.low)
+        None if end is None else time_s(end, n, goal.rate) for end in (rate.high, rate.low)
     )
-    return Interval(time_s(rate.value, n, asked.rate), shortest, longest)
+    return Interval(time_s(rate.value, n, goal.rate), shortest, longest)
 
 
 def _interval(value: Number, *ends: Number) -> Interval:

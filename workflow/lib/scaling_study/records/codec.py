@@ -102,8 +102,8 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
         RecordError: The line is not such a record.
     """
     if len(line) > LONGEST_LINE:
-        what = f"has more than {LONGEST_LINE:,} bytes, which no record has"
-        raise RecordError(f"{place}: {what}; {REMEDY}")
+        problem = f"has more than {LONGEST_LINE:,} bytes, which no record has"
+        raise RecordError(f"{place}: {problem}; {REMEDY}")
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -124,8 +124,8 @@ def encode(record: object) -> bytes:
 
 def plain(record: object) -> Json:
     """Return the content of a record's line as dictionaries and lists."""
-    found: Json = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
-    return found
+    content: Json = msgspec.to_builtins(record, enc_hook=methodcaller("item"))
+    return content
 
 
 def write_file(path: Path, content: object) -> None:
@@ -179,10 +179,10 @@ def _another_version(content: object, kind: type) -> str | None:
     known = _versions(kind)
     if not known or not isinstance(content, dict) or content.get(VERSION) in known:
         return None
-    found = content.get(VERSION)
-    older = isinstance(found, int) and found < known[0]
+    version = content.get(VERSION)
+    older = isinstance(version, int) and version < known[0]
     who = "an older version" if older else "another version"
     return (
-        f"it was written by {who} of this program ({VERSION} {shorten(found)}, this one reads "
+        f"it was written by {who} of this program ({VERSION} {shorten(version)}, this one reads "
         f"{known[0]}): measure again, or use the program that measured it"
     )

@@ -138,7 +138,7 @@ class Cohorts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def of(self, machine: str) -> tuple[CohortSummary, ...]:
         """Return the cohorts of a machine."""
-        return tuple(one for one in self.cohorts if one.machine == machine)
+        return tuple(cohort for cohort in self.cohorts if cohort.machine == machine)
 
     def first_of(self, machine: str) -> FirstModels | None:
         """Return the first models of a machine, if it has trained some."""

@@ -251,12 +251,12 @@ INTERVALS = {"steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency"
 
 def _with_intervals(columns: Iterable[Field]) -> Iterator[Field]:
     """Yield columns, each followed by the ends of its interval if it has one."""
-    for one in columns:
-        yield one
-        if one.name in INTERVALS:
+    for column in columns:
+        yield column
+        if column.name in INTERVALS:
             for end, text in (("_low", "Lower end"), ("_high", "Upper end")):
                 meaning = f"{text} of its 95% interval over replicates."
-                yield replace(one, name=f"{one.name}{end}", meaning=meaning)
+                yield replace(column, name=f"{column.name}{end}", meaning=meaning)
 
 
 WHERE = (
@@ -267,12 +267,12 @@ PER_STEP = (
     *(_per_step(MEMBER[name]) for name in ("load_s", "forward_s", "backward_s", "optimizer_s")),
     *(
         Field(
-            one.column,
+            counter.column,
             float,
-            one.unit or "1/step",
-            f"{one.meaning[:-1]}; empty in files from before it was counted.",
+            counter.unit or "1/step",
+            f"{counter.meaning[:-1]}; empty in files from before it was counted.",
         )
-        for one in COUNTERS
+        for counter in COUNTERS
     ),
     _per_step(MEMBER["ranks_wait_s"]),
     _per_step(MEMBER["cpu_user_s"], "user_s"),

@@ -51,25 +51,25 @@ Processes = Annotated[int, bounds("processes", LARGEST_N, 1)]
 
 def fields(record: type) -> dict[str, Field]:
     """Return the fields of a record by name, in order, those of its bases first."""
-    found = {}
+    described = {}
     texts: dict[str, str] = {}
-    for one in reversed(record.__mro__[:-1]):
-        texts |= _texts(one.__module__).get(one.__name__, {})
+    for base in reversed(record.__mro__[:-1]):
+        texts |= _texts(base.__module__).get(base.__name__, {})
     for name, hint in get_type_hints(record, include_extras=True).items():
         parts = [hint, *get_args(hint)]
-        known = next((one for one in parts if get_origin(one) is Annotated), None)
-        metas = [one for one in get_args(known)[1:] if isinstance(one, Meta)]
+        known = next((part for part in parts if get_origin(part) is Annotated), None)
+        metas = [meta for meta in get_args(known)[1:] if isinstance(meta, Meta)]
         meaning, _, source = texts.get(name, "").partition(" Source: ")
-        found[name] = Field(
+        described[name] = Field(
             name=name,
             type=get_args(known)[0] if known else next(p for p in parts if p is not NoneType),
             nullable=NoneType in parts,
-            unit=next((one.extra["unit"] for one in metas if one.extra), ""),
+            unit=next((meta.extra["unit"] for meta in metas if meta.extra), ""),
             meaning=meaning,
             source=source.removesuffix("."),
-            title=next((one.title for one in metas if one.title), ""),
+            title=next((meta.title for meta in metas if meta.title), ""),
         )
-    return found
+    return described
 
 
 @cache
@@ -79,11 +79,11 @@ def _texts(module: str) -> dict[str, dict[str, str]]:
         return {}
     tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))
     return {
-        one.name: {
+        node.name: {
             ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
-            for field, text in zip(one.body, one.body[1:], strict=False)
+            for field, text in zip(node.body, node.body[1:], strict=False)
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
         }
-        for one in ast.walk(tree)
-        if isinstance(one, ast.ClassDef)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
     }

@@ -43,13 +43,13 @@ def is_model(steps: float, steps_per_model: float, same: float = SAME_LENGTH) ->
 
 def pool(ended: Iterable[ModelLength]) -> ModelLength:
     """Return the pooled length of starts that have ended."""
-    seen = [one for one in ended if one.starts]
-    if not seen:
+    lengths = [length for length in ended if length.starts]
+    if not lengths:
         return ModelLength()
-    starts = sum(one.starts for one in seen)
+    starts = sum(length.starts for length in lengths)
     return ModelLength(
         starts,
-        sum(one.starts * (one.steps or 0.0) for one in seen) / starts,
-        min(one.shortest or 0.0 for one in seen),
-        max(one.longest or 0.0 for one in seen),
+        sum(length.starts * (length.steps or 0.0) for length in lengths) / starts,
+        min(length.shortest or 0.0 for length in lengths),
+        max(length.longest or 0.0 for length in lengths),
     )

@@ -94,7 +94,10 @@ class ProfiledPoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def profile(self, kind: str) -> Profile | None:
         """Return the profile of a kind, if it was taken."""
-        return next((one for one in self.kinds if (one.kind, one.status) == (kind, "ok")), None)
+        return next(
+            (profile for profile in self.kinds if (profile.kind, profile.status) == (kind, "ok")),
+            None,
+        )
 
 
 class Profiled(Struct, frozen=True, kw_only=True, omit_defaults=True):

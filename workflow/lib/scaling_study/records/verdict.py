@@ -324,9 +324,9 @@ class DataLoader(OfMachine, frozen=True, kw_only=True):
 
     def part(self, name: str) -> LoaderPart | None:
         """Return a part of a step; None where it was not measured."""
-        return next((one for one in self.parts if one.part == name), None)
+        return next((part for part in self.parts if part.part == name), None)
 
     def step_s(self, variant: str) -> float | None:
         """Return a variant's step (s)."""
-        found = (one.step_s.value for one in self.variants if one.variant == variant)
-        return next(found, None)
+        times_s = (entry.step_s.value for entry in self.variants if entry.variant == variant)
+        return next(times_s, None)

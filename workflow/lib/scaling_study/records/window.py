@@ -252,7 +252,7 @@ class Life(Struct, frozen=True, gc=False):
 
 MEMBER = fields(Steps) | fields(Life) | fields(Usage)
 """The described fields of a member's record, without counters that have a file of their own."""
-KERNEL_COUNTS = tuple(one for one in MEMBER.values() if one.title)
+KERNEL_COUNTS = tuple(field for field in MEMBER.values() if field.title)
 """The fields of a member that are numbers of events, counted by the kernel."""
 
 
@@ -261,11 +261,13 @@ def _with_counters(
 ) -> type[Struct]:
     """Return a record with the fields of its parts and one for each counter (`common.counter`)."""
     known = [
-        (one.name, one.type, *(() if one.required else (one.default,)))
+        (entry.name, entry.type, *(() if entry.required else (entry.default,)))
         for part in parts
-        for one in structs.fields(part)
+        for entry in structs.fields(part)
     ]
-    counted = [(one.field, (Seconds if one.unit else Amount) | None, None) for one in counters]
+    counted = [
+        (counter.field, (Seconds if counter.unit else Amount) | None, None) for counter in counters
+    ]
     return defstruct(name, [*known, *counted], frozen=True, kw_only=True, gc=False)
 
 

@@ -270,7 +270,7 @@ class Cohort(MemberProcesses):
     def _activity(self, slot: int, restarts: int) -> windows.Activity:
         first, *others = self.members.pages(slot)
         words = first.words
-        found = windows.Activity(
+        activity = windows.Activity(
             slot=slot,
             released_ns=words[channel.RELEASED_NS],
             parked_ns=words[channel.PARKED_NS],
@@ -283,5 +283,7 @@ class Cohort(MemberProcesses):
             samples=sum(page.words[channel.SAMPLES] for page in (first, *others)),
         )
         words[channel.REOPENED] = 0
-        self._longest_step_s = max(self._longest_step_s, *(ns / 1e9 for ns in found.durations_ns))
-        return found
+        self._longest_step_s = max(
+            self._longest_step_s, *(ns / 1e9 for ns in activity.durations_ns)
+        )
+        return activity

@@ -267,8 +267,8 @@ class CohortRun:
         )
         programs = self.task.lookout.after_window(record.flags)
         if programs is not None:
-            told = foreign.describe(programs) or "nobody takes it now"
-            log.warning("windows keep being lost to others' CPU time: %s", told)
+            text = foreign.describe(programs) or "nobody takes it now"
+            log.warning("windows keep being lost to others' CPU time: %s", text)
         if not record.valid:
             log.info("n = %d: invalid (%s)", record.n, ", ".join(record.flags))
         return record
@@ -340,8 +340,8 @@ class CohortWindows(CohortRun):
             for record in self.before
             if isinstance(record, WindowRecord) and record.n in self.task.counts
         ]
-        self.blocks.block = max([self.blocks.block, *(one.block + 1 for one in taken)])
-        self.blocks.window = max([self.blocks.window, *(one.window + 1 for one in taken)])
+        self.blocks.block = max([self.blocks.block, *(record.block + 1 for record in taken)])
+        self.blocks.window = max([self.blocks.window, *(record.window + 1 for record in taken)])
 
     def _start(self) -> None:
         """Start the members and let them warm up.
@@ -363,8 +363,8 @@ class CohortWindows(CohortRun):
         if self.task.first_decides:
             if device := kernel_counters.open_gpu(self.cohort.members.pids.values()):
                 log.warning(GPU, device)
-            if own := self.cohort.script_sets(reports[0]):
-                log.warning(SETS, ", ".join(f"{name}={value}" for name, value in own.items()))
+            if values := self.cohort.script_sets(reports[0]):
+                log.warning(SETS, ", ".join(f"{name}={value}" for name, value in values.items()))
         self._check("before", reports)
         self.cohort.warm_up(settings.warmup_steps)
         self.member = headroom.footprint(free, len(self.cohort.alive))
@@ -377,17 +377,17 @@ class CohortWindows(CohortRun):
             FailedError: a setting of the launch no longer holds.
         """
         try:
-            found = self.cohort.read_back(self.task.job.plan.measure.timeout_s)
+            reports = self.cohort.read_back(self.task.job.plan.measure.timeout_s)
         finally:
             self._write_events()
         first = {report.slot: report for report in self.reports}
-        for report in found:
-            for name, what in CHANGEABLE.items():
+        for report in reports:
+            for name, label in CHANGEABLE.items():
                 then, now = getattr(first.get(report.slot, report), name), getattr(report, name)
                 if then != now:
-                    raise FailedError(CHANGED.format(what, _shown(then), _shown(now)))
-        if found:
-            self._check("after", found)
+                    raise FailedError(CHANGED.format(label, _shown(then), _shown(now)))
+        if reports:
+            self._check("after", reports)
         if self.lost:
             text = ", ".join(map(str, sorted(self.lost)))
             self.why_lost = f"members ended, so that windows of {text} processes could not be taken"
@@ -464,16 +464,16 @@ class CohortWindows(CohortRun):
 
     def _attempt(self, window: Window) -> Taken:
         """Take a window once; if a member ends meanwhile, restart it and begin the window again."""
-        own = self.task.job.plan.measure
-        timing = WindowSettings(own.steps, own.shortest_s, own.longest_s, own.settle_s)
+        config = self.task.job.plan.measure
+        timing = WindowSettings(config.steps, config.shortest_s, config.longest_s, config.settle_s)
         while True:
             if self.skips is not None:  # as later starts will
                 if self.task.first_decides:
                     raise ScriptEndedError(self.skips)
                 raise LostError(self.skips.reason)
             while missing := self.cohort.restartable(MEMBER_RESTARTS):
-                self.cohort.start(missing, own.timeout_s)
-                self.cohort.warm_up(own.warmup_steps)
+                self.cohort.start(missing, config.timeout_s)
+                self.cohort.warm_up(config.warmup_steps)
                 self._write_events()
             # Only the first n members will do: each slot has its own CPUs and memory.
             if not set(range(window.n)) <= set(self.cohort.alive):
@@ -485,8 +485,8 @@ class CohortWindows(CohortRun):
                 continue
             cpus = record.machine.trainers_cpus
             if (then := self.trainers_cpus.setdefault(window.n, cpus)) != cpus:
-                what = f"the number of its CPUs ({window.n} processes, window {window.window})"
-                raise FailedError(CHANGED.format(what, then, cpus))
+                label = f"the number of its CPUs ({window.n} processes, window {window.window})"
+                raise FailedError(CHANGED.format(label, then, cpus))
             if record.valid:
                 self.steps.append((window.block, non_step.window_steps(record)))
             return record

@@ -19,7 +19,7 @@ from scaling_study.host import kernel_counters, machine_counters, perf_events
 from scaling_study.records.window import Life, Member, Taken, Usage, WindowMachine
 from scaling_study.runner import windows
 
-GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(one.field for one in TIMED))
+GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(timer.field for timer in TIMED))
 """Times of a window that are known only for members with gates."""
 
 
@@ -88,11 +88,11 @@ def read(
 
 def read_frequencies_mhz(files: Sequence[tuple[int, Path]]) -> dict[int, float]:
     """Return the frequency of each CPU whose file (kHz) can be read now."""
-    found = {}
+    frequencies = {}
     for cpu, path in files:
         with suppress(OSError, ValueError):  # the CPU is offline; "<unknown>"
-            found[cpu] = int(kernel_counters.read_text(path)) / 1e3
-    return found
+            frequencies[cpu] = int(kernel_counters.read_text(path)) / 1e3
+    return frequencies
 
 
 def members_mhz(
@@ -140,8 +140,8 @@ def member_record(
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
     life = Life()
     if len(stretches) == 1:
-        one = stretches[0]
-        life = windows.life_record(one.activities[at], one.opened_ns, one.closed_ns)
+        stretch = stretches[0]
+        life = windows.life_record(stretch.activities[at], stretch.opened_ns, stretch.closed_ns)
     parts = steps, life, structs.replace(used, **hardware)
     known = {name: value for part in parts for name, value in structs.asdict(part).items()}
     return Member(**known | kernel_counters.read_usage(before.trees[slot], after.trees[slot]))
@@ -203,13 +203,13 @@ def taken(
     ]
     machine = machine_record(before, after, stretches[-1].frequencies_mhz)
     if gated:
-        began_ns = min(one.released_ns for one in stretches[0].activities)
-        start_skew_s = max(one.start_skew_s for one in stretches)
-        overlap = statistics.fmean(one.overlap for one in stretches)
+        began_ns = min(activity.released_ns for activity in stretches[0].activities)
+        start_skew_s = max(stretch.start_skew_s for stretch in stretches)
+        overlap = statistics.fmean(stretch.overlap for stretch in stretches)
     else:
-        members = [structs.replace(one, **dict.fromkeys(GATED)) for one in members]
+        members = [structs.replace(member, **dict.fromkeys(GATED)) for member in members]
         began_ns, start_skew_s, overlap = stretches[0].opened_ns, 0.0, 1.0
-    found = windows.flags(
+    flags = windows.flags(
         stretches,
         members,
         machine,
@@ -220,8 +220,8 @@ def taken(
     )
     return Taken(
         **asdict(window),
-        valid=not windows.INVALID.intersection(found),
-        flags=found,
+        valid=not windows.INVALID.intersection(flags),
+        flags=flags,
         window_s=(stretches[-1].closed_ns - began_ns) / 1e9,
         released_s=began_ns / 1e9,
         start_skew_s=start_skew_s,

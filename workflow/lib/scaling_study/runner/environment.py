@@ -33,11 +33,11 @@ def activated(python: str, inherited: Mapping[str, str]) -> dict[str, str]:
         return {}
     folder = Path(python).parent
     kinds = {"VIRTUAL_ENV": "pyvenv.cfg", "CONDA_PREFIX": "conda-meta"}
-    own = {
+    variables = {
         name: str(folder.parent) for name, mark in kinds.items() if (folder.parent / mark).exists()
     }
     paths = [str(folder), *filter(None, [inherited.get("PATH")])]
-    return {**own, "PATH": os.pathsep.join(paths)}
+    return {**variables, "PATH": os.pathsep.join(paths)}
 
 
 def member_environment(
@@ -58,5 +58,9 @@ def member_environment(
     merged = {**kept, **launch, **workload}
     # Any build's interpreter imports the harness from this folder. The user's entries become
     # absolute, because a member's working directory may differ from this process's.
-    own = [os.path.abspath(path) for path in merged.get("PYTHONPATH", "").split(os.pathsep) if path]  # noqa: PTH100
-    return {**merged, "PYTHONPATH": os.pathsep.join([str(LIBRARY_FOLDER), *own])}
+    paths = [
+        os.path.abspath(path)  # noqa: PTH100
+        for path in merged.get("PYTHONPATH", "").split(os.pathsep)
+        if path
+    ]
+    return {**merged, "PYTHONPATH": os.pathsep.join([str(LIBRARY_FOLDER), *paths])}

@@ -81,15 +81,15 @@ class Look:
 
 def cpu_times(proc: Path = PROC) -> Times:
     """Return the name and CPU time (s) of every process of the machine, by process id."""
-    found = {}
+    times = {}
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue
         with suppress(OSError):  # it has just ended
             text = (folder / "stat").read_text(errors="replace")
             name, _, fields = text.partition("(")[2].rpartition(")")
-            found[int(folder.name)] = name, sum(kernel_counters.user_and_system_s(fields.split()))
-    return found
+            times[int(folder.name)] = name, sum(kernel_counters.user_and_system_s(fields.split()))
+    return times
 
 
 def largest(before: Times, after: Times, span_s: float) -> list[ForeignProcess]:
@@ -102,13 +102,13 @@ def largest(before: Times, after: Times, span_s: float) -> list[ForeignProcess]:
         after: the same, later.
         span_s: time between the two.
     """
-    own = set(kernel_counters.descendants(os.getpid()))
-    found = []
+    own_pids = set(kernel_counters.descendants(os.getpid()))
+    processes = []
     for pid, (name, total_s) in after.items():
         cpu_s = total_s - before.get(pid, ("", 0.0))[1]
-        if pid not in own and cpu_s >= NAMED_SHARE * span_s:
-            found.append(ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s / span_s))
-    return sorted(found, key=lambda one: -one.cpu_s)
+        if pid not in own_pids and cpu_s >= NAMED_SHARE * span_s:
+            processes.append(ForeignProcess(name=name, pid=pid, cpu_s=cpu_s, share=cpu_s / span_s))
+    return sorted(processes, key=lambda process: -process.cpu_s)
 
 
 def record(before: Times, after: Times, span_s: float) -> Foreign:
@@ -143,28 +143,28 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
 
 def _by_name(processes: Iterable[ForeignProcess]) -> tuple[Program, ...]:
     cpus: dict[str, list[float]] = defaultdict(list)
-    for one in processes:
-        cpus[one.name].append(one.share)
-    found = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
-    return tuple(sorted(found, key=lambda one: -one.cpus)[:NAMED_MOST])
+    for process in processes:
+        cpus[process.name].append(process.share)
+    programs = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
+    return tuple(sorted(programs, key=lambda program: -program.cpus)[:NAMED_MOST])
 
 
-def describe(seen: Look) -> str:
+def describe(reading: Look) -> str:
     """Describe who keeps the CPUs of a study busy; empty if nobody does. Safe for a terminal."""
-    of = f"of the {format_count(seen.usable_cpus, 'CPU')} of this study"
+    of = f"of the {format_count(reading.usable_cpus, 'CPU')} of this study"
     parts = []
-    if seen.taken:
-        names = ", ".join(map(_program, seen.programs))
+    if reading.taken:
+        names = ", ".join(map(_program, reading.programs))
         who = names or "none that can be seen from here: short-lived, or of another container"
-        parts.append(f"other programs keep {format_cpus(seen.foreign_cpus)} {of} busy ({who})")
-    if seen.stolen:
-        parts.append(f"the hypervisor gives {format_cpus(seen.stolen_cpus)} {of} to others")
+        parts.append(f"other programs keep {format_cpus(reading.foreign_cpus)} {of} busy ({who})")
+    if reading.stolen:
+        parts.append(f"the hypervisor gives {format_cpus(reading.stolen_cpus)} {of} to others")
     return "; ".join(parts)
 
 
-def _program(one: Program) -> str:
-    many = f" in {one.processes} processes" if one.processes > 1 else ""
-    return f"{printable(one.name)}: {format_cpus(one.cpus)}{many}"
+def _program(program: Program) -> str:
+    many = f" in {program.processes} processes" if program.processes > 1 else ""
+    return f"{printable(program.name)}: {format_cpus(program.cpus)}{many}"
 
 
 class Lookout:

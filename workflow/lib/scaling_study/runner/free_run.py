@@ -71,9 +71,9 @@ class Program:
             served: options of a server that forks models; empty if the process is the program.
             read_back: whether its processes write down the settings that they got.
         """
-        env, own = split_preload(self.environment(launch))
+        env, variables = split_preload(self.environment(launch))
         if not self.runs:
-            own |= iterations.environment(pages, launch.step, env, read_back=read_back)
+            variables |= iterations.environment(pages, launch.step, env, read_back=read_back)
         if served:
             options = [*served, *launch.fresh()]
             group, words = (
@@ -83,7 +83,7 @@ class Program:
         else:
             group, python = [*launch.group, *launch.fresh()], None if self.bare else launch.python
             words = switch_script.command(python, self.words, self.switches)
-        return [*bind_command(member.cpus, member.mempolicy, own, group), *words]
+        return [*bind_command(member.cpus, member.mempolicy, variables, group), *words]
 
 
 @dataclass(slots=True)

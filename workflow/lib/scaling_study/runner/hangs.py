@@ -67,8 +67,10 @@ def _forked(pid: int) -> bool:
     with suppress(OSError, StopIteration):
         status = kernel_counters.read_text(f"/proc/{pid}/status").splitlines()
         parent = next(line.split()[1] for line in status if line.startswith("PPid:"))
-        own, theirs = (kernel_counters.read_text(f"/proc/{one}/cmdline") for one in (pid, parent))
-        return own == theirs
+        own_command, theirs = (
+            kernel_counters.read_text(f"/proc/{process}/cmdline") for process in (pid, parent)
+        )
+        return own_command == theirs
     return False
 
 
@@ -80,7 +82,7 @@ def _cpu_s(pid: int) -> float:
 
 def _describe(pids: Iterable[int]) -> str:
     """Return which function processes hang in; empty if they only wait for work."""
-    stuck = [found for found in map(_stuck_in, pids) if found]
+    stuck = [frame for frame in map(_stuck_in, pids) if frame]
     return HANGS.format(count=len(stuck), function=stuck[0][0], place=stuck[0][1]) if stuck else ""
 
 

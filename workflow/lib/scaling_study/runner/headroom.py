@@ -79,8 +79,8 @@ def read_free_shared(root: Path = ROOT) -> Room:
     place = root / "dev/shm"
     if not place.is_dir():
         return read_free_memory(root)
-    found = os.statvfs(place)
-    return Room(found.f_bavail * found.f_frsize, f"shared memory, {place}")
+    filesystem = os.statvfs(place)
+    return Room(filesystem.f_bavail * filesystem.f_frsize, f"shared memory, {place}")
 
 
 def read_shared_bytes(root: Path = ROOT) -> int | None:
@@ -88,8 +88,8 @@ def read_shared_bytes(root: Path = ROOT) -> int | None:
     place = root / "dev/shm"
     if not place.is_dir():
         return None
-    found = os.statvfs(place)
-    return found.f_blocks * found.f_frsize
+    filesystem = os.statvfs(place)
+    return filesystem.f_blocks * filesystem.f_frsize
 
 
 def read_free_tasks(root: Path = ROOT) -> Room:
@@ -161,7 +161,7 @@ def footprint(before: Footprint, members: int) -> Footprint | None:
     if not members:
         return None
     less = (then - now for then, now in zip(before, read_free(), strict=True))
-    return Footprint(*(max(0, one) // members for one in less))
+    return Footprint(*(max(0, decrease) // members for decrease in less))
 
 
 def why_bus_error(log: str, reason: str) -> str:
@@ -171,7 +171,7 @@ def why_bus_error(log: str, reason: str) -> str:
         log: the end of what it has printed.
         reason: how it ended.
     """
-    if "SIGBUS" not in reason and not any(one in log for one in BUS_ERRORS):
+    if "SIGBUS" not in reason and not any(error in log for error in BUS_ERRORS):
         return ""
     left = read_free_shared()
     return (
@@ -191,9 +191,9 @@ def known(folder: Path, launch: str) -> Footprint:
         launch: its id.
     """
     for pattern in (f"{launch}/*.jsonl", "*/*.jsonl"):
-        seen = [taken for path in folder.glob(pattern) if (taken := _taken(path)).memory]
-        if seen:
-            return Footprint(*map(min, zip(*seen, strict=True)))
+        footprints = [taken for path in folder.glob(pattern) if (taken := _taken(path)).memory]
+        if footprints:
+            return Footprint(*map(min, zip(*footprints, strict=True)))
     return UNKNOWN
 
 

@@ -116,8 +116,8 @@ def job_text(sections: Mapping[str, object], launch: planned.Launch | None, file
         launch: One of the plan's; None if the job itself finds out which.
         files: A digest of all files that the job depends on.
     """
-    own = None if launch is None else asdict(launch)
-    return json.dumps({**sections, "launch": own, "files": files}, sort_keys=True)
+    section = None if launch is None else asdict(launch)
+    return json.dumps({**sections, "launch": section, "files": files}, sort_keys=True)
 
 
 def read_job(text: str, replicate: int) -> Job:
@@ -148,7 +148,7 @@ def workload_digest(workload: Workload) -> str:
     inputs = [folder / name for name in workload.inputs]
     files = {file for path in inputs for file in (path, *path.rglob("*"))}
     states = sorted((str(file), file.stat()) for file in files)
-    return digest(script, [(name, one.st_size, one.st_mtime_ns) for name, one in states])
+    return digest(script, [(name, state.st_size, state.st_mtime_ns) for name, state in states])
 
 
 def _program(workload: Workload, folder: Path) -> list[Path]:

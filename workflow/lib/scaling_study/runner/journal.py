@@ -71,10 +71,10 @@ class Journal(Generic[R]):
             head: the record that a new run would begin with.
         """
         self._opened()
-        kept, asked = read_part(self._part), [codec.plain(head)]
-        if self._identity(kept) != self._identity(asked):
-            self._set_aside(kept, asked)
-            other = self._other(asked)
+        kept, heads = read_part(self._part), [codec.plain(head)]
+        if self._identity(kept) != self._identity(heads):
+            self._set_aside(kept, heads)
+            other = self._other(heads)
             if other.exists():
                 log.info("windows that were set aside come back: %s", other)
                 other.replace(self._part)
@@ -147,7 +147,7 @@ class Journal(Generic[R]):
 
     def _identity(self, records: Iterable[Json]) -> list[object]:
         """Return the values that identify the measurement to which all records of a part belong."""
-        head = next((one for one in records if one["kind"] == self._kind), {})
+        head = next((record for record in records if record["kind"] == self._kind), {})
         return [head.get(key) for key in self._same]
 
     def _other(self, records: Iterable[Json]) -> Path:
@@ -156,12 +156,12 @@ class Journal(Generic[R]):
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self._path.with_name(f"{self._path.name}.{name}.other")
 
-    def _set_aside(self, records: Sequence[Json], asked: Sequence[Json] = ()) -> None:
+    def _set_aside(self, records: Sequence[Json], heads: Sequence[Json] = ()) -> None:
         """Move windows of another measurement to a file of their own: they may be wanted again."""
         if not any(record["kind"] == "window" for record in records):
             return
-        pairs = zip(self._same, self._identity(records), self._identity(asked), strict=True)
-        changed = [key for key, before, now in pairs if asked and before != now]
+        pairs = zip(self._same, self._identity(records), self._identity(heads), strict=True)
+        changed = [key for key, before, now in pairs if heads and before != now]
         other = self._other(records)
         self._part.replace(other)
         log.info("windows of another %s are set aside: %s", " and ".join(changed) or "run", other)

@@ -200,8 +200,8 @@ class Measurement:
 
         Later replicates find what the first has compiled, so both kinds of start are seen.
         """
-        asked = self._job.launch.axes["compile"] != "off"
-        if self._job.replicate or not asked or resolve.COMPILE_CACHE in self._job.plan.workload.env:
+        is_on = self._job.launch.axes["compile"] != "off"
+        if self._job.replicate or not is_on or resolve.COMPILE_CACHE in self._job.plan.workload.env:
             return {}
         return {resolve.COMPILE_CACHE: str(folder / "compiled")}
 
@@ -294,10 +294,10 @@ def is_first(launch: planned.Launch, replicate: int) -> bool:
 
 def _failed(records: Iterable[Record]) -> set[int]:
     """Return the cohorts that failed: their windows, if there are any, do not count."""
-    return {one.cohort for one in records if isinstance(one, End) and one.status == "failed"}
+    return {end.cohort for end in records if isinstance(end, End) and end.status == "failed"}
 
 
-def _keep(made: Path, place: Path) -> None:
+def _keep(folder: Path, place: Path) -> None:
     """Copy compiled files to where later starts look for them; each file appears as a whole."""
 
     def put(source: str, target: str) -> None:
@@ -305,8 +305,8 @@ def _keep(made: Path, place: Path) -> None:
         shutil.copy2(source, part)
         os.replace(part, target)  # noqa: PTH105 (as copytree gives them)
 
-    if made.exists():
-        shutil.copytree(made, place, dirs_exist_ok=True, copy_function=put)
+    if folder.exists():
+        shutil.copytree(folder, place, dirs_exist_ok=True, copy_function=put)
 
 
 def in_turns(

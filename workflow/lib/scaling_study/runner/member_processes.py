@@ -239,7 +239,7 @@ class MemberProcesses:
         """
         deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
         waiting = set(slots) & set(self.alive)
-        told = ""
+        hint = ""
         while waiting - self.members.resting and time.perf_counter_ns() < deadline_ns:
             look_ns = time.perf_counter_ns() + round(START_LOOK_S * 1e9)
             self._bury(self.members.wait_resting(waiting, min(look_ns, deadline_ns)))
@@ -247,8 +247,8 @@ class MemberProcesses:
             self._end_elsewhere(waiting - self.members.resting)
             self._end_hanging(sorted(waiting - self.members.resting)[:LOOKED_AT])
             late = min(waiting - self.members.resting, default=0)
-            if not told and (told := self._without_optimizer(late)):
-                log.warning("no step yet%s", told)
+            if not hint and (hint := self._without_optimizer(late)):
+                log.warning("no step yet%s", hint)
             if first_decides and (ended := self._script_ended()):
                 raise ScriptEndedError(ended)
             waiting &= set(self.alive)
@@ -270,19 +270,19 @@ class MemberProcesses:
 
     def _end_beside(self, slots: Iterable[int]) -> set[int]:
         """End members whose child processes make steps, too; return them."""
-        found = {slot for slot in slots if slot in self.alive and self._pages(slot)}
-        for slot in sorted(found):
+        members = {slot for slot in slots if slot in self.alive and self._pages(slot)}
+        for slot in sorted(members):
             self._end(slot, NOT_COUNTED, "it makes steps, and so do its child processes")
-        return found
+        return members
 
     def _end_hanging(self, slots: Iterable[int]) -> set[int]:
         """End members whose child processes hang; return them."""
         living = set(slots) & set(self.alive)
-        found = {slot: self._hangs.of(self.members.pids[slot]) for slot in living}
-        for slot, how in found.items():
+        reasons = {slot: self._hangs.of(self.members.pids[slot]) for slot in living}
+        for slot, how in reasons.items():
             if how:
                 self._end(slot, CHILDREN_HANG, how)
-        return {slot for slot, how in found.items() if how}
+        return {slot for slot, how in reasons.items() if how}
 
     def _pages(self, slot: int) -> list[iterations.Page]:
         """Return the pages of the processes that a member's script has started."""
@@ -381,10 +381,10 @@ class MemberProcesses:
         self.members.order([slot], question)
         return slot not in self._rest([slot], patience_s)
 
-    def tell(self, asked: int) -> None:
+    def tell(self, number: int) -> None:
         """Put a number beside all members' orders; it stays there until it is changed."""
         for slot in self.alive:
-            self.members.ask(slot, asked)
+            self.members.ask(slot, number)
 
     def trainer(self, slot: int) -> tuple[int, int]:
         """Return the process and the thread that train in a member; in a group, those of rank 0.
@@ -449,13 +449,13 @@ class MemberProcesses:
         return self._wait(slots, self.members.resting, patience_s)
 
     def _wait(
-        self, slots: Sequence[int], told: set[int], patience_s: float | None = None
+        self, slots: Sequence[int], reported: set[int], patience_s: float | None = None
     ) -> set[int]:
         """Wait until members have reported to the coordinator; end those that do not in time.
 
         Args:
             slots: the members.
-            told: the set that their reports fill: ``resting`` or ``passed`` of all members.
+            reported: the set that their reports fill: ``resting`` or ``passed`` of all members.
             patience_s: time to wait; by default as long as a step may take.
 
         Returns:
@@ -465,14 +465,14 @@ class MemberProcesses:
         deadline_ns = time.perf_counter_ns() + round(patience_s * 1e9)
         waiting = set(slots) & set(self.alive)
         gone: set[int] = set()
-        while late := waiting - told:
+        while late := waiting - reported:
             look_ns = min(deadline_ns, time.perf_counter_ns() + round(ELSEWHERE_S * 1e9))
-            ended = self.members.wait_told(told, waiting, look_ns)
+            ended = self.members.wait_told(reported, waiting, look_ns)
             self._bury(ended)
             if not ended and look_ns < deadline_ns:
-                ended = self._end_beside(waiting - told) | self._end_hanging(waiting - told)
-            elif not ended and not told.issuperset(waiting):
-                ended = late - told
+                ended = self._end_beside(waiting - reported) | self._end_hanging(waiting - reported)
+            elif not ended and not reported.issuperset(waiting):
+                ended = late - reported
                 for slot in sorted(ended):
                     self._end(slot, "hung", f"no answer for {patience_s:g} s")
             gone |= ended
@@ -489,11 +489,11 @@ class MemberProcesses:
         self._bury(ended)
         return ended
 
-    def _end(self, slot: int, what: str, reason: str = "") -> None:
+    def _end(self, slot: int, kind: str, reason: str = "") -> None:
         """End a member, if it still lives, and record the given reason or else its launcher's."""
         pid = self.members.pids[slot]
         self._kill(slot)
-        self._event(slot, what, reason or self._launcher.exit_reason(pid))
+        self._event(slot, kind, reason or self._launcher.exit_reason(pid))
 
     def _kill(self, slot: int) -> None:
         """Kill a member and everything below it."""
@@ -502,26 +502,26 @@ class MemberProcesses:
         )
         self.members.kill(slot)
 
-    def _event(self, slot: int, what: str, reason: str) -> None:
+    def _event(self, slot: int, kind: str, reason: str) -> None:
         self._ended[slot] += 1
         files = self._launch.errors(slot), self._launch.log(slot)
-        if what == "died":  # the last lines of a killed program say nothing about its end
+        if kind == "died":  # the last lines of a killed program say nothing about its end
             said = printable.words_of(*(files[:1] if "killed" in reason else files))
             reason += f": {said}" if said else ""
         text = b"".join(map(printable.tail, reversed(files))).decode(errors="replace")
         reason += headroom.why_bus_error(text, reason)
-        if what == "hung" or NO_STEP in reason:
+        if kind == "hung" or NO_STEP in reason:
             reason += self._without_optimizer(slot)
         stepped = self._stepped(slot)
         if THREADS in reason:
-            what, reason = NOT_COUNTED, THREADS
-        elif (pages := self._pages(slot)) and (not stepped or what in {"hung", NOT_COUNTED}):
-            what = NOT_COUNTED if stepped else what
+            kind, reason = NOT_COUNTED, THREADS
+        elif (pages := self._pages(slot)) and (not stepped or kind in {"hung", NOT_COUNTED}):
+            kind = NOT_COUNTED if stepped else kind
             again = any(page.pid == self._launched.get(slot) for page in pages)
             reason = (BESIDE if stepped else AGAIN if again else ELSEWHERE).format(
                 steps=sum(page.iterations for page in pages), processes=len(pages)
             )
-        self.events.append(MemberEnd(slot, what, reason, text))
+        self.events.append(MemberEnd(slot, kind, reason, text))
 
     def _shorten_logs(self) -> None:
         """Cut long logs to their end. Members have opened them for appending, so they print on."""

@@ -189,11 +189,11 @@ class Members:
         """Sleep until all of ``slots`` rest, a member ends or time is up; return who ended."""
         return self.wait_told(self.resting, slots, until_ns)
 
-    def wait_told(self, told: set[int], slots: Collection[int], until_ns: int) -> set[int]:
-        """Sleep likewise until ``told`` (``resting`` or ``passed``) has all of ``slots``."""
+    def wait_told(self, reported: set[int], slots: Collection[int], until_ns: int) -> set[int]:
+        """Sleep likewise until ``reported`` (``resting`` or ``passed``) has all of ``slots``."""
         self._poll.register(self._rest, select.EPOLLIN)
         try:
-            while not told.issuperset(slots):
+            while not reported.issuperset(slots):
                 left_ns = until_ns - time.perf_counter_ns()
                 if left_ns <= 0:
                     break

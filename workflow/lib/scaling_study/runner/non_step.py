@@ -154,7 +154,9 @@ def member_steps(
 
 def window_steps(record: Taken) -> Steps:
     """Return all steps in a window record; the number of a member is its slot."""
-    parts = [member_steps(one.slot, record.n, one, one.step_us)[0] for one in record.members]
+    parts = [
+        member_steps(member.slot, record.n, member, member.step_us)[0] for member in record.members
+    ]
     return Steps.concat(parts)
 
 
@@ -191,16 +193,16 @@ def find(steps: Steps) -> Found:
             labels[kind] = len(kinds)
             kinds[-1] = replace(kinds[-1], seen=int((kind | last).sum()))
             continue
-        longer = labels > 0, sum(one.per_step for one in kinds)
-        found = _regular(steps, kind, *longer)
+        longer = labels > 0, sum(phase.per_step for phase in kinds)
+        regular = _regular(steps, kind, *longer)
         # Long steps without a regular distance of their own may have one together with these.
-        if found is None and loose.any():
-            found = _regular(steps, kind | loose, *longer)
-        if found is not None:
-            if _is_every(steps, kind | loose, found.every):
+        if regular is None and loose.any():
+            regular = _regular(steps, kind | loose, *longer)
+        if regular is not None:
+            if _is_every(steps, kind | loose, regular.every):
                 kind |= loose
                 loose = np.zeros_like(loose)
-            kinds.append(replace(found, seen=int(kind.sum())))
+            kinds.append(replace(regular, seen=int(kind.sum())))
             labels[kind] = len(kinds)
             continue
         loose |= kind
@@ -211,8 +213,8 @@ def find(steps: Steps) -> Found:
 
 def _is_every(steps: Steps, kind: NDArray[np.bool_], every: float) -> bool:
     """Return whether phases recur at this distance."""
-    found = _every(steps, kind)
-    return found is not None and abs(found - every) <= max(1.0, REGULAR_SHARE * every)
+    distance = _every(steps, kind)
+    return distance is not None and abs(distance - every) <= max(1.0, REGULAR_SHARE * every)
 
 
 def _may_come_back(steps: Steps, kind: NDArray[np.bool_], times: Floats, whole_us: float) -> bool:
@@ -243,13 +245,13 @@ def _regular(
         longer: which are of a longer kind.
         longer_per_step: phases of longer kinds per step.
     """
-    seen = int(kind.sum())
+    count = int(kind.sum())
     every = _every(steps, kind)
     if every is not None:
-        return Kind(every, 1 / every, seen)
+        return Kind(every, 1 / every, count)
     every = _every(steps, kind | longer)
     if every is not None and 1 / every > longer_per_step:
-        return Kind(every, 1 / every - longer_per_step, seen)
+        return Kind(every, 1 / every - longer_per_step, count)
     return None
 
 
@@ -284,12 +286,12 @@ def _every(steps: Steps, kind: NDArray[np.bool_]) -> float | None:
     return every if kind.sum() * every >= FOUND_SHARE * looked_at.sum() else None
 
 
-def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
+def lacking(steps: Steps, phases: Found, counts: Iterable[int]) -> list[int]:
     """Return the process counts that need further windows to show non-step phases.
 
     Args:
         steps: the steps of one cohort, so far.
-        found: the phases that recur in them.
+        phases: the phases that recur in them.
         counts: the process counts.
 
     Returns:
@@ -299,9 +301,9 @@ def lacking(steps: Steps, found: Found, counts: Iterable[int]) -> list[int]:
     whole_us = max(1, int(steps.us[~steps.fresh].sum()))
     short = {
         n
-        for number in range(1, len(found.kinds) + 1)
-        if steps.us[found.labels == number].sum() > SUSPECT_SHARE * whole_us
+        for number in range(1, len(phases.kinds) + 1)
+        if steps.us[phases.labels == number].sum() > SUSPECT_SHARE * whole_us
         for n in counts
-        if not ((found.labels == number) & (steps.n == n)).any()
+        if not ((phases.labels == number) & (steps.n == n)).any()
     }
-    return sorted(short | found.suspect.intersection(counts))
+    return sorted(short | phases.suspect.intersection(counts))

@@ -99,39 +99,39 @@ class _Start:
     @property
     def own(self) -> iterations.Page | None:
         """The counts of its own process, if that makes steps."""
-        return next((one for one in self.pages if one.pid == self.pid), None)
+        return next((page for page in self.pages if page.pid == self.pid), None)
 
     def unit(self, *, starts_processes: bool) -> tuple[str, str]:
         """Return the unit of work, ``pool`` for steps in processes, and what was seen."""
-        children = [one for one in self.pages if one.pid != self.pid]
-        made, own = sum(one.iterations for one in children), self.own
+        children = [page for page in self.pages if page.pid != self.pid]
+        steps, own_page = sum(page.iterations for page in children), self.own
         several = format_count(len(children), "process", "processes")
         if self.hangs:
-            found = RUN, self.hangs
-        elif any(one.several for one in self.pages):
-            found = RUN, "several threads of a process make steps"
+            unit = RUN, self.hangs
+        elif any(page.several for page in self.pages):
+            unit = RUN, "several threads of a process make steps"
         elif self.again:
-            found = RUN, "the program becomes another one (os.exec)"
-        elif own is not None and children:
-            found = RUN, f"it makes steps of its own, and so do {several} that it starts"
+            unit = RUN, "the program becomes another one (os.exec)"
+        elif own_page is not None and children:
+            unit = RUN, f"it makes steps of its own, and so do {several} that it starts"
         elif children:
-            kind = POOL if made and starts_processes else RUN
-            found = kind, f"{made:,} steps of torch optimizers in {several} that it starts"
-        elif own is None:
-            found = RUN, "no step of a torch optimizer and no backward pass was seen"
+            kind = POOL if steps and starts_processes else RUN
+            unit = kind, f"{steps:,} steps of torch optimizers in {several} that it starts"
+        elif own_page is None:
+            unit = RUN, "no step of a torch optimizer and no backward pass was seen"
         else:
-            found = OPTIMIZER, f"{own.iterations:,} steps of torch optimizers, in one thread"
-            if not own.iterations:
-                seen = f"{own.backwards:,} backward passes, and no step of a torch optimizer"
-                found = BACKWARD, seen
+            unit = OPTIMIZER, f"{own_page.iterations:,} steps of torch optimizers, in one thread"
+            if not own_page.iterations:
+                passes = f"{own_page.backwards:,} backward passes, and no step of a torch optimizer"
+                unit = BACKWARD, passes
             if starts_processes:
-                found = RUN, f"{found[1]} of its own process, and none in those that it starts"
-        return found
+                unit = RUN, f"{unit[1]} of its own process, and none in those that it starts"
+        return unit
 
     @property
     def goes_on(self) -> bool:
         """Whether the process that made steps still does."""
-        page = max(self.pages, key=lambda one: one.span_ns[1])
+        page = max(self.pages, key=lambda candidate: candidate.span_ns[1])
         first_ns, latest_ns = page.span_ns
         mean_ns = (latest_ns - first_ns) / max(1, page.iterations - 1)
         return bool(time.monotonic_ns() - latest_ns < PAUSES * mean_ns + LOOK_S * 1e9)
@@ -155,10 +155,10 @@ def unequal(ends_ns: Sequence[int]) -> bool:
     short, long = np.quantile(times, [0.1, 0.9])
     if long - short < np.log(SPREAD):
         return False
-    own = times - times.mean()
+    rest = times - times.mean()
     recurs = max(
-        float(np.dot(own[lag:], own[:-lag]) / np.dot(own, own) * own.size / (own.size - lag))
-        for lag in range(1, own.size // 3)
+        float(np.dot(rest[lag:], rest[:-lag]) / np.dot(rest, rest) * rest.size / (rest.size - lag))
+        for lag in range(1, rest.size // 3)
     )
     return recurs < PERIODIC
 
@@ -192,15 +192,15 @@ class Observer:
         """Return the unit of work."""
         with private.folder() as folder:
             with self._started(folder) as run:
-                found, start = self._watch(run)
+                observed, start = self._watch(run)
                 written = _written(run)
             alike = work.alike(self._workload) and not self._workload.fresh_folder
-            seen = found.run_s is not None and start.ended
-            if not seen and not (written and alike):
-                return found
+            ended = observed.run_s is not None and start.ended
+            if not ended and not (written and alike):
+                return observed
             with self._started(folder) as run:
-                if seen:
-                    used_s = cpu_s(seen)
+                if ended:
+                    used_s = cpu_s(ended)
                     later_s = _skips(run, math.inf if start.pages else SKIPPED * used_s)
                     if later_s is not None:
                         return Observed("", AGAIN.format(first=used_s, later=later_s))
@@ -208,7 +208,7 @@ class Observer:
                 while alike and not written <= _written(run) and time.monotonic() < until_s:
                     run.slots.wait(LOOK_S)
                 both = sorted(written & _written(run)) if alike else []
-        return replace(found, shared=tuple(both))
+        return replace(observed, shared=tuple(both))
 
     @contextmanager
     def _started(self, outer: Path) -> Iterator[FreeRun]:

@@ -36,7 +36,7 @@ class Seen:
 
     def __init__(self, pid: int) -> None:
         tree = kernel_counters.read_tree(pid)
-        busiest = max(tree, key=lambda one: tree[one].cpu_s)
+        busiest = max(tree, key=lambda process: tree[process].cpu_s)
         threads = kernel_counters.threads_of([tree])
         maps = kernel_counters.read_text(f"/proc/{busiest}/maps").splitlines()
         texts = kernel_counters.read_text(f"/proc/{busiest}/environ").split("\0")
@@ -53,15 +53,15 @@ def read(pids: Mapping[int, int]) -> dict[int, Seen]:
     Args:
         pids: the process of each slot.
     """
-    found = {}
+    states = {}
     for slot, pid in pids.items():
         with suppress(OSError):
-            found[slot] = Seen(pid)
-    return found
+            states[slot] = Seen(pid)
+    return states
 
 
 def checks(
-    axes: Axes, launch: Launch, members: Sequence[Member], seen: Mapping[int, Seen]
+    axes: Axes, launch: Launch, members: Sequence[Member], states: Mapping[int, Seen]
 ) -> list[Check]:
     """Compare what a launch asks for with what its programs got.
 
@@ -69,56 +69,56 @@ def checks(
         axes: the launch's values.
         launch: the launch, with the environment that it asks for.
         members: the program in each slot.
-        seen: what the kernel tells, by slot.
+        states: what the kernel tells, by slot.
 
     Returns:
         A row for CPUs and memory policy, and one for each axis that has another value than its
         default. A row shows the first slot in which a value does not hold, or else the first.
     """
-    if not seen:
+    if not states:
         return []
-    both = [(members[slot], one) for slot, one in seen.items()]
+    both = [(members[slot], state) for slot, state in states.items()]
     rows = [
         _row("placement", [_placed(*pair) for pair in both]),
-        _row("membind", [_pair(member.mempolicy, one.policy) for member, one in both]),
+        _row("membind", [_pair(member.mempolicy, state.policy) for member, state in both]),
     ]
     for name, value in axis_table.whole(axes).items():
         axis = axis_table.AXES.get(name)
         if axis is None or value == axis.default:
             continue
-        own = shell.variables(value) if name == "shell" else axis.variables
-        asked = {one: launch.env[one] for one in own if one in launch.env}
-        if asked:
-            texts = [_pair(_text(asked), _text(_got(asked, one))) for _, one in both]
+        variables = shell.variables(value) if name == "shell" else axis.variables
+        wanted = {key: launch.env[key] for key in variables if key in launch.env}
+        if wanted:
+            texts = [_pair(_text(wanted), _text(_got(wanted, state))) for _, state in both]
             rows.append(_row(name, texts))
         elif axis.apply is not None:
             rows.append(Check(name, str(value), INSIDE, ok=True))
     return rows
 
 
-def _row(axis: str, found: Sequence[tuple[str, str, bool]]) -> Check:
+def _row(axis: str, pairs: Sequence[tuple[str, str, bool]]) -> Check:
     """Return the row of an axis, from what each slot's programs should have, have, and if so."""
-    wrong = [one for one in found if not one[2]]
-    asked, got, _ = (wrong or found)[0]
-    return Check(axis, asked, got, ok=not wrong)
+    wrong = [pair for pair in pairs if not pair[2]]
+    wanted, got, _ = (wrong or pairs)[0]
+    return Check(axis, wanted, got, ok=not wrong)
 
 
-def _pair(asked: str, got: str) -> tuple[str, str, bool]:
-    return asked, got, got == asked
+def _pair(wanted: str, got: str) -> tuple[str, str, bool]:
+    return wanted, got, got == wanted
 
 
-def _placed(member: Member, one: Seen) -> tuple[str, str, bool]:
+def _placed(member: Member, state: Seen) -> tuple[str, str, bool]:
     """Return a program's CPUs as asked and as seen, which may be some of those."""
-    seen = f"{format_cpu_list(sorted(one.cpus))}, by {one.threads} threads"
-    holds = member.cpus is None or one.cpus <= set(parse_cpu_list(member.cpus))
-    return member.cpus or "not bound", seen, holds
+    got = f"{format_cpu_list(sorted(state.cpus))}, by {state.threads} threads"
+    holds = member.cpus is None or state.cpus <= set(parse_cpu_list(member.cpus))
+    return member.cpus or "not bound", got, holds
 
 
-def _got(asked: Mapping[str, str], one: Seen) -> dict[str, str | None]:
+def _got(wanted: Mapping[str, str], state: Seen) -> dict[str, str | None]:
     """Return the variables of the busiest process; a preload counts if it is mapped."""
-    got = {name: one.env.get(name) for name in asked}
-    files = (asked.get(PRELOAD) or "").split(":")
-    if any(file and os.path.realpath(file) not in one.mapped for file in files):
+    got = {name: state.env.get(name) for name in wanted}
+    files = (wanted.get(PRELOAD) or "").split(":")
+    if any(file and os.path.realpath(file) not in state.mapped for file in files):
         got[PRELOAD] = "not loaded"
     return got
 

@@ -73,16 +73,16 @@ class PoolWindows(ProgramWindows):
             return self._window(run, window)
 
     def _readbacks(self, run: "PoolRun") -> None:
-        found = run.reports(run.counted.values())
-        reports = [convert({"slot": at, **one}, Readback) for at, one in enumerate(found)]
+        answers = run.reports(run.counted.values())
+        reports = [convert({"slot": at, **answer}, Readback) for at, answer in enumerate(answers)]
         slots = [
             Slot(slot=at, cpus=None, policy="default", oversubscribed=False) for at in run.counted
         ]
         axes = self.task.job.launch.axes
         # Settings that the program makes itself, as Dask does, fail only launches that set them.
-        own = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
+        usual = {name for name, axis in axis_table.AXES.items() if axes.get(name) == axis.default}
         checks = [
-            structs.replace(row, ok=row.ok or row.axis in own)
+            structs.replace(row, ok=row.ok or row.axis in usual)
             for row in axis_table.checks(axes, slots, reports)
         ]
         self._write_readbacks("before", checks, reports)
@@ -119,7 +119,7 @@ class PoolWindows(ProgramWindows):
         pages = iterations.read_pages(run.pages[0])
         edges_ns = before.wall_ns, after.wall_ns
         run.refuse_more([page for page in pages if _inside(page.ends_ns(), *edges_ns)[1]])
-        done = [activity(*one, *edges_ns) for one in run.counted.items()]
+        done = [activity(*entry, *edges_ns) for entry in run.counted.items()]
         return counter_snapshots.taken(
             window,
             [windows.Stretch(before.wall_ns, after.wall_ns, done, frequencies_mhz)],
@@ -315,4 +315,4 @@ class PoolRun(FreeRun):
         if self.sleep(closed_ns):
             raise MemberEndedError(self.alive)
         counted = [*self.counted.items()][:n]
-        done += [activity(*one, opened_ns, closed_ns) for one in counted]
+        done += [activity(*entry, opened_ns, closed_ns) for entry in counted]

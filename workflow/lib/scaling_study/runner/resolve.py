@@ -62,7 +62,7 @@ def counts(plan: Planned, machine: Machine) -> list[int]:
 
 def resolve(
     plan: Planned,
-    asked: Axes,
+    axes: Axes,
     machine: Machine,
     builds: Path,
     counts: Sequence[int],
@@ -75,7 +75,7 @@ def resolve(
 
     Args:
         plan: the part of plan.json that the job depends on.
-        asked: the launch's axes.
+        axes: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
         counts: the process counts, one or several.
@@ -85,24 +85,24 @@ def resolve(
         UnavailableError: this machine cannot run the launch at any of these counts.
     """
     workload = plan.workload
-    if workload.command and (inside := switched(asked)):
+    if workload.command and (inside := switched(axes)):
         raise UnavailableError(
             f"{', '.join(inside)} changes a Python process from inside, and workload.command starts"
             " a program as it is",
             "workload.script or workload.module, or launches without it",
         )
-    effects = axis_table.prepare(asked, Where(machine, builds))
+    effects = axis_table.prepare(axes, Where(machine, builds))
     topology = machine.usable
-    slots = tuple(map(axis_table.recorded, axis_table.place(asked, topology, max(counts))))
-    own = work.parameters_of(workload, asked)
+    slots = tuple(map(axis_table.recorded, axis_table.place(axes, topology, max(counts))))
+    values = work.parameters_of(workload, axes)
     if workload.starts_processes:  # one program; a window fills in its count (``pool.whole``)
-        own[placeholders.N] = f"{{{placeholders.N}}}"
-    members = [_member(workload, own, slot) for slot in slots]
+        values[placeholders.N] = f"{{{placeholders.N}}}"
+    members = [_member(workload, values, slot) for slot in slots]
     python = effects.python or work.interpreter(workload)
-    variables = {name: placeholders.fill_known(text, own) for name, text in workload.env.items()}
-    threads = _threads(asked, members, topology)
+    variables = {name: placeholders.fill_known(text, values) for name, text in workload.env.items()}
+    threads = _threads(axes, members, topology)
     need = headroom.Need(
-        max(counts), threads, str(asked["launcher"]), member, processes=ranks.processes(asked)
+        max(counts), threads, str(axes["launcher"]), member, processes=ranks.processes(axes)
     )
     fitting, missing = headroom.fitting(need, counts)
     return Resolved(
@@ -112,15 +112,15 @@ def resolve(
             cwd=work.folder(workload),
             env=environment.member_environment(
                 os.environ | environment.activated(python, os.environ),
-                effects.environment() | compile_cache(plan, asked, machine, builds),
+                effects.environment() | compile_cache(plan, axes, machine, builds),
                 variables,
                 workload.pass_env,
             ),
             step=iterations.encode(workload.step),
-            launcher=str(asked["launcher"]),
-            switches=axis_table.switches(asked),
+            launcher=str(axes["launcher"]),
+            switches=axis_table.switches(axes),
             passed=frozenset(workload.pass_env),
-            ranks=ranks.asked(asked),
+            ranks=ranks.asked(axes),
             loader=workload.loader or "",
             fresh_folder=workload.fresh_folder,
         ),
@@ -133,31 +133,31 @@ def resolve(
     )
 
 
-def can(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> bool:
+def can(plan: Planned, axes: Axes, machine: Machine, builds: Path) -> bool:
     """Return whether this machine can start a launch now; arguments are those of ``resolve``."""
     try:
-        found = resolve(plan, asked, machine, builds, counts(plan, machine))
-        versions(found.launch.python, runs=plan.workload.runs)
+        resolved = resolve(plan, axes, machine, builds, counts(plan, machine))
+        versions(resolved.launch.python, runs=plan.workload.runs)
     except UnavailableError:
         return False
     return True
 
 
-def compile_cache(plan: Planned, asked: Axes, machine: Machine, builds: Path) -> dict[str, str]:
+def compile_cache(plan: Planned, axes: Axes, machine: Machine, builds: Path) -> dict[str, str]:
     """Return the variable of a launch's own torch.compile cache; empty if it compiles nothing.
 
     With a cache of its own, the launch's starts depend on this study alone.
 
     Args:
         plan: the part of plan.json that the job depends on.
-        asked: the launch's axes.
+        axes: the launch's axes.
         machine: machine.json.
         builds: folder of the environments that were made from requirements.
     """
-    if asked["compile"] == "off":
+    if axes["compile"] == "off":
         return {}
     program = work.program(plan.workload)
-    key = [plan.study, plan.workload.cwd, *program, machine.hash, dict(asked)]
+    key = [plan.study, plan.workload.cwd, *program, machine.hash, dict(axes)]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return {COMPILE_CACHE: str((builds / "compiled" / name).absolute())}
 
@@ -180,10 +180,10 @@ def versions(python: str, *, runs: bool = False) -> Versions:
     Raises:
         UnavailableError: it does not run, is too old, has no torch, or cannot import the harness.
     """
-    found = _ask(python, VERSIONS, str(environment.LIBRARY_FOLDER))
-    if not found.stdout:
-        raise UnavailableError(f"{python} does not run: {_words(found)}", ANOTHER)
-    version, number, torch = found.stdout.splitlines()
+    answer = _ask(python, VERSIONS, str(environment.LIBRARY_FOLDER))
+    if not answer.stdout:
+        raise UnavailableError(f"{python} does not run: {_words(answer)}", ANOTHER)
+    version, number, torch = answer.stdout.splitlines()
     if runs:
         return Versions(version, torch)
     if json.loads(number) < [*OLDEST_PYTHON]:
@@ -193,8 +193,8 @@ def versions(python: str, *, runs: bool = False) -> Versions:
     if not torch:
         remedy = f"{python} -m pip install torch, or {ANOTHER}"
         raise UnavailableError(f"{python} has no torch", remedy)
-    if found.returncode:
-        reason = f"{python} cannot import what measures: {_words(found)}"
+    if answer.returncode:
+        reason = f"{python} cannot import what measures: {_words(answer)}"
         raise UnavailableError(reason, ANOTHER)
     return Versions(version, torch)
 
@@ -205,9 +205,9 @@ def require_module(python: str, module: str, folder: str) -> None:
     Raises:
         UnavailableError: it would not.
     """
-    found = _ask(python, FIND, module, folder=folder)
-    if found.returncode:
-        why = _words(found) if found.stderr else f"No module named {module}"
+    answer = _ask(python, FIND, module, folder=folder)
+    if answer.returncode:
+        why = _words(answer) if answer.stderr else f"No module named {module}"
         raise UnavailableError(
             f"workload.module = '{module}': {python} finds no such module in {folder}: {why}",
             "correct workload.module or workload.cwd, or install the package that has it",
@@ -226,11 +226,11 @@ def check_workload(workload: Workload) -> str:
     python = work.interpreter(workload)
     if workload.command:
         return f"a command of its own: {shlex.join(workload.command)}"
-    found = versions(python, runs=workload.runs)
+    version = versions(python, runs=workload.runs)
     if workload.module:
         require_module(python, workload.module, work.folder(workload))
-    torch = f", torch {found.torch}" if found.torch else ""
-    return f"{python}: Python {found.python.split()[0]}{torch}"
+    torch = f", torch {version.torch}" if version.torch else ""
+    return f"{python}: Python {version.python.split()[0]}{torch}"
 
 
 OLDEST_PYTHON = (3, 9)
@@ -272,20 +272,20 @@ def _words(ended: subprocess.CompletedProcess[str]) -> str:
     return "".join(ended.stderr.strip().splitlines()[-1:]) or describe_exit(ended.returncode)
 
 
-def _member(workload: Workload, own: Mapping[str, object], slot: Slot) -> Member:
+def _member(workload: Workload, parameters: Mapping[str, object], slot: Slot) -> Member:
     """Return the member of a slot, with the launch's values of the study's own axes."""
-    values = {**own, placeholders.MEMBER: slot.slot}
+    values = {**parameters, placeholders.MEMBER: slot.slot}
     arguments = [placeholders.fill(text, values) for text in work.arguments(workload)]
     return Member(slot.slot, slot.cpus, slot.policy, (*work.program(workload), *arguments))
 
 
-def _threads(asked: Axes, members: Sequence[Member], topology: Topology) -> int:
+def _threads(axes: Axes, members: Sequence[Member], topology: Topology) -> int:
     """Return how many threads operators start in all members: by default one for each core."""
-    each = placement.threads(asked)
+    each = placement.threads(axes)
     if each is not None:
         return each * len(members)
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
-    masks = [core_of if one.cpus is None else parse_cpu_list(one.cpus) for one in members]
+    masks = [core_of if member.cpus is None else parse_cpu_list(member.cpus) for member in members]
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
 
 

@@ -46,12 +46,12 @@ FEWEST_FREE = 3
 """With fewer degrees of freedom, no change is found."""
 
 
-def change(windows: Sequence[non_step.Steps], found: non_step.Found) -> float | None:
+def change(windows: Sequence[non_step.Steps], phases: non_step.Found) -> float | None:
     """Return by which part of all time steps or phases change later in a member's life.
 
     Args:
         windows: the steps of each window, of all its members.
-        found: the phases that recur in all of these steps together.
+        phases: the phases that recur in all of these steps together.
 
     Returns:
         Positive if later ones take longer; None if all has settled, or too few windows were taken
@@ -63,11 +63,11 @@ def change(windows: Sequence[non_step.Steps], found: non_step.Found) -> float | 
     known = ~steps.fresh
     whole_us = max(1, int(steps.us[known].sum()))
     changes = []
-    for label in range(len(found.kinds) + 1):
-        own = known & (found.labels == label)
-        at, us, n = steps.at[own], steps.us[own], steps.n[own]
+    for label in range(len(phases.kinds) + 1):
+        mask = known & (phases.labels == label)
+        at, us, n = steps.at[mask], steps.us[mask], steps.n[mask]
         if len(us):
-            by = _of_phases(at, us, n) if label else _of_steps(windows, found.labels)
+            by = _of_phases(at, us, n) if label else _of_steps(windows, phases.labels)
             changes.append(by * float(us.sum()) / whole_us)
     largest = max(changes, key=abs, default=0.0)
     return largest if abs(largest) > CHANGE else None
@@ -79,15 +79,15 @@ def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
     Each window gives a value for each of two members: the median of the member's steps.
     """
     at, logs, group = [], [], []
-    ends = np.cumsum([len(one.us) for one in windows])[:-1]
+    ends = np.cumsum([len(window.us) for window in windows])[:-1]
     chosen = _two_members(windows)
-    for one, own_labels in zip(windows, np.split(labels, ends), strict=True):
+    for window, own_labels in zip(windows, np.split(labels, ends), strict=True):
         for member in chosen:
-            own = (one.member == member) & ~one.fresh & (own_labels == 0)
-            if own.any():
-                at.append(float(np.median(one.at[own])))
-                logs.append(math.log(max(1.0, float(np.median(one.us[own])))))
-                group.append(f"{one.n[own][0]} {member}")
+            mask = (window.member == member) & ~window.fresh & (own_labels == 0)
+            if mask.any():
+                at.append(float(np.median(window.at[mask])))
+                logs.append(math.log(max(1.0, float(np.median(window.us[mask])))))
+                group.append(f"{window.n[mask][0]} {member}")
     if not at:
         return 0.0
     groups = np.unique(group, return_inverse=True)[1]
@@ -96,7 +96,7 @@ def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
 
 def _two_members(windows: Sequence[non_step.Steps]) -> list[int]:
     """Return the member with the most windows, and that with the most among those with fewer."""
-    counts = Counter(int(member) for one in windows for member in np.unique(one.member))
+    counts = Counter(int(member) for window in windows for member in np.unique(window.member))
     oldest, *others = sorted(counts, key=lambda member: (-counts[member], member))
     younger = [member for member in others if counts[member] < counts[oldest]]
     return [oldest, *younger[:1]]
@@ -116,7 +116,7 @@ def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
     if free < FEWEST_FREE:
         return 0.0
     level = _without_means(y, group)
-    found, best = 0.0, float(stats.t.ppf(1 - CHANCE / 2 / (PLACES + 1), free))
+    rise, best = 0.0, float(stats.t.ppf(1 - CHANCE / 2 / (PLACES + 1), free))
     places = np.unique(np.quantile(x, np.linspace(0, 1, PLACES + 2)[1:-1]))
     # The last shape has no place: a line, whose later half is higher by half of its rise.
     shapes = [*((x > place).astype(np.float64) for place in places), 2 * x / max(1.0, x.max())]
@@ -128,8 +128,8 @@ def _jump(x: Floats, y: Floats, group: NDArray[np.intp]) -> float:
         jump = float(late @ level) / spread
         error = float(np.sqrt(np.sum((level - jump * late) ** 2) / free / spread))
         if abs(jump) > best * error:
-            found, best = jump, abs(jump) / max(error, 1e-12)
-    return found
+            rise, best = jump, abs(jump) / max(error, 1e-12)
+    return rise
 
 
 def _without_means(values: Floats, group: NDArray[np.intp]) -> Floats:

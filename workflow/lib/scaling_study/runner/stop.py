@@ -67,8 +67,8 @@ def end_jobs_with(workflow: Workflow, jobs: Callable[[], Collection[int]]) -> li
     signal.signal(STUDY_STOPS, lambda *_: None)  # its number is in the wake-up pipe
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
         signal.signal(signal.SIGINT, interrupt)
-    told = (reading, workflow, jobs, came)
-    threading.Thread(target=_end_jobs, args=told, daemon=True).start()
+    arguments = (reading, workflow, jobs, came)
+    threading.Thread(target=_end_jobs, args=arguments, daemon=True).start()
     return came
 
 
@@ -85,16 +85,16 @@ def _end_jobs(
         with contextlib.suppress(OSError):  # the terminal may be gone
             text = f"{clear_line(sys.stderr)}{came[0]}: all jobs are being stopped"
             print(text, file=sys.stderr, flush=True)
-    asked = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
-    asked.start()
-    asked.join(LOCK_S)
+    thread = threading.Thread(target=scheduler.exit_gracefully, daemon=True)
+    thread.start()
+    thread.join(LOCK_S)
     cancels = signum != signal.SIGINT and not workflow.local_exec
     for number in itertools.count():
         # One that comes before the main thread waits for the lock does not wake it.
-        locked = asked.is_alive() and number % round(LOCK_S / AGAIN_S) == 0
+        locked = thread.is_alive() and number % round(LOCK_S / AGAIN_S) == 0
         if locked or (cancels and not number):
             signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
-        for pid in [one for job in jobs() for one in kernel_counters.descendants(job)]:
+        for pid in [process for job in jobs() for process in kernel_counters.descendants(job)]:
             # A supervisor's command is in another process group: the supervisor ends it.
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(pid) == os.getpgrp():

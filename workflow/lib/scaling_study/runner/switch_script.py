@@ -76,8 +76,8 @@ def served_command(
         switches: as for ``command``.
         options: further options of ``model_server.py``.
     """
-    own = ["--switches", str(switches)] if switches else []
-    return [python, str(model_server.__file__), *options, *own, "--", *words]
+    arguments = ["--switches", str(switches)] if switches else []
+    return [python, str(model_server.__file__), *options, *arguments, "--", *words]
 
 
 def switched(axes: Axes) -> dict[str, Value]:
@@ -86,17 +86,17 @@ def switched(axes: Axes) -> dict[str, Value]:
     Raises:
         ValueError: a value is not one of its axis, and may not become part of a program.
     """
-    found = {
+    values = {
         name: value
         for name, value in axes.items()
         if name in AXES and value != DEFAULTS[name] and AXES[name].apply is not None
     }
-    for name, value in found.items():
+    for name, value in values.items():
         try:
             read_value(name, value, files=False)
         except ConfigError as error:
             raise ValueError(f"{name}: {error}") from None
-    return found
+    return values
 
 
 def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
@@ -109,10 +109,10 @@ def lines(axes: Axes, optimizers: Iterable[str] = ()) -> list[str]:
     unknown = training.UNKNOWN
     classes = training.classes(str(axes.get("optimizer_kernel", "")), optimizers)
     return [
-        line.replace(unknown, one)
+        line.replace(unknown, optimizer)
         for name, value in switched(axes).items()
         for line in AXES[name].lines(value).splitlines()
-        for one in (classes if unknown in line else [unknown])
+        for optimizer in (classes if unknown in line else [unknown])
     ]
 
 
@@ -124,23 +124,23 @@ def render_switches(axes: Axes, name: str, optimizers: Iterable[str] = ()) -> st
         name: the name of the file.
         optimizers: the classes that the script uses, as far as is known.
     """
-    found = switched(axes)
-    if not found:
+    values = switched(axes)
+    if not values:
         return None
     return TEXT.format(
-        label=", ".join(f"{axis} {value}" for axis, value in found.items()),
+        label=", ".join(f"{axis} {value}" for axis, value in values.items()),
         name=name,
         lines="\n".join(f"    {line}" for line in lines(axes, optimizers)),
-        modules=_modules(found),
-        functions="\n\n".join(map(_function, found)).rstrip(),
-        calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in found.items()),
+        modules=_modules(values),
+        functions="\n\n".join(map(_function, values)).rstrip(),
+        calls="\n".join(f"    {axis}({json.dumps(value)})" for axis, value in values.items()),
     )
 
 
-def _modules(found: Iterable[str]) -> str:
+def _modules(axes: Iterable[str]) -> str:
     """Return the text of the modules that are copied, without parts that no switch needs."""
     after = _source(after_torch)
-    if not any(name in _applied(axis) for axis in found for name in LOADER_FUNCTIONS):
+    if not any(name in _applied(axis) for axis in axes for name in LOADER_FUNCTIONS):
         after = after.partition(OF_LOADERS)[0].strip()
     return f"{_source(program)}\n\n\n{after}"
 

@@ -75,13 +75,13 @@ class _Slot:
 
     def counted(self, until_s: float) -> list[tuple[float, Ended]]:
         """Return the runs that began before a time, with the time that each took (s)."""
-        begins = [self.first_s, *(one.ended_s for one in self.ended)]
+        begins = [self.first_s, *(run.ended_s for run in self.ended)]
         spans = zip(begins, self.ended, strict=False)
-        return [(one.ended_s - began_s, one) for began_s, one in spans if began_s < until_s]
+        return [(run.ended_s - began_s, run) for began_s, run in spans if began_s < until_s]
 
     def activity(self, slot: int, runs: int) -> windows.Activity:
         """Return the slot's activity, with a run as a step."""
-        ends_ns = [round(one.ended_s * 1e9) for one in self.ended[:runs]]
+        ends_ns = [round(run.ended_s * 1e9) for run in self.ended[:runs]]
         return windows.Activity(
             slot=slot,
             released_ns=round(self.first_s * 1e9),
@@ -122,17 +122,19 @@ class RunWindows(ProgramWindows):
                 until_s, slots = self._keep_busy(run)
                 frequencies_mhz = counter_snapshots.read_frequencies_mhz(self.host.frequency)
                 if not self.proven:
-                    self._read_back(run, min(one.ended[0].ended_s - one.first_s for one in slots))
+                    self._read_back(
+                        run, min(slot.ended[0].ended_s - slot.first_s for slot in slots)
+                    )
             finally:
                 run.end(ORPHANS_S)
         after = self._snapshot()
-        counted = [one.counted(until_s) for one in slots]
-        used = [_usage([ended for _, ended in one]) for one in counted]
-        self.peak_bytes = max(self.peak_bytes, *(one.rss_bytes for one in used))
+        counted = [slot.counted(until_s) for slot in slots]
+        used = [_usage([ended for _, ended in runs]) for runs in counted]
+        self.peak_bytes = max(self.peak_bytes, *(usage.rss_bytes for usage in used))
         self.member = headroom.Footprint(self.peak_bytes, 0)
-        activities = [one.activity(slot, len(counted[slot])) for slot, one in enumerate(slots)]
-        opened_ns = min(one.released_ns for one in activities)
-        found = counter_snapshots.taken(
+        activities = [state.activity(slot, len(counted[slot])) for slot, state in enumerate(slots)]
+        opened_ns = min(activity.released_ns for activity in activities)
+        record = counter_snapshots.taken(
             window,
             [windows.Stretch(opened_ns, round(until_s * 1e9), activities, frequencies_mhz)],
             before,
@@ -143,16 +145,16 @@ class RunWindows(ProgramWindows):
             used=used,
         )
         # Beside others, threads that spin may treble a run's CPU time.
-        if window.n == 1 and (found.valid or self.task.job.launch.axes["intra_op"] == 1):
+        if window.n == 1 and (record.valid or self.task.job.launch.axes["intra_op"] == 1):
             self._compare_with_first([ended for _, ended in counted[0]])
-        whole_s = (max(one.parked_ns for one in activities) - opened_ns) / 1e9
-        flags = [*found.flags, *([ONE_PROGRAM] if workload.starts_processes else [])]
-        return structs.replace(found, window_s=whole_s, flags=flags)
+        whole_s = (max(activity.parked_ns for activity in activities) - opened_ns) / 1e9
+        flags = [*record.flags, *([ONE_PROGRAM] if workload.starts_processes else [])]
+        return structs.replace(record, window_s=whole_s, flags=flags)
 
     def _snapshot(self) -> CounterSnapshot:
         """Read the machine's counters; what a run uses is known when it has ended."""
-        found = counter_snapshots.read({}, {}, self.host.cpus, perf_events.PerfEvents(1, ()))
-        return replace(found, throttled=machine_counters.read_throttled([os.getpid()]))
+        snapshot = counter_snapshots.read({}, {}, self.host.cpus, perf_events.PerfEvents(1, ()))
+        return replace(snapshot, throttled=machine_counters.read_throttled([os.getpid()]))
 
     def _require_memory(self, runs: int) -> None:
         need, free = runs * self.peak_bytes, headroom.read_free_memory().free
@@ -181,13 +183,13 @@ class RunWindows(ProgramWindows):
                 run.start(slot)
                 at_s = run.slots.begun[slot].at_s
                 slots.setdefault(slot, _Slot(at_s, at_s)).latest_s = at_s
-            if all(one.latest_s >= until_s for one in slots.values()):
+            if all(state.latest_s >= until_s for state in slots.values()):
                 return until_s, [slots[slot] for slot in sorted(slots)]
             ended = run.slots.wait(LOOK_S)
-            for one in ended:
-                if one.status:
-                    self._fail(run, one)
-                slots[one.slot].ended.append(one)
+            for ending in ended:
+                if ending.status:
+                    self._fail(run, ending)
+                slots[ending.slot].ended.append(ending)
             if not ended:
                 self._look(run, looks, time.monotonic() - began_s)
 
@@ -228,18 +230,18 @@ class RunWindows(ProgramWindows):
         Raises:
             LostError: no run lives for long enough.
         """
-        seen: dict[int, outside.Seen] = {}
+        states: dict[int, outside.Seen] = {}
         for number in range(MOST_READS):
             for slot in run.slots.free:
                 run.start(slot)
             if run.slots.wait(min(READ_AT_S, run_s / 2 ** (number + 1))):
                 continue
-            if seen := outside.read({slot: one.pid for slot, one in run.slots.begun.items()}):
+            if states := outside.read({slot: begun.pid for slot, begun in run.slots.begun.items()}):
                 break
         else:
             raise LostError(TOO_SHORT)
-        asked = self.task.job.launch.axes
-        self._write_readbacks("before", outside.checks(asked, run.launch, self.members, seen), [])
+        axes = self.task.job.launch.axes
+        self._write_readbacks("before", outside.checks(axes, run.launch, self.members, states), [])
         self.proven = True
 
 
@@ -253,10 +255,10 @@ def cpu_s(ended: Ended) -> float:
 
 def _usage(runs: Sequence[Ended]) -> Usage:
     """Return what runs used, with all children that they waited for (wait4(2))."""
-    used = [one.usage for one in runs if one.usage]
+    used = [run.usage for run in runs if run.usage]
 
     def total(name: str) -> float:
-        return float(sum(getattr(one, name) for one in used))
+        return float(sum(getattr(usage, name) for usage in used))
 
     return Usage(
         cpu_user_s=total("ru_utime"),
@@ -265,6 +267,6 @@ def _usage(runs: Sequence[Ended]) -> Usage:
         major_faults=int(total("ru_majflt")),
         voluntary_switches=int(total("ru_nvcsw")),
         involuntary_switches=int(total("ru_nivcsw")),
-        rss_bytes=1024 * max((one.ru_maxrss for one in used), default=0),
+        rss_bytes=1024 * max((usage.ru_maxrss for usage in used), default=0),
         **dict.fromkeys(UNKNOWN),
     )

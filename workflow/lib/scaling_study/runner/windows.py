@@ -129,23 +129,23 @@ class Stretch:
         """The end of the last counted step: until then all members trained."""
         ends = [
             step.end_ns
-            for one in self.activities
-            for step in counted_steps(one, self.opened_ns, self.closed_ns)[1][-1:]
+            for activity in self.activities
+            for step in counted_steps(activity, self.opened_ns, self.closed_ns)[1][-1:]
         ]
         return max(ends, default=self.closed_ns)
 
     @property
     def start_skew_s(self) -> float:
         """The time between the first and the last member's start."""
-        released = [one.released_ns for one in self.activities]
+        released = [activity.released_ns for activity in self.activities]
         return (max(released) - min(released)) / 1e9
 
     @property
     def overlap(self) -> float:
         """The share of the counted time in which all members were active."""
         opened_ns, counted_ns = self.opened_ns, self.counted_ns
-        first = max(opened_ns, *(one.released_ns for one in self.activities))
-        last = min(counted_ns, *(one.parked_ns for one in self.activities))
+        first = max(opened_ns, *(activity.released_ns for activity in self.activities))
+        last = min(counted_ns, *(activity.parked_ns for activity in self.activities))
         return max(0, last - first) / max(1, counted_ns - opened_ns)
 
 
@@ -185,8 +185,8 @@ def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
         begins = activity.steps[at - 1].end_ns
         if not opened_ns <= begins < closed_ns or any(rank[at].fresh for rank in ranks):
             continue
-        own = [rank[at].end_ns - rank[at - 1].end_ns - rank[at].backward_ns for rank in ranks]
-        wait_ns += max(own) - statistics.fmean(own)
+        times_ns = [rank[at].end_ns - rank[at - 1].end_ns - rank[at].backward_ns for rank in ranks]
+        wait_ns += max(times_ns) - statistics.fmean(times_ns)
     return wait_ns
 
 
@@ -203,7 +203,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
     backward = sum(step.backward_ns for step in steps) / 1e9
     optimizer = sum(step.optimizer_ns for step in steps) / 1e9
     timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
-    found = Steps(
+    record = Steps(
         slot=activity.slot,
         steps=len(steps),
         step_us=[round(duration / 1e3) for duration in durations],
@@ -217,8 +217,8 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
         samples_active=activity.samples,
         restarts=activity.restarts,
     )
-    counters = {one.field: ns / 1e9 for one, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)}
-    return structs.replace(found, **counters)
+    counters = {timer.field: ns / 1e9 for timer, ns in zip(TIMED, timed_ns or NONE_NS, strict=True)}
+    return structs.replace(record, **counters)
 
 
 def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
@@ -233,8 +233,8 @@ def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
     """
     starts = activity.starts_ns
     us = [round(duration / 1e3) for duration in activity.durations_ns]
-    settled_us = [one for one, start in zip(us, starts, strict=True) if start < opened_ns]
-    after_us = [one for one, start in zip(us, starts, strict=True) if start >= closed_ns]
+    settled_us = [duration for duration, start in zip(us, starts, strict=True) if start < opened_ns]
+    after_us = [duration for duration, start in zip(us, starts, strict=True) if start >= closed_ns]
     return Life(
         first_step=activity.earlier,
         settled_us=settled_us,
@@ -252,7 +252,8 @@ def window_record(stretches: Sequence[Stretch], at: int) -> Steps:
         at: the member's place among the activities.
     """
     first, *others = (
-        member_record(one.activities[at], one.opened_ns, one.closed_ns) for one in stretches
+        member_record(stretch.activities[at], stretch.opened_ns, stretch.closed_ns)
+        for stretch in stretches
     )
     for other in others:
         parts = structs.asdict(first), structs.asdict(other)
@@ -297,7 +298,7 @@ def flags(
         usable_cpus: CPUs that the study may use.
         asked_steps: the steps that the config asks of each member.
     """
-    activities = [activity for one in stretches for activity in one.activities]
+    activities = [activity for stretch in stretches for activity in stretch.activities]
     bursts = len(stretches) > 1
     limit_s = edges_s * foreign_limit_cpus(usable_cpus)
     throttled_s = machine.throttled_s or 0.0
@@ -312,12 +313,13 @@ def flags(
         "throttled_burst": bursts and throttled_s > 0,
         "few_steps": steps < FEWEST_STEPS,
         "longest_time": FEWEST_STEPS <= steps < asked_steps,
-        "saved_batches": any(one.saved for one in stretches),
+        "saved_batches": any(stretch.saved for stretch in stretches),
         "ranks_apart": any(activity.apart for activity in activities),
         "steps_not_kept": any(activity.steps_active > CAPACITY for activity in activities),
         "short_steps": any(
-            one.steps and statistics.fmean(one.step_us) < SHORT_STEP_S * 1e6 for one in records
+            record.steps and statistics.fmean(record.step_us) < SHORT_STEP_S * 1e6
+            for record in records
         ),
-        "script_restarts": any(restart_share(one) > RESTART_SHARE for one in activities),
+        "script_restarts": any(restart_share(activity) > RESTART_SHARE for activity in activities),
     }
     return [flag for flag, raised in tests.items() if raised]

@@ -31,25 +31,25 @@ def library() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(LIBRARY)
-        for name in {one for one in sys.modules if one.startswith("scaling_study")} - known:
+        for name in {key for key in sys.modules if key.startswith("scaling_study")} - known:
             del sys.modules[name]
 
 
-def count(what: str) -> None:
+def count(text: str) -> None:
     """Attach a counter.
 
     Args:
-        what: the value of ``iterations.VARIABLE``.
+        text: the value of ``iterations.VARIABLE``.
     """
     with library():
         from scaling_study.member import iterations
 
-        step, asked, folder = what.split("|", 2)
+        step, wanted, folder = text.split("|", 2)
         if step == iterations.OBSERVE:
             from scaling_study.member import files
 
             files.note_written(folder, os.getpid())
-    iterations.Counter(folder, step, read_back if asked else None).attach()
+    iterations.Counter(folder, step, read_back if wanted else None).attach()
 
 
 def read_back(file: str, counted: object) -> None:
