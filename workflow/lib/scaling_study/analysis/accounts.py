@@ -67,7 +67,7 @@ def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:
     }
     steps, all_steps = _positive(counts["steps"]), _positive(counts["steps_active"])
     accounted_s = (runnable_s + measured["trainer_blocked_s"]) / all_steps
-    found = {
+    quantities = {
         "cpu_use": cpu_s / active_s,
         "runnable_threads": (cpu_s + counts["runqueue_s"]) / active_s,
         "clock_mhz": counts["cycles"] / _positive(user_s) / 1e6,
@@ -75,9 +75,9 @@ def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:
     }
     for column in PER_STEP:
         name = column.name.removesuffix("_per_step")
-        if column.name not in found:
-            found[column.name] = measured[name] / (steps if name in PHASES else all_steps)
-    return found
+        if column.name not in quantities:
+            quantities[column.name] = measured[name] / (steps if name in PHASES else all_steps)
+    return quantities
 
 
 def _positive(values: Floats) -> Floats:

@@ -73,23 +73,23 @@ def analyse(
         The results of each machine.
     """
     known = with_learnt(plan, study.samples, study.model_length)
-    found = []
+    results = []
     for machine, description in study.machines.items():
         cohorts = study.of(machine)
-        own, own_rates, own_windows = (
+        own_points, own_rates, own_windows = (
             table[table["machine"] == machine] for table in (points, rates, windows)
         )
-        unequal = unequal_work.unequal_work(own, own_rates, own_windows, cohorts, plan)
+        unequal = unequal_work.unequal_work(own_points, own_rates, own_windows, cohorts, plan)
         drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, study.first_of(machine))
         rates_drawn = drawn.steps_per_s
-        shown = candidates(own, cohorts)
-        found.append(
+        shown = candidates(own_points, cohorts)
+        results.append(
             Analysis(
-                scaling(own, rates_drawn, cohorts, description),
+                scaling(own_points, rates_drawn, cohorts, description),
                 noise(machine, rates_drawn, plan),
                 recommend(shown, drawn, cohorts, known, unequal),
                 pareto(machine, shown, known),
-                single_changes(machine, own, rates_drawn, known),
+                single_changes(machine, own_points, rates_drawn, known),
                 list_failures(machine, cohorts, study.missing),
                 analysis.EffectiveSettings(
                     machine=machine, launches=tuple(readback(cohorts, own_windows))
@@ -97,13 +97,13 @@ def analyse(
                 provenance(cohorts, description, study.samples),
             )
         )
-    return found
+    return results
 
 
-def write(folder: Path, found: Sequence[Analysis], plan: Plan) -> None:
+def write(folder: Path, results: Sequence[Analysis], plan: Plan) -> None:
     """Write a file of analysis/ for each field of `Analysis`; provenance.json has the plan too."""
     for name in FILES:
-        machines = tuple(getattr(one, name) for one in found)
+        machines = tuple(getattr(result, name) for result in results)
         known = name == "provenance"
         content = (
             analysis.Analysed(machines, plan.to_dict()) if known else analysis.Machines(machines)
@@ -122,11 +122,11 @@ def noise(machine: str, measured: Throughputs, plan: Plan) -> analysis.Noise:
     points = []
     for launch, n in measured.column:
         if launch == plan.baseline and (plan.repeat, n) in measured.column:
-            found = measured.ratio((plan.repeat, n), (launch, n))
+            ratio = measured.ratio((plan.repeat, n), (launch, n))
             points.append(
-                analysis.NoisePoint(n=n, ratio=found.value, low=found.low, high=found.high)
+                analysis.NoisePoint(n=n, ratio=ratio.value, low=ratio.low, high=ratio.high)
             )
-    spread = max((abs(one.ratio - 1) for one in points), default=None)
+    spread = max((abs(point.ratio - 1) for point in points), default=None)
     return analysis.Noise(machine=machine, points=tuple(points), spread=spread)
 
 
@@ -145,13 +145,13 @@ def scaling(
         description: Its machine.json.
     """
     slots = {each.launch: each.slots for each in cohorts if each.slots}
-    found = []
+    launches = []
     for launch, rows in points.groupby("launch", sort=False):
         id_, n, throughput = str(launch), rows["n"].to_numpy(), rows["steps_per_s"].to_numpy()
         further = domain_laws(slots[id_], description.topology)
         law = laws.choose(n, throughput, measured.scatter(id_), further)
-        found.append(analysis.LaunchLaws(launch=id_, laws=law))
-    return analysis.Scaling(machine=description.hash, launches=tuple(found))
+        launches.append(analysis.LaunchLaws(launch=id_, laws=law))
+    return analysis.Scaling(machine=description.hash, launches=tuple(launches))
 
 
 def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
@@ -168,7 +168,7 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
     bound = [parse_cpu_list(slot.cpus) for slot in slots if slot.cpus is not None]
     if len(bound) < len(slots):
         return []
-    found: list[tuple[Domain, Floats]] = []
+    domains: list[tuple[Domain, Floats]] = []
     for domain in DOMAINS:
         groups = topology.domains(domain)
         group_of = {cpu: index for index, group in enumerate(groups) for cpu in group}
@@ -178,11 +178,11 @@ def domain_laws(slots: Sequence[Slot], topology: Topology) -> list[laws.Law]:
         occupancy = shares.cumsum(axis=0)
         even = np.allclose(occupancy, occupancy[:, :1])
         known_already = any(
-            each.shape == occupancy.shape and np.allclose(each, occupancy) for _, each in found
+            each.shape == occupancy.shape and np.allclose(each, occupancy) for _, each in domains
         )
         if not even and not known_already:
-            found.append((domain, occupancy))
-    return [laws.domain_saturation(domain, occupancy) for domain, occupancy in found]
+            domains.append((domain, occupancy))
+    return [laws.domain_saturation(domain, occupancy) for domain, occupancy in domains]
 
 
 def provenance(
@@ -231,7 +231,9 @@ def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[an
             label=cohort.label,
             **{name: getattr(got, name) for name in Got.__struct_fields__},
             pace=paces.get(launch),
-            settling=_settling([one for one in cohorts if one.launch == launch]),
+            settling=_settling(
+                [own_cohort for own_cohort in cohorts if own_cohort.launch == launch]
+            ),
         )
         for launch, cohort in shown.items()
         if (got := cohort.readback)
@@ -239,13 +241,13 @@ def readback(cohorts: Sequence[CohortSummary], windows: pd.DataFrame) -> list[an
 
 
 def _settling(cohorts: Sequence[CohortSummary]) -> analysis.Settling | None:
-    anew = [one.settled for one in cohorts if one.settled]
+    anew = [cohort.settled for cohort in cohorts if cohort.settled]
     if not anew:
         return None
     changes = [records[0].change for records in anew]
     return analysis.Settling(
         cohorts=len(anew),
-        of=sum(one.measured for one in cohorts),
+        of=sum(cohort.measured for cohort in cohorts),
         least=min(changes),
         most=max(changes),
         left=sum(records[-1].left is not None for records in anew),
@@ -304,12 +306,12 @@ def list_failures(
             *(_ending(cohort) for cohort in cohorts if _ended_badly(cohort, cohorts)),
             *(
                 analysis.Failure(
-                    **asdict(one),
+                    **asdict(replicate),
                     status="missing",
                     reason="the plan has it, but there is no record file",
                     remedy="run the study again: it measures what is missing",
                 )
-                for one in missing
+                for replicate in missing
             ),
         ),
         windows=tuple(_invalid_windows(cohorts)),
@@ -368,12 +370,12 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Inva
 def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
     """Yield the process counts without a valid window, of launches that took any window."""
     valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
-    asked = dict.fromkeys(
+    points = dict.fromkeys(
         (cohort.launch, cohort.label, n)
         for cohort in cohorts
         if cohort.measured
         for n in cohort.process_counts
     )
-    for launch, label, n in asked:
+    for launch, label, n in points:
         if (launch, n) not in valid:
             yield analysis.Lost(launch=launch, label=label, n=n)

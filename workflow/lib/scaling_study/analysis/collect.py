@@ -70,45 +70,45 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    found, marked = _Found(), plan.workload.samples_per_step == MARK
+    records, marked = _Found(), plan.workload.samples_per_step == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
     for launch in plan.launches:
         number = plan.replicates_of(launch.id)
-        _add_launch(found, study_folder, launch, number, unread, marked=marked)
-    if not found.cohorts:
+        _add_launch(records, study_folder, launch, number, unread, marked=marked)
+    if not records.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
         )
-    _refuse_mixtures(found.cohorts)
-    _refuse_unsaid(found.samples)
-    work = work_by_launch(with_learnt(plan, found.samples))
-    length = model_length(found.ended, work, plan.default)
-    windows = WINDOWS.frame(found.table("windows", work))
-    steps = with_learnt(plan, found.samples, length).steps_per_model
-    rows = found.table("replicates", work)
+    _refuse_mixtures(records.cohorts)
+    _refuse_unsaid(records.samples)
+    work = work_by_launch(with_learnt(plan, records.samples))
+    length = model_length(records.ended, work, plan.default)
+    windows = WINDOWS.frame(records.table("windows", work))
+    steps = with_learnt(plan, records.samples, length).steps_per_model
+    rows = records.table("replicates", work)
     file = study_folder / "measure" / FIRST_MODELS
     cohorts = Cohorts(
         schema_version=1,
         first_models=read_file(file, FirstModels) if file.exists() else None,
-        samples=found.samples,
+        samples=records.samples,
         model_length=length,
-        machines=found.machines,
-        cohorts=tuple(found.cohorts),
-        missing=tuple(found.missing),
+        machines=records.machines,
+        cohorts=tuple(records.cohorts),
+        missing=tuple(records.missing),
         left_out=tuple(sorted(str(path.relative_to(study_folder)) for path in unread)),
     )
     drawn = {}
     if rows is not None:
-        for name, own in rows.groupby("machine", sort=False):
+        for name, own_rows in rows.groupby("machine", sort=False):
             machine = str(name)
             first = cohorts.first_of(machine)
-            drawn[machine] = points.joint(own, cohorts.of(machine), steps, plan.seed, first)
-    replicates = points.replicates(rows, found.cohorts, drawn, steps)
+            drawn[machine] = points.joint(own_rows, cohorts.of(machine), steps, plan.seed, first)
+    replicates = points.replicates(rows, records.cohorts, drawn, steps)
     return Collected(
         windows,
         replicates,
-        BETWEEN.frame(found.table("between", work)),
-        points.points(windows, replicates, _extra(found, work), drawn),
+        BETWEEN.frame(records.table("between", work)),
+        points.points(windows, replicates, _extra(records, work), drawn),
         cohorts,
     )
 
@@ -141,7 +141,7 @@ class _Found:
 
 
 def _add_launch(
-    found: _Found,
+    records: _Found,
     study_folder: Path,
     launch: Launch,
     replicates: int,
@@ -152,7 +152,7 @@ def _add_launch(
     """Read a launch's files and take them out of `unread`; single step times are not kept.
 
     Args:
-        found: The records read before; gets the launch.
+        records: The records read before; gets the launch.
         study_folder: results/<study>.
         launch: The plan's entry.
         replicates: How many the launch has.
@@ -163,27 +163,29 @@ def _add_launch(
     for replicate in range(replicates):
         path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
         if path not in unread:
-            found.missing.append(Replicate(**_names(launch), replicate=replicate))
+            records.missing.append(Replicate(**_names(launch), replicate=replicate))
             continue
         unread.remove(path)
         file = _read(path, launch, replicate)
         if len(file.rows):
             frames.append(file.rows.assign(replicate=replicate))
         for hash_, described in file.machines.items():
-            found.machines.setdefault(hash_, described)
+            records.machines.setdefault(hash_, described)
         place = str(path.relative_to(study_folder))
-        found.cohorts.extend(replace(one, file=place, **_names(launch)) for one in file.cohorts)
-        found.ended.setdefault(launch.id, []).extend(file.ended)
+        records.cohorts.extend(
+            replace(cohort, file=place, **_names(launch)) for cohort in file.cohorts
+        )
+        records.ended.setdefault(launch.id, []).extend(file.ended)
     if frames:
         rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **_names(launch))
         if marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
-                found.samples[launch.id] = float(per_step)
-        found.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
-        for machine, own in rows.groupby("machine", sort=False):
-            for name, table in rates(own).items():
-                found.tables[name].append(table.assign(machine=machine, **_names(launch)))
+                records.samples[launch.id] = float(per_step)
+        records.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
+        for machine, own_rows in rows.groupby("machine", sort=False):
+            for name, table in rates(own_rows).items():
+                records.tables[name].append(table.assign(machine=machine, **_names(launch)))
 
 
 def _names(launch: Launch) -> dict[str, str]:
@@ -242,18 +244,18 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _extra(found: _Found, work: Mapping[str, float]) -> pd.DataFrame:
+def _extra(records: _Found, work: Mapping[str, float]) -> pd.DataFrame:
     """Return the columns of points that are not means of windows, by machine, launch, n."""
-    quantiles = found.table("quantiles", work)
+    quantiles = records.table("quantiles", work)
     if quantiles is None:
         return pd.DataFrame()
     extra = quantiles.set_index(["machine", "launch", "n"])[[*STEP_QUANTILES]]
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
-    for cohort in found.cohorts:
+    for cohort in records.cohorts:
         where = cohort.machine, cohort.launch
         invalid.update((*where, window.n) for window in cohort.windows_invalid)
-        cpus = found.machines[cohort.machine].usable_cpus
+        cpus = records.machines[cohort.machine].usable_cpus
         crowded.update(
             (*where, n) for n in cohort.process_counts if oversubscribed(cohort, n, cpus)
         )
@@ -274,8 +276,8 @@ def work_of_rows(rows: pd.DataFrame) -> tuple["pd.Series[float]", float | None]:
     """
     said = rows[rows["valid"] & rows["samples_active"].notna()]
     per_step = said["samples_active"].sum() / said["steps_active"].sum() if len(said) else None
-    own = rows["samples_active"] / rows["steps_active"] / (per_step or np.nan)
-    return own.where((own > 0) & np.isfinite(own), 1.0), per_step
+    work = rows["samples_active"] / rows["steps_active"] / (per_step or np.nan)
+    return work.where((work > 0) & np.isfinite(work), 1.0), per_step
 
 
 def of_equal_work(rows: pd.DataFrame, work: "pd.Series[float]") -> pd.DataFrame:

@@ -25,11 +25,11 @@ from scaling_study.stats.interval import Interval
 from scaling_study.stats.throughputs import interval_of
 
 SOFTWARE: Mapping[str, Callable[[analysis.Provenance], str]] = {
-    "python": lambda one: one.description.versions.get("python") or "none",
-    "torch": lambda one: one.description.versions.get("torch") or "none",
-    "measuring code": lambda one: ", ".join(one.harness_hashes),
-    "what was measured (script, arguments, inputs or build)": lambda one: ", ".join(
-        one.measured_hashes
+    "python": lambda provenance: provenance.description.versions.get("python") or "none",
+    "torch": lambda provenance: provenance.description.versions.get("torch") or "none",
+    "measuring code": lambda provenance: ", ".join(provenance.harness_hashes),
+    "what was measured (script, arguments, inputs or build)": lambda provenance: ", ".join(
+        provenance.measured_hashes
     ),
 }
 """Software that affects how fast a script trains; each entry reads it from a provenance."""
@@ -57,7 +57,7 @@ class Results:
 
     def hosts(self, hash_: str) -> tuple[str, ...]:
         """Return the names of the nodes with this machine hash."""
-        return tuple(sorted({one.host for one in self.study.of(hash_)}))
+        return tuple(sorted({cohort.host for cohort in self.study.of(hash_)}))
 
 
 def read_results(folder: Path, plan: Plan) -> Results | str:
@@ -94,13 +94,13 @@ def _read_analyses(folder: Path, plan: Plan) -> Results | None:
     machine = max(study.machines, key=lambda hash_: len(study.of(hash_)))
     rates = tables.read_table(folder / "tables", REPLICATES)
     recommendation, noise = recommendations.of(machine), noises.of(machine)
-    own = provenance.of(machine)
-    if recommendation is None or noise is None or own is None:
+    own_provenance = provenance.of(machine)
+    if recommendation is None or noise is None or own_provenance is None:
         return None
     steps = with_learnt(plan, study.samples, study.model_length).steps_per_model
     rows, first = rates[rates["machine"] == machine], study.first_of(machine)
     drawn = joint(rows, study.of(machine), steps, plan.seed, first)
-    return Results(machine, recommendation, own, noise, drawn, study)
+    return Results(machine, recommendation, own_provenance, noise, drawn, study)
 
 
 def _measured_since(folder: Path, study: Cohorts) -> bool:
@@ -121,27 +121,31 @@ def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: study_folder / "machines" / name for name in names}
 
 
-def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -> analysis.Compared:
+def compare(
+    results: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]
+) -> analysis.Compared:
     """Compare machines.
 
     Args:
-        found: what `read_results` returned for each machine, in the config's order.
+        results: what `read_results` returned for each machine, in the config's order.
         kinds: the config's section of each machine.
     """
-    there = {name: one for name, one in found.items() if not isinstance(one, str)}
-    rates = [OBJECTIVES[one.recommendation.objective].rate for one in there.values()]
+    there = {name: result for name, result in results.items() if not isinstance(result, str)}
+    rates = [OBJECTIVES[result.recommendation.objective].rate for result in there.values()]
     # Compare steps if the number of steps of a model is not known on all machines.
-    rate = next((one for one in rates if one != "models_per_hour"), "models_per_hour")
-    reference = next((name for name, one in there.items() if one.recommendation.recommended), None)
+    rate = next((column for column in rates if column != "models_per_hour"), "models_per_hour")
+    reference = next(
+        (name for name, result in there.items() if result.recommendation.recommended), None
+    )
     machines = tuple(
-        analysis.ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=one)
-        if isinstance(one, str)
-        else _measured(name, one, kinds[name], rate, ratio(there, name, reference, rate))
-        for name, one in found.items()
+        analysis.ComparedMachine(name=name, kind=dict(kinds[name]), status="missing", reason=result)
+        if isinstance(result, str)
+        else _measured(name, result, kinds[name], rate, ratio(there, name, reference, rate))
+        for name, result in results.items()
     )
     return analysis.Compared(
         objective=rate if there else None,
-        single=any(one.recommendation.single for one in there.values()),
+        single=any(result.recommendation.single for result in there.values()),
         reference=reference,
         machines=machines,
         best=_best(there, machines, rate),
@@ -151,40 +155,40 @@ def compare(found: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]) -
 
 
 def _measured(
-    name: str, one: Results, kind: NodeKind, rate: str, to_reference: Interval | None
+    name: str, result: Results, kind: NodeKind, rate: str, to_reference: Interval | None
 ) -> analysis.ComparedMachine:
     """Return a machine's entry: its launches' rates, and nodes that are other machines."""
-    description = one.study.machines[one.hash]
+    description = result.study.machines[result.hash]
     return analysis.ComparedMachine(
         name=name,
         kind=kind.model_dump(),
         status="measured",
-        reason=one.recommendation.reason,
-        machine=one.hash,
+        reason=result.recommendation.reason,
+        machine=result.hash,
         cpu_model=description.cpu_model,
-        hosts=one.hosts(one.hash),
-        default=_given(one.recommendation.default, rate),
-        recommended=_given(one.recommendation.recommended, rate),
+        hosts=result.hosts(result.hash),
+        default=_given(result.recommendation.default, rate),
+        recommended=_given(result.recommendation.recommended, rate),
         to_reference=to_reference,
         others=tuple(
             analysis.OtherNodes(
                 machine=other,
-                hosts=one.hosts(other),
-                cohorts=len(one.study.of(other)),
+                hosts=result.hosts(other),
+                cohorts=len(result.study.of(other)),
                 differences=probe.differences(description, there),
             )
-            for other, there in one.study.machines.items()
-            if other != one.hash
+            for other, there in result.study.machines.items()
+            if other != result.hash
         ),
     )
 
 
 def _given(point: analysis.Candidate | None, rate: str) -> analysis.Rate | None:
     """Return a launch's rate; None if there is no launch, or its rate is not known."""
-    found = point.rate(OBJECTIVES[rate]) if point else Interval()
-    if point is None or not known(found.value):
+    interval = point.rate(OBJECTIVES[rate]) if point else Interval()
+    if point is None or not known(interval.value):
         return None
-    return analysis.Rate(launch=point.launch, label=point.label, n=point.n, rate=found)
+    return analysis.Rate(launch=point.launch, label=point.label, n=point.n, rate=interval)
 
 
 def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str) -> Interval | None:
@@ -192,9 +196,9 @@ def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str)
     if under is None or over == under:
         return None
     both = [
-        (one.drawn.of(rate), chosen.at)
-        for one in (there[over], there[under])
-        if (chosen := one.recommendation.recommended)
+        (result.drawn.of(rate), chosen.at)
+        for result in (there[over], there[under])
+        if (chosen := result.recommendation.recommended)
     ]
     if len(both) < 2:  # noqa: PLR2004 (two to compare)
         return None
@@ -207,29 +211,29 @@ def _best(
     there: Mapping[str, Results], machines: Iterable[analysis.ComparedMachine], rate: str
 ) -> analysis.Best | None:
     """Return the best machine against the next; None with fewer than two machines."""
-    given = {one.name: one.recommended for one in machines if one.recommended}
-    if len(given) < 2:  # noqa: PLR2004 (two to compare)
+    rates = {machine.name: machine.recommended for machine in machines if machine.recommended}
+    if len(rates) < 2:  # noqa: PLR2004 (two to compare)
         return None
-    first, second, *_ = sorted(given, key=lambda name: -(given[name].rate.value or 0.0))
+    first, second, *_ = sorted(rates, key=lambda name: -(rates[name].rate.value or 0.0))
     return analysis.Best(
         first=first,
         next=second,
         ratio=ratio(there, first, second, rate) or Interval(),
-        spread=max(there[name].noise.at(given[name].n) or 0.0 for name in (first, second)),
+        spread=max(there[name].noise.at(rates[name].n) or 0.0 for name in (first, second)),
     )
 
 
 def _same(there: Mapping[str, Results]) -> tuple[tuple[str, ...], ...]:
     """Return groups of names whose nodes have the same machine hash."""
     names: dict[str, list[str]] = {}
-    for name, one in there.items():
-        names.setdefault(one.hash, []).append(name)
+    for name, result in there.items():
+        names.setdefault(result.hash, []).append(name)
     return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
 def _software(there: Mapping[str, Results]) -> Iterator[analysis.Software]:
     """Yield the software that is not the same on all machines, by machine."""
-    for what, of in SOFTWARE.items():
-        by_name = {name: of(one.provenance) for name, one in there.items()}
+    for software, of in SOFTWARE.items():
+        by_name = {name: of(result.provenance) for name, result in there.items()}
         if len(set(by_name.values())) > 1:
-            yield analysis.Software(what=what, machines=by_name)
+            yield analysis.Software(what=software, machines=by_name)

@@ -63,24 +63,27 @@ class WhyRun:
     def __init__(self, head: experiment.Why, records: Sequence[experiment.Record]) -> None:
         self.head = head
         self.readbacks = {
-            one.cohort: one for one in record_rows.of_kind(records, experiment.Readbacks)
+            readback.cohort: readback
+            for readback in record_rows.of_kind(records, experiment.Readbacks)
         }
-        unproven = {name for name, one in self.readbacks.items() if not one.proven}
+        unproven = {name for name, readback in self.readbacks.items() if not readback.proven}
         windows = [
-            record_rows.flagged(one, record_rows.NOT_PROVEN) if _cohort(one) in unproven else one
-            for one in record_rows.of_kind(records, experiment.Window)
+            record_rows.flagged(window, record_rows.NOT_PROVEN)
+            if _cohort(window) in unproven
+            else window
+            for window in record_rows.of_kind(records, experiment.Window)
         ]
         counted = record_rows.member_rows(windows, OF_MEMBER)
         kinds = _kinds_of_cores(head.machine, self.readbacks)
         slower_s = _slower_cores_s(windows, counted, kinds)
         self.windows, self.members = _frame(head, windows, counted, slower_s), _unhindered(counted)
         failed = record_rows.of_kind(records, experiment.ChangeFailed)
-        self.failed = {one.intervention: one.reason for one in failed}
+        self.failed = {change.intervention: change.reason for change in failed}
         left_out = record_rows.of_kind(records, experiment.ChangeLeftOut)
-        self.left_out = {one.intervention: one.reason for one in left_out}
+        self.left_out = {change.intervention: change.reason for change in left_out}
         self.samples = record_rows.of_kind(records, experiment.Samples)
         foreign = record_rows.of_kind(records, experiment.Foreign)
-        self.foreign = [one for each in foreign for one in each.processes]
+        self.foreign = [process for each in foreign for process in each.processes]
         self.end = record_rows.last(records, experiment.End)
 
 
@@ -174,7 +177,7 @@ def _frame(
     members = _per_window(counted)
     rows = record_rows.window_rows(windows, COPIED).assign(
         machine=head.machine_hash,
-        usable=[_is_evidence(one) for one in windows],
+        usable=[_is_evidence(window) for window in windows],
         **{name: getattr(head, name) for name in OF_RUN},
     )
     rows = rows.join(members).join(_machine(windows, members)).assign(slower_cores_s=slower_s)
@@ -206,9 +209,9 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     values = rows[[*bases]]
     steps = rows[[*bases.values()]].set_axis([*bases], axis=1).where(values.notna(), 0)
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
-    found = per_step.join(by_window.agg(OVER_MEMBERS))
-    found["step_s"] = by_window.size() / by_window["steps_per_s"].sum()
-    return found
+    table = per_step.join(by_window.agg(OVER_MEMBERS))
+    table["step_s"] = by_window.size() / by_window["steps_per_s"].sum()
+    return table
 
 
 def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
@@ -218,7 +221,7 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)
     steps = members["steps_active"].where(members["steps_active"] > 0)
-    found = pd.DataFrame(
+    readings = pd.DataFrame(
         {
             "foreign_cpus": machine["foreign_cpu_s"] / span_s,
             "steal_cpus": machine["steal_s"] / span_s,
@@ -231,9 +234,9 @@ def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.
         }
     )
     counts = pd.DataFrame(
-        [one.vmstat for one in windows], columns=[*experiment.VMSTAT], dtype=np.float64
+        [window.vmstat for window in windows], columns=[*experiment.VMSTAT], dtype=np.float64
     )
-    return found.join(counts.div(steps, axis=0).add_suffix("_per_step"))
+    return readings.join(counts.div(steps, axis=0).add_suffix("_per_step"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +278,8 @@ def read_loader_run(path: Path) -> LoaderRun:
     return LoaderRun(
         head=head,
         readbacks={
-            one.cohort: one.members[0] for one in record_rows.of_kind(records, experiment.Readbacks)
+            readback.cohort: readback.members[0]
+            for readback in record_rows.of_kind(records, experiment.Readbacks)
         },
         windows=_loader_windows(head.replicate, taken),
         ways=record_rows.last(records, experiment.Ways),

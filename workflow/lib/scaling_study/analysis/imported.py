@@ -172,8 +172,8 @@ def _find_steps(
     scheduled = sum(row.calls for row in table.rows if row.operator == SCHEDULED)
     if scheduled:
         return scheduled, f"calls of {SCHEDULED}"
-    what = f"has no row {OPTIMIZER}, whose calls are the steps that it covers"
-    raise wrong(path, what, STEPS_NEEDED)
+    mistake = f"has no row {OPTIMIZER}, whose calls are the steps that it covers"
+    raise wrong(path, mistake, STEPS_NEEDED)
 
 
 def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
@@ -181,14 +181,14 @@ def operator_frame(tables: Iterable[Imported]) -> pd.DataFrame:
     frames = [
         operator_rows(
             Operators(
-                steps=one.saved.steps,
-                rows=tuple(OperatorSums(phase="", **asdict(row)) for row in one.table.rows),
+                steps=table.saved.steps,
+                rows=tuple(OperatorSums(phase="", **asdict(row)) for row in table.table.rows),
             ),
             **dict.fromkeys(("machine", "launch", "label", "role"), IMPORTED),
-            n=one.saved.n,
+            n=table.saved.n,
             overhead=None,
         )
-        for one in tables
+        for table in tables
     ]
     return OPERATORS.frame(pd.concat(frames, ignore_index=True))
 
@@ -210,12 +210,12 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
     for other in reversed(others):
         both = operators[operators["operator"].isin(shown[first.n] & shown[other.n])]
         a, b = (
-            Side(launch=IMPORTED, label="the profiled process", n=one.n, step_s=one.step_s)
-            for one in (first, other)
+            Side(launch=IMPORTED, label="the profiled process", n=saved.n, step_s=saved.step_s)
+            for saved in (first, other)
         )
-        found = compare(a, b, both, kind="counts", rest=(f"({NOT_IN_BOTH})", NOT_IN_BOTH))
+        comparison = compare(a, b, both, kind="counts", rest=(f"({NOT_IN_BOTH})", NOT_IN_BOTH))
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
-        comparisons.append(replace(found, title=title))
+        comparisons.append(replace(comparison, title=title))
     return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))
 
 
@@ -274,10 +274,10 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
     work = (both["calls_per_step_b"] / both["calls_per_step_a"]).mask(
         counted, both["flops_per_step_b"] / both["flops_per_step_a"]
     )
-    found = pd.DataFrame({"group": both["group_b"], "actual_s": both["self_s_per_step_b"]})
-    found["expected_s"] = both["self_s_per_step_a"] * work
-    found["ratio"] = found["actual_s"] / found["expected_s"]
-    return found.sort_values("ratio", kind="stable")
+    growth = pd.DataFrame({"group": both["group_b"], "actual_s": both["self_s_per_step_b"]})
+    growth["expected_s"] = both["self_s_per_step_a"] * work
+    growth["ratio"] = growth["actual_s"] / growth["expected_s"]
+    return growth.sort_values("ratio", kind="stable")
 
 
 def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> list[str]:

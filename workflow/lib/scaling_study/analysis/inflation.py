@@ -68,17 +68,17 @@ def compare_all(manifests: Sequence[Profiled], operators: pd.DataFrame) -> list[
         manifests: as ``profiles.read_manifests`` returns them.
         operators: tables/operators.
     """
-    found = []
+    inflations = []
     for machine in dict.fromkeys(manifest.machine for manifest in manifests):
-        own = [one for one in manifests if one.machine == machine]
+        own_manifests = [manifest for manifest in manifests if manifest.machine == machine]
         sides: dict[str, dict[int, Side]] = {}
-        for side in itertools.chain.from_iterable(map(profiled_sides, own)):
+        for side in itertools.chain.from_iterable(map(profiled_sides, own_manifests)):
             sides.setdefault(side.launch, {}).setdefault(side.n, side)
         rows = operators[operators["machine"] == machine]
-        pairs = choose_pairs(own, sides)
+        pairs = choose_pairs(own_manifests, sides)
         comparisons = tuple(compare(a, b, rows, kind=kind) for kind, a, b in pairs)
-        found.append(Inflation(machine=machine, comparisons=comparisons))
-    return found
+        inflations.append(Inflation(machine=machine, comparisons=comparisons))
+    return inflations
 
 
 def profiled_sides(manifest: Profiled) -> Iterator[Side]:
@@ -104,7 +104,7 @@ def _join(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     keys = ["operator", "phase", "group"]
     a, b = (frame.groupby(keys)[SUMS].sum(min_count=1) for frame in (before, after))
     both = a.index.union(b.index)
-    a, b = (one.reindex(both, fill_value=0.0) for one in (a, b))
+    a, b = (frame.reindex(both, fill_value=0.0) for frame in (a, b))
     a.columns, b.columns = ["calls_a", "self_a_s"], ["calls_b", "self_b_s"]
     return a.join(b).reset_index()
 
@@ -113,13 +113,13 @@ def _rows(table: pd.DataFrame) -> tuple[OperatorRow, ...]:
     """Return differences, shares and ratios by operator, the largest added time first."""
     added_s = table["self_b_s"] - table["self_a_s"]
     before_s, after_s = (_divide(table[f"self_{side}_s"], table[f"calls_{side}"]) for side in "ab")
-    found = table.assign(
+    rows = table.assign(
         difference_s=added_s,
         share=added_s / (added_s.sum() or np.nan),
         per_call_ratio=_divide(after_s, before_s),
         added_s=-added_s.fillna(0.0),
     ).sort_values(["added_s", "operator"], kind="stable")
-    return _convert(found, OperatorRow)
+    return _convert(rows, OperatorRow)
 
 
 def _groups(table: pd.DataFrame) -> tuple[GroupRow, ...]:
@@ -127,13 +127,13 @@ def _groups(table: pd.DataFrame) -> tuple[GroupRow, ...]:
     sums = table.groupby("group")[["self_a_s", "self_b_s"]].sum()
     sums = sums.loc[[name for name in names() if name in sums.index]]
     added_s = sums["self_b_s"] - sums["self_a_s"]
-    found = sums.assign(
+    groups = sums.assign(
         difference_s=added_s,
         share=added_s / (added_s.sum() or np.nan),
         # The row for the rest is a difference of two times and may come out below zero.
         ratio=_divide(sums["self_b_s"], sums["self_a_s"].clip(lower=0.0)),
     )
-    return _convert(found.reset_index(), GroupRow)
+    return _convert(groups.reset_index(), GroupRow)
 
 
 def _convert(table: pd.DataFrame, kind: type[R]) -> tuple[R, ...]:
@@ -158,16 +158,16 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
 
     An unknown value of an operator in a phase counts as 0.
     """
-    found: dict[str, OperatorRow] = {}
+    rows: dict[str, OperatorRow] = {}
     for row in comparison.rows:
-        before = found.get(row.operator)
+        before = rows.get(row.operator)
         sums: dict[str, float] = {
             name: ((getattr(before, name) if before else None) or 0.0) + (getattr(row, name) or 0.0)
             for name in ("calls_a", "calls_b", "self_a_s", "self_b_s", "difference_s")
         }
-        found[row.operator] = replace(OperatorRow(operator=row.operator, group=row.group), **sums)
+        rows[row.operator] = replace(OperatorRow(operator=row.operator, group=row.group), **sums)
     sign = 1 if comparison.added_s >= 0 else -1
-    return sorted(found.values(), key=lambda row: -sign * (row.difference_s or 0.0))
+    return sorted(rows.values(), key=lambda row: -sign * (row.difference_s or 0.0))
 
 
 def _processes(n: int) -> str:

@@ -310,8 +310,8 @@ def read_law(study_folder: Path, machine: str, launch: str) -> ChosenLaw | None:
         launch: id.
     """
     path = study_folder / "analysis/scaling.json"
-    found = read_file(path, Machines[Scaling]).of(machine) if path.exists() else None
-    laws = (one.laws for one in (found.launches if found else ()) if one.launch == launch)
+    scaling = read_file(path, Machines[Scaling]).of(machine) if path.exists() else None
+    laws = (entry.laws for entry in (scaling.launches if scaling else ()) if entry.launch == launch)
     return next((law for law in laws if law.knee), None)
 
 

@@ -86,10 +86,10 @@ class ModelTimes:
         """Return the time beside a model's further steps; arguments as for `start_s`."""
         start_s = self.start_s(launch, n, forked=forked)
         forks = forked and "forked" in self.first and launch in self.compiling_s
-        seen = self.first.get("forked" if forks else "fresh")
-        if start_s is None or seen is None:
+        times = self.first.get("forked" if forks else "fresh")
+        if start_s is None or times is None:
             return start_s
-        return start_s + seen[1] * (1 + self.of_first * (n - 1))
+        return start_s + times[1] * (1 + self.of_first * (n - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,12 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
         """Return the growth of each launch; one that starts in another place has that of first."""
         if of_first not in start_s:
             return {}
-        found = {}
+        by_launch = {}
         for launch in start_s:
             like = launch if places[launch] == places[of_first] else of_first
             more = np.maximum(0.0, start_s[like] / alone_s - 1)
-            found[launch] = np.asarray(more / max(1.0, members[like] - 1))
-        return found
+            by_launch[launch] = np.asarray(more / max(1.0, members[like] - 1))
+        return by_launch
 
     means = {
         launch: np.array(fmean(each.start_s for each in starts))
@@ -160,15 +160,17 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
     logs_of += [[np.log([max(part_s, SHORTEST_S)])] for part in parts.values() for part_s in part]
     draws: Iterator[Floats] = iter(np.exp(drawn(logs_of)).T if logs_of else [])
     starts = {launch: next(draws) for launch in launches}
-    seen = {kind: (next(draws), next(draws)) for kind in parts}
-    growth = growths(starts, seen["fresh"][0]) if of_first else {}
+    first_times = {kind: (next(draws), next(draws)) for kind in parts}
+    growth = growths(starts, first_times["fresh"][0]) if of_first else {}
     compiling_s = {
         launch: fmean(each.compiling_s for each in group)
         for launch, group in launches.items()
         if not any(each.ranks for each in group)  # a group of ranks ends with its model
     }
     still = np.zeros(1)
-    return ModelTimes(starts, members, compiling_s, seen, growth, growth.get(of_first, still))
+    return ModelTimes(
+        starts, members, compiling_s, first_times, growth, growth.get(of_first, still)
+    )
 
 
 def _start(cohort: CohortSummary) -> _Start:
@@ -194,7 +196,7 @@ def _usual(starts: Sequence[_Start]) -> list[_Start]:
 
 def _parts(first: FirstModels) -> dict[Start, tuple[float, float]]:
     """Return the times (s) of the first models' start and end, by kind; those that have ended."""
-    found: dict[Start, tuple[float, float]] = {}
+    times: dict[Start, tuple[float, float]] = {}
     for kind, record in zip(KINDS, first.rounds, strict=False):
         for run in record.runs:
             if (
@@ -203,18 +205,18 @@ def _parts(first: FirstModels) -> dict[Start, tuple[float, float]]:
                 and run.latest_s is not None
                 and run.ended_s is not None
             ):
-                found[kind] = run.first_s - run.began_s, run.ended_s - run.latest_s
-    return found
+                times[kind] = run.first_s - run.began_s, run.ended_s - run.latest_s
+    return times
 
 
 def drawn(groups: Sequence[Sequence[Floats]]) -> Floats:
     """Return draws (draws, launches) of the means of launches, in groups with a common mean."""
     rng = np.random.default_rng(SEED)
-    logs = [own for launches in groups for own in launches]
+    logs = [starts for launches in groups for starts in launches]
     group = np.repeat(np.arange(len(groups)), [len(launches) for launches in groups])
-    counts = np.array([len(own) for own in logs], dtype=np.float64)
-    means = np.array([own.mean() for own in logs])
-    squares = sum(float(((own - own.mean()) ** 2).sum()) for own in logs)
+    counts = np.array([len(starts) for starts in logs], dtype=np.float64)
+    means = np.array([starts.mean() for starts in logs])
+    squares = sum(float(((starts - starts.mean()) ** 2).sum()) for starts in logs)
     within, between = SPREAD**2, BETWEEN**2
     draws, centers = [], []
     for _ in range(BURN_IN + DRAWS):
@@ -232,5 +234,5 @@ def drawn(groups: Sequence[Sequence[Floats]]) -> Floats:
         within = left / (2 * rng.gamma((counts.sum() + FREEDOM) / 2))
         left = float(((levels - common[group]) ** 2).sum()) + BETWEEN_FREEDOM * BETWEEN**2
         between = left / (2 * rng.gamma((len(means) + BETWEEN_FREEDOM) / 2))
-    found = np.array(draws[BURN_IN:])
-    return np.asarray(found - found.mean(axis=0) + np.mean(centers[BURN_IN:], axis=0))
+    samples = np.array(draws[BURN_IN:])
+    return np.asarray(samples - samples.mean(axis=0) + np.mean(centers[BURN_IN:], axis=0))

@@ -42,8 +42,8 @@ class Drawn:
 
     def of(self, rate: str) -> Throughputs:
         """Return the draws of a rate that is known, by its column."""
-        found: Throughputs = getattr(self, rate)
-        return found
+        throughputs: Throughputs = getattr(self, rate)
+        return throughputs
 
 
 def replicates(
@@ -96,7 +96,11 @@ def _mean(draws: Floats | None) -> float:
 
 def _jobs(cohorts: Iterable[CohortSummary]) -> dict[tuple[str, str, int], str]:
     """Return the job that a replicate shared with others, by machine, launch and replicate."""
-    return {(one.machine, one.launch, one.replicate): one.batch for one in cohorts if one.batch}
+    return {
+        (cohort.machine, cohort.launch, cohort.replicate): cohort.batch
+        for cohort in cohorts
+        if cohort.batch
+    }
 
 
 def joint(
@@ -124,8 +128,8 @@ def joint(
         starts.setdefault((launch, replicate), {})[n] = raw
     known = fit(
         [
-            Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own)
-            for (launch, replicate), own in starts.items()
+            Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own_rates)
+            for (launch, replicate), own_rates in starts.items()
         ],
         seed,
     )
@@ -177,12 +181,14 @@ def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
     names = ("steps_per_s", "step_s", "models_per_hour", "speedup", "efficiency")
     rows = []
     for machine, launch, n, share in zip(*(places[name] for name in places), shares, strict=True):
-        own, point = drawn[machine], (launch, n)
-        level = own.steps_per_s.level(point)
-        models = Interval() if own.models_per_hour is None else own.models_per_hour.level(point)
-        speedup = own.steps_per_s.ratio(point, (launch, 1))
-        found = level, level.over(n * (1 - share)), models, speedup, speedup.times(1 / n)
-        rows.append([end for one in found for end in (one.value, one.low, one.high)])
+        draws, point = drawn[machine], (launch, n)
+        level = draws.steps_per_s.level(point)
+        models = Interval() if draws.models_per_hour is None else draws.models_per_hour.level(point)
+        speedup = draws.steps_per_s.ratio(point, (launch, 1))
+        intervals = level, level.over(n * (1 - share)), models, speedup, speedup.times(1 / n)
+        rows.append(
+            [end for interval in intervals for end in (interval.value, interval.low, interval.high)]
+        )
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     return pd.DataFrame(rows, index=shares.index, columns=columns, dtype=np.float64)
 

@@ -35,7 +35,7 @@ def rates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """
     valid = rows[rows["valid"]]
     kinds: tuple[non_step.Kind, ...] = ()
-    labels, known = [np.zeros_like(one) for one in valid["step_us"]], pd.DataFrame()
+    labels, known = [np.zeros_like(step_us) for step_us in valid["step_us"]], pd.DataFrame()
     quantiles, looks_long = _distribution(valid)
     if looks_long and rows["life"].notna().all():
         kinds, labels, known = _kinds(rows)
@@ -65,15 +65,15 @@ def _distribution(valid: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         The `quantiles` of `rates`, in which work divides the time of a step; and whether the long
         steps take enough time to be searched.
     """
-    found, long_us, whole_us = [], 0.0, 0.0
-    for n, own in valid.groupby("n"):
-        step_us = np.concatenate(own["step_us"].to_list())
+    rows, long_us, whole_us = [], 0.0, 0.0
+    for n, group in valid.groupby("n"):
+        step_us = np.concatenate(group["step_us"].to_list())
         whole_us += step_us.sum()
         long_us += step_us[step_us >= non_step.LONG * np.median(step_us)].sum()
-        works = np.repeat(own["work"].to_numpy(), own["step_us"].map(len))
+        works = np.repeat(group["work"].to_numpy(), group["step_us"].map(len))
         quantiles = np.quantile(np.rint(step_us / works), [*STEP_QUANTILES.values()])
-        found.append((n, *quantiles / US_PER_S))
-    table = pd.DataFrame(found, columns=["n", *STEP_QUANTILES], dtype=np.float64)
+        rows.append((n, *quantiles / US_PER_S))
+    table = pd.DataFrame(rows, columns=["n", *STEP_QUANTILES], dtype=np.float64)
     looks_long = whole_us > 0 and long_us >= non_step.WORTH_SHARE / 2 * whole_us
     return table.astype({"n": np.int64}), looks_long
 
@@ -91,14 +91,14 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
     usual = [step_us[of == 0] for step_us, of in zip(valid["step_us"], labels, strict=True)]
     rows = valid.assign(
         whole_us=valid["step_us"].map(np.sum),
-        usual_us=[one.sum() for one in usual],
-        usual=[one.size for one in usual],
+        usual_us=[step_us.sum() for step_us in usual],
+        usual=[step_us.size for step_us in usual],
         work=valid["work"] * valid["steps"],
     )
     sums = rows.groupby([*KEY, "slot"])[["whole_us", "usual_us", "usual", "work", "steps"]].sum()
-    found = sums["usual_us"] / sums["usual"]
-    found = found.fillna(found.groupby(KEY).transform("mean"))
-    step_s = found.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S
+    mean_us = sums["usual_us"] / sums["usual"]
+    mean_us = mean_us.fillna(mean_us.groupby(KEY).transform("mean"))
+    step_s = mean_us.fillna(sums["whole_us"] / sums["steps"]) / US_PER_S
     work = sums["work"] / sums["steps"]
     return step_s.unstack("slot"), work.unstack("slot")  # noqa: PD010 (pivot_table is slow)
 
@@ -123,17 +123,17 @@ def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], list[Integers
         counted.append(within)
         usable.append(anywhere)
     steps = non_step.Steps.concat(parts)
-    found = non_step.find(steps)
-    sizes = [len(one) for one in usable]
+    phases = non_step.find(steps)
+    sizes = [len(mask) for mask in usable]
     replicate = np.repeat(rows["replicate"].to_numpy(), sizes)
     known = pd.DataFrame(
-        {"n": steps.n, "replicate": replicate, "us": steps.us, "label": found.labels}
+        {"n": steps.n, "replicate": replicate, "us": steps.us, "label": phases.labels}
     )
     of_rows = zip(
-        np.split(found.labels, np.cumsum(sizes)[:-1]), counted, rows["valid"], strict=True
+        np.split(phases.labels, np.cumsum(sizes)[:-1]), counted, rows["valid"], strict=True
     )
-    labels = [own[within] for own, within, valid in of_rows if valid]
-    return found.kinds, labels, known[np.concatenate(usable)]
+    labels = [row_labels[within] for row_labels, within, valid in of_rows if valid]
+    return phases.kinds, labels, known[np.concatenate(usable)]
 
 
 def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame:
@@ -151,7 +151,7 @@ def _excess(known: pd.DataFrame, ordinary_s: "pd.Series[float]") -> pd.DataFrame
     excess = long_s.sub(ordinary_s, axis=0).reindex(ordinary_s.index)
     usual = ordinary_s.groupby("n").mean()
     by_n = excess.groupby("n").mean().div(usual, axis=0)
-    by_n = by_n.apply(lambda one: one.dropna().reindex(one.index, method="nearest"))
+    by_n = by_n.apply(lambda column: column.dropna().reindex(column.index, method="nearest"))
     of_count = by_n.mul(usual, axis=0).reindex(excess.index.get_level_values("n"))
     return excess.fillna(of_count.set_axis(excess.index))
 
@@ -182,9 +182,9 @@ def _between(
     duration_s = excess.groupby("n").mean()
     per_step_s = duration_s.mul(kinds["per_step"])
     whole_s = ordinary_s.groupby("n").mean() + per_step_s.sum(axis=1)
-    found = duration_s.reset_index().melt("n", var_name="kind", value_name="duration_s")
+    phases = duration_s.reset_index().melt("n", var_name="kind", value_name="duration_s")
     share = per_step_s.div(whole_s, axis=0).reset_index().melt("n", value_name="share")
-    found = found.assign(share=share["share"]).join(kinds, on="kind")
-    return found.rename(columns={"every": "every_steps"}).sort_values(["n", "kind"])[
+    phases = phases.assign(share=share["share"]).join(kinds, on="kind")
+    return phases.rename(columns={"every": "every_steps"}).sort_values(["n", "kind"])[
         BETWEEN_COLUMNS
     ]

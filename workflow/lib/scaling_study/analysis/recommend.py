@@ -63,10 +63,12 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[r
         points: The machine's rows of the table of points.
         cohorts: Its cohorts.
     """
-    refused = {one.launch for one in cohorts if one.readback and not one.readback.proven}
+    refused = {
+        cohort.launch for cohort in cohorts if cohort.readback and not cohort.readback.proven
+    }
     rows = zip(*(points[column].tolist() for column in COLUMNS.values()), strict=True)
-    found = [records.Candidate(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
-    return [one for one in found if one.role != "repeat" and one.launch not in refused]
+    all_points = [records.Candidate(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    return [point for point in all_points if point.role != "repeat" and point.launch not in refused]
 
 
 def gains(known: Throughputs) -> Callable[[records.Candidate], float]:
@@ -92,7 +94,7 @@ def enough(
 
 
 def recommend(
-    found: Sequence[records.Candidate],
+    points: Sequence[records.Candidate],
     drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
@@ -101,7 +103,7 @@ def recommend(
     """Choose the launch to use.
 
     Args:
-        found: A machine's points of `candidates`.
+        points: A machine's points of `candidates`.
         drawn: Joint draws of its rates.
         cohorts: Its cohorts.
         plan: plan.json.
@@ -117,23 +119,23 @@ def recommend(
         interval=INTERVAL,
         probability=PROBABILITY.format(tolerance),
     )
-    if not found:
+    if not points:
         ends = (
-            f"{one.label}: {one.end.reason}"
-            for one in cohorts
-            if one.end and one.end.status == "failed"
+            f"{cohort.label}: {cohort.end.reason}"
+            for cohort in cohorts
+            if cohort.end and cohort.end.status == "failed"
         )
         why = next(ends, "the list of failures says why")
         return replace(nothing, reason=f"no launch has a valid window; {why}")
-    chosen = _choose(nothing, found, drawn, cohorts, plan)
-    if any(unequal_work.explains(one, chosen) for one in unequal):
+    chosen = _choose(nothing, points, drawn, cohorts, plan)
+    if any(unequal_work.explains(sign, chosen) for sign in unequal):
         return replace(nothing, reason=unequal_work.reason(unequal, plan))
     return chosen
 
 
 def _choose(
     nothing: records.Recommendation,
-    found: Sequence[records.Candidate],
+    points: Sequence[records.Candidate],
     drawn: Drawn,
     cohorts: Sequence[CohortSummary],
     plan: Plan,
@@ -141,22 +143,22 @@ def _choose(
     """Return a recommendation that is chosen from at least one point."""
     objective, tolerance = OBJECTIVES[nothing.objective], nothing.tolerance
     changes = changed_training(plan)
-    usual = [point for point in found if not changes.get(point.launch)] or found
+    usual = [point for point in points if not changes.get(point.launch)] or points
     throughput = max(usual, key=lambda point: point.rate(objective).value)
     measured = drawn.of(objective.rate)
     if objective.single:  # each launch counts with its fewest processes
         measured = measured.of_one_process()
-        found = [point for point in found if point.at in measured.column]
+        points = [point for point in points if point.at in measured.column]
     forked = None if objective.single else drawn.forked
     compared = forked or measured
     gain = gains(compared)
     by_launch: dict[str, list[records.Candidate]] = {}
-    for point in found:
+    for point in points:
         by_launch.setdefault(point.launch, []).append(point)
-    same = [point for point in found if not changes.get(point.launch)]
+    same = [point for point in points if not changes.get(point.launch)]
     raced = _raced(same, plan)
-    chosen = raced or enough(same or found, tolerance, gain)
-    shown = {launch: enough(own, tolerance, gain) for launch, own in by_launch.items()}
+    chosen = raced or enough(same or points, tolerance, gain)
+    shown = {launch: enough(group, tolerance, gain) for launch, group in by_launch.items()}
     shown[chosen.launch] = chosen
 
     def most(point: records.Candidate) -> records.Most | None:
@@ -172,25 +174,25 @@ def _choose(
         point = shown[launch]
         if launch != chosen.launch:  # users start it afresh
             point = enough(by_launch[launch], tolerance, gains(measured))
-        at_n = next((one for one in by_launch[launch] if one.n == chosen.n), None)
+        at_n = next((candidate for candidate in by_launch[launch] if candidate.n == chosen.n), None)
         return records.Reference(**structs.asdict(point), at_n=at_n, most=most(point), shell=shell)
 
     # The best point that changes training, if it is better than the recommended one.
     limit = (1 + tolerance) * gain(chosen)
-    better = [one for one in found if changes.get(one.launch) and gain(one) > limit]
+    better = [point for point in points if changes.get(point.launch) and gain(point) > limit]
     best = enough(better, tolerance, gain) if better else None
     changed = best and records.Changed(
         **structs.asdict(best),
         what=dict(changes[best.launch]),
         ratio=measured.ratio(best.at, chosen.at),
     )
-    shells = {one.id: one.axes.get("shell") for one in plan.launches}
+    shells = {launch.id: launch.axes.get("shell") for launch in plan.launches}
     default = reference(plan.default)
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
     same_n = against.at_n if against else None
     as_run = (against.launch, plan.today_processes) if against and plan.today_processes else None
-    sure = compared.probabilities({one: point.n for one, point in shown.items()}, tolerance)
+    sure = compared.probabilities({launch: point.n for launch, point in shown.items()}, tolerance)
     if raced:  # these means ignore drift, and which launches were measured together
         sure = {chosen.launch: raced.probability_best or 0.0}
     cohort = next(each for each in cohorts if each.launch == chosen.launch and each.slots)
@@ -201,7 +203,7 @@ def _choose(
         start="forked" if forked else "fresh",
         default=default,
         today=today,
-        best=max(same or found, key=gain),
+        best=max(same or points, key=gain),
         throughput=throughput,
         recommended=records.Recommended(
             **structs.asdict(replace(chosen, probability_best=sure.get(chosen.launch))),
@@ -218,11 +220,11 @@ def _choose(
         changed=changed,
         ranking=tuple(
             _ranked(
-                replace(one, probability_best=sure.get(one.launch)),
-                compared.ratio(one.at, default.at) if default else Interval(),
+                replace(point, probability_best=sure.get(point.launch)),
+                compared.ratio(point.at, default.at) if default else Interval(),
                 forked,
             )
-            for one in sorted(shown.values(), key=gain, reverse=True)
+            for point in sorted(shown.values(), key=gain, reverse=True)
         ),
     )
 
@@ -232,8 +234,8 @@ def _raced(points: Iterable[records.Candidate], plan: Plan) -> records.Candidate
     choice = plan.searched.choice if plan.searched else None
     if choice is None:
         return None
-    points = (one for one in points if one.at == (choice.launch, choice.n))
-    return next((replace(one, probability_best=choice.probability) for one in points), None)
+    points = (point for point in points if point.at == (choice.launch, choice.n))
+    return next((replace(point, probability_best=choice.probability) for point in points), None)
 
 
 def _ranked(
@@ -242,20 +244,20 @@ def _ranked(
     """Return a launch of the ranking; ``forked`` has its models/hour if these are compared."""
     fields = structs.asdict(point)
     if forked:
-        given = forked.level(point.at)
-        ends = {"": given.value, "_low": given.low, "_high": given.high}
+        level = forked.level(point.at)
+        ends = {"": level.value, "_low": level.low, "_high": level.high}
         fields |= {f"models_per_hour{end}": value for end, value in ends.items()}
     return records.Ranked(
         **fields, ratio_to_default=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high
     )
 
 
-def pareto(machine: str, found: Iterable[records.Candidate], plan: Plan) -> records.Pareto:
+def pareto(machine: str, own_points: Iterable[records.Candidate], plan: Plan) -> records.Pareto:
     """Return the rate and the time of every point, and the points on the front.
 
     Args:
         machine: Hash of the machine.
-        found: Its points of `candidates`.
+        own_points: Its points of `candidates`.
         plan: plan.json.
     """
     objective = OBJECTIVES[plan.objective_name]
@@ -269,9 +271,9 @@ def pareto(machine: str, found: Iterable[records.Candidate], plan: Plan) -> reco
             rate=point.rate(objective).value,
             changes_training=bool(changed.get(point.launch)),
         )
-        for point in found
+        for point in own_points
     )
-    usual = [one for one in points if not one.changes_training]
+    usual = [point for point in points if not point.changes_training]
     return records.Pareto(
         machine=machine, rate=objective.rate, points=points, front=tuple(front(usual))
     )
@@ -280,7 +282,7 @@ def pareto(machine: str, found: Iterable[records.Candidate], plan: Plan) -> reco
 def front(points: Iterable[records.FrontPoint]) -> list[records.FrontPoint]:
     """Return the points that no other one beats, soonest first; of equal points, the first."""
     kept: list[records.FrontPoint] = []
-    for point in sorted(points, key=lambda one: (one.time_s, -one.rate)):
+    for point in sorted(points, key=lambda candidate: (candidate.time_s, -candidate.rate)):
         if not kept or point.rate > kept[-1].rate:
             kept.append(point)
     return kept

@@ -68,20 +68,20 @@ def read_rows(path: Path) -> FileRows:
     Raises:
         RecordError: A record cannot be read or contradicts the ones before it.
     """
-    seen: set[tuple[int, ...]] = set()
-    records = [*read_each(path, window.DECODER, lambda one: _refuse(one, seen))]
+    numbers: set[tuple[int, ...]] = set()
+    records = [*read_each(path, window.DECODER, lambda record: _refuse(record, numbers))]
     heads = of_kind(records, window.Cohort)
     if not heads:
         raise RecordError(f"{path}: no cohort in it; {codec.REMEDY}")
     windows = _flagged_windows(records)
     rows = member_rows(windows, WINDOW_FIELDS)
-    rows["machine"] = rows["cohort"].map({one.cohort: one.machine_hash for one in heads})
-    after = [one for one in of_kind(records, window.Readbacks) if one.when == "after"]
+    rows["machine"] = rows["cohort"].map({head.cohort: head.machine_hash for head in heads})
+    after = [record for record in of_kind(records, window.Readbacks) if record.when == "after"]
     return FileRows(
         rows,
         tuple(_summary(path, head, records, windows) for head in heads),
-        {one.machine_hash: one.machine for one in heads},
-        tuple(member.ended for one in after for member in one.members if member.ended),
+        {head.machine_hash: head.machine for head in heads},
+        tuple(member.ended for readback in after for member in readback.members if member.ended),
     )
 
 
@@ -106,7 +106,7 @@ def read_each(path: Path, decoder: json.Decoder[R], refuse: Callable[[R], None])
 
 def of_kind(records: Iterable[object], kind: type[R]) -> list[R]:
     """Return the records of a kind, in order."""
-    return [one for one in records if isinstance(one, kind)]
+    return [record for record in records if isinstance(record, kind)]
 
 
 def last(records: Iterable[object], kind: type[R]) -> R | None:
@@ -114,9 +114,9 @@ def last(records: Iterable[object], kind: type[R]) -> R | None:
     return next(reversed(of_kind(records, kind)), None)
 
 
-def flagged(one: W, flag: str) -> W:
+def flagged(record: W, flag: str) -> W:
     """Return a window as one that does not count, with this flag added."""
-    return replace(one, valid=False, flags=[*one.flags, flag])
+    return replace(record, valid=False, flags=[*record.flags, flag])
 
 
 def _flagged_windows(records: Sequence[window.Record]) -> list[window.Window]:
@@ -126,25 +126,25 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[window.Window]:
     between them, none of its windows counts: it is not known when its settings changed.
     """
     readbacks = of_kind(records, window.Readbacks)
-    proven = {one.cohort for one in readbacks if one.when != "after"}
-    proven -= {one.cohort for one in readbacks if not one.proven}
-    proven -= {one.cohort for one in of_kind(records, window.End) if one.status == "failed"}
+    proven = {readback.cohort for readback in readbacks if readback.when != "after"}
+    proven -= {readback.cohort for readback in readbacks if not readback.proven}
+    proven -= {end.cohort for end in of_kind(records, window.End) if end.status == "failed"}
     windows = [
-        one if one.cohort in proven else flagged(one, NOT_PROVEN)
-        for one in of_kind(records, window.Window)
+        record if record.cohort in proven else flagged(record, NOT_PROVEN)
+        for record in of_kind(records, window.Window)
     ]
     for settled in of_kind(records, window.Settled):
         begin = settled.cohort, settled.block
         later = {
-            one.n
-            for one in windows
-            if one.valid and one.cohort == settled.cohort and one.block >= settled.block
+            record.n
+            for record in windows
+            if record.valid and record.cohort == settled.cohort and record.block >= settled.block
         }
         windows = [
-            flagged(one, UNSETTLED)
-            if one.valid and one.n in later and (one.cohort, one.block) < begin
-            else one
-            for one in windows
+            flagged(record, UNSETTLED)
+            if record.valid and record.n in later and (record.cohort, record.block) < begin
+            else record
+            for record in windows
         ]
     return windows
 
@@ -163,29 +163,29 @@ def _summary(
         records: All records of the file.
         windows: The file's windows, as `_flagged_windows` returns them.
     """
-    own = [one for one in records if one.cohort == head.cohort]
-    taken = [one for one in windows if one.cohort == head.cohort]
-    valid = [one for one in taken if one.valid]
-    readbacks = of_kind(own, window.Readbacks)
+    own_records = [record for record in records if record.cohort == head.cohort]
+    taken = [record for record in windows if record.cohort == head.cohort]
+    valid = [record for record in taken if record.valid]
+    readbacks = of_kind(own_records, window.Readbacks)
     shared_files: dict[str, int] = {}
-    for one in readbacks:
-        shared_files |= one.shared_files or {}
+    for readback in readbacks:
+        shared_files |= readback.shared_files or {}
     return CohortSummary(
         **{name: getattr(head, name) for name in window.AskedCohort.__struct_fields__},
         file=str(path),
         machine=head.machine_hash,
         host=head.machine.hostname,
-        end=last(own, window.End),
-        events=tuple(of_kind(own, window.Event)),
+        end=last(own_records, window.End),
+        events=tuple(of_kind(own_records, window.Event)),
         windows_valid=len(valid),
-        ns_valid=tuple(dict.fromkeys(one.n for one in valid)),
+        ns_valid=tuple(dict.fromkeys(record.n for record in valid)),
         windows_invalid=tuple(
-            InvalidWindow(n=one.n, flags=tuple(one.flags))
-            for one in taken
-            if not one.valid and UNSETTLED not in one.flags
+            InvalidWindow(n=record.n, flags=tuple(record.flags))
+            for record in taken
+            if not record.valid and UNSETTLED not in record.flags
         ),
-        steps=sum(member.steps for one in valid for member in one.members),
-        settled=tuple(of_kind(own, window.Settled)),
+        steps=sum(member.steps for record in valid for member in record.members),
+        settled=tuple(of_kind(own_records, window.Settled)),
         shared_files=shared_files,
         readback=_reported(readbacks),
     )
@@ -193,51 +193,53 @@ def _summary(
 
 def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
     """Return the reports of a cohort's members, as cohorts.json holds them."""
-    before = next((one for one in readbacks if one.when != "after"), None)
-    after = next((one for one in readbacks if one.when == "after"), None)
+    before = next((readback for readback in readbacks if readback.when != "after"), None)
+    after = next((readback for readback in readbacks if readback.when == "after"), None)
     if before is None:
         return None
     members = sorted(before.members, key=lambda member: member.slot)
-    found = Reported(
+    reports = Reported(
         checks=before.checks,
         member=members[0] if members else None,
         intra_op=tuple(member.intra_op for member in members),
         start_s=tuple(member.start_s for member in members if member.start_s is not None),
     )
     if after is None:
-        return found
+        return reports
     return replace(
-        found,
-        counted=tuple(convert(one.counted or None, Counted | None) for one in after.members[:1]),
+        reports,
+        counted=tuple(
+            convert(member.counted or None, Counted | None) for member in after.members[:1]
+        ),
         once=any(member.once for member in after.members),
         compiled=tuple(
-            convert({**one.compiled, "warm_up_s": one.warm_up_compile_s or 0.0}, Compiled)
-            for one in after.members
-            if one.compiled and one.compiled.get("times")
+            convert({**member.compiled, "warm_up_s": member.warm_up_compile_s or 0.0}, Compiled)
+            for member in after.members
+            if member.compiled and member.compiled.get("times")
         ),
     )
 
 
-def _refuse(record: window.Record, seen: set[tuple[int, ...]]) -> None:
+def _refuse(record: window.Record, numbers: set[tuple[int, ...]]) -> None:
     """Raise if a record contradicts itself or those before it.
 
     Args:
         record: The record.
-        seen: Numbers of cohorts, and of cohort, window and attempt, so far; gets the record's.
+        numbers: Numbers of cohorts, and of cohort, window and attempt, so far; gets the record's.
     """
     if isinstance(record, window.Cohort):
-        if (record.cohort,) in seen:
+        if (record.cohort,) in numbers:
             raise RecordError(f"cohort {record.cohort} is in this file twice")
-        seen.add((record.cohort,))
-    elif (record.cohort,) not in seen:
+        numbers.add((record.cohort,))
+    elif (record.cohort,) not in numbers:
         kind = record.__struct_config__.tag
         raise RecordError(f"{kind} of cohort {record.cohort}, which did not start")
     elif isinstance(record, window.Window):
         attempt = (record.cohort, record.window, record.attempt)
-        if attempt in seen:
+        if attempt in numbers:
             place = "cohort {}, window {}, attempt {}".format(*attempt)
             raise RecordError(f"{place} is in this file twice")
-        seen.add(attempt)
+        numbers.add(attempt)
         refuse_contradictions(record)
         if (
             record.valid
@@ -287,12 +289,12 @@ def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.Da
         array of the counted steps; and `life`, the window's place among all steps of its member
         (None for bursts and older files).
     """
-    at = np.repeat(np.arange(len(windows)), [len(one.members) for one in windows])
-    members = [member for one in windows for member in one.members]
-    values = np.array([member_values(one) for one in members], dtype=np.float64)
+    at = np.repeat(np.arange(len(windows)), [len(record.members) for record in windows])
+    members = [member for record in windows for member in record.members]
+    values = np.array([member_values(member) for member in members], dtype=np.float64)
     machines = machine_rows(windows).to_numpy()[at]
-    lives = [life_values(one) for one in members]
-    step_us = [np.array(one.step_us, dtype=np.int64) for one in members]
+    lives = [life_values(member) for member in members]
+    step_us = [np.array(member.step_us, dtype=np.int64) for member in members]
     counts = dict(zip(MEMBER_FIELDS, values.reshape(-1, len(MEMBER_FIELDS)).T, strict=True))
     counts |= dict(zip(MACHINE_FIELDS, machines.T, strict=True))
     counts |= _step_times(step_us)
@@ -308,12 +310,12 @@ def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.Da
 def window_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.DataFrame:
     """Return some fields of windows and their `flags`, a row per window."""
     rows = pd.DataFrame(map(attrgetter(*fields), windows), columns=[*fields])
-    return rows.assign(flags=[";".join(one.flags) for one in windows])
+    return rows.assign(flags=[";".join(record.flags) for record in windows])
 
 
 def machine_rows(windows: Sequence[window.Taken]) -> pd.DataFrame:
     """Return the readings of the machine, a row per window; null is NaN."""
-    machines = [one.machine for one in windows]
+    machines = [record.machine for record in windows]
     return pd.DataFrame(
         map(attrgetter(*MACHINE_FIELDS), machines), columns=[*MACHINE_FIELDS], dtype=np.float64
     )
@@ -321,10 +323,10 @@ def machine_rows(windows: Sequence[window.Taken]) -> pd.DataFrame:
 
 def _step_times(step_us: Sequence[Integers]) -> dict[str, Floats]:
     """Return the mean, the rate and the quantiles of the counted steps of each member."""
-    steps = np.array([one.size for one in step_us], dtype=np.int64)
-    counted_s = np.array([one.sum() for one in step_us]) / US_PER_S
+    steps = np.array([member_us.size for member_us in step_us], dtype=np.int64)
+    counted_s = np.array([member_us.sum() for member_us in step_us]) / US_PER_S
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = {"step_mean_s": counted_s / steps, "steps_per_s": steps / counted_s}
+        columns = {"step_mean_s": counted_s / steps, "steps_per_s": steps / counted_s}
     # Each quantile is interpolated between two sorted steps: np.quantile per member takes longer.
     ordered = np.concatenate([*map(np.sort, step_us), [np.nan]])
     first, last = np.cumsum(steps) - steps, np.maximum(steps - 1, 0)
@@ -333,5 +335,5 @@ def _step_times(step_us: Sequence[Integers]) -> dict[str, Floats]:
         below = place.astype(np.int64)
         low, high = ordered[first + below], ordered[first + np.minimum(below + 1, last)]
         quantile = low + (place - below) * (high - low)
-        found[name] = np.where(steps > 0, quantile, np.nan) / US_PER_S
-    return found
+        columns[name] = np.where(steps > 0, quantile, np.nan) / US_PER_S
+    return columns

@@ -61,7 +61,7 @@ def single_changes(
         for axis, value in changed.items()
     ]
     axes = list(base)
-    changes.sort(key=lambda one: (axes.index(one.axis), _order(one.value)))
+    changes.sort(key=lambda change: (axes.index(change.axis), _order(change.value)))
     ours = shown[plan.baseline]
     return SingleChanges(
         machine=machine,
@@ -99,26 +99,26 @@ def _steps(
     The combination is the best launch whose changes were all tried alone. The change that gains
     most alone comes first.
     """
-    alone = {(one.axis, str(one.value)): one for one in changes}
-    made = {
+    alone = {(change.axis, str(change.value)): change for change in changes}
+    launches = {
         launch: [(axis, str(value)) for axis, value in changed.items()]
         for launch, changed in different.items()
     }
     whole = [
         launch
-        for launch, changed in made.items()
-        if len(changed) > 1 and all(one in alone for one in changed)
+        for launch, changed in launches.items()
+        if len(changed) > 1 and all(pair in alone for pair in changed)
     ]
     if not whole:
         return
     best = max(whole, key=lambda launch: gain(launch).value)
-    order = sorted(made[best], key=lambda one: -alone[one].gain.value)
-    for count, one in enumerate(order, 1):
-        same = [launch for launch, own in made.items() if set(own) == set(order[:count])]
+    order = sorted(launches[best], key=lambda pair: -alone[pair].gain.value)
+    for count, pair in enumerate(order, 1):
+        same = [launch for launch, pairs in launches.items() if set(pairs) == set(order[:count])]
         yield Combined(
-            axis=alone[one].axis,
-            value=alone[one].value,
-            alone=alone[one].gain,
+            axis=alone[pair].axis,
+            value=alone[pair].value,
+            alone=alone[pair].gain,
             predicted=_predicted(base, [alone[each] for each in order[:count]]),
             measured=gain(same[0]) if same else None,
         )
@@ -132,9 +132,9 @@ def _predicted(base: SingleChange, changes: Sequence[SingleChange]) -> float:
     that they do not aim at, for example by leaving more of a cache, and these effects mostly
     overlap (docs/one-model.md compares both rules). Where phases are not known, gains multiply.
     """
-    phases = [one.phases for one in (base, *changes)]
+    phases = [change.phases for change in (base, *changes)]
     if not all(map(known, chain.from_iterable(phases))):
-        return math.prod(one.gain.value for one in changes)
+        return math.prod(change.gain.value for change in changes)
     before, *alone = np.array(phases, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         times = np.nan_to_num(np.array(alone) / before, nan=1.0, posinf=1.0)

@@ -109,11 +109,11 @@ def unequal_work(
     starts["work"] = np.log(starts["whole"] / starts["steps"])
     rows = rows.assign(time=np.log(rows["step_median_s"]), work=np.log(rows["work"]))
     repeat, *others = _repeat(starts, plan), _growth(judged, starts), _drift(rows)
-    found = [one for one in others if one is not None]
+    signs = [sign for sign in others if sign is not None]
     if repeat is None or repeat.free is None:
-        return found
+        return signs
     one_pair = repeat.free < FEWEST_FREE and repeat.factor < PAIR
-    return found if one_pair and not found else [repeat, *found]
+    return signs if one_pair and not signs else [repeat, *signs]
 
 
 def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
@@ -125,25 +125,25 @@ def _typical(rows: pd.DataFrame, groups: Sequence[str]) -> tuple[float, int]:
         The factor, and its degrees of freedom.
     """
     by_group = rows.groupby(list(groups))
-    own = rows[["time", "work"]] - by_group[["time", "work"]].transform("mean")
+    deviations = rows[["time", "work"]] - by_group[["time", "work"]].transform("mean")
     free = len(rows) - by_group.ngroups
-    common = float((own["time"] * own["work"]).sum()) / max(1, free)
+    common = float((deviations["time"] * deviations["work"]).sum()) / max(1, free)
     return float(np.exp(np.sqrt(2 * max(0.0, common)))), free
 
 
 def _repeat(starts: pd.DataFrame, plan: Plan) -> Finding | None:
-    own = starts[starts["launch"].isin([plan.baseline, plan.repeat])]
-    factor, _ = _typical(own, ["n"])
+    rows = starts[starts["launch"].isin([plan.baseline, plan.repeat])]
+    factor, _ = _typical(rows, ["n"])
     if factor < REPEATED:
         return None
     text = f"two starts of the same launch typically differ by a factor of {factor:.3g}"
-    free = len(own.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
+    free = len(rows.groupby(["launch", "replicate"])) - 1  # counts of a start are not independent
     return Finding("repeat", plan.baseline, factor, text, free)
 
 
 def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
     work = starts.groupby(["launch", "n"])["work"].mean()
-    most, found = GROWTH, None
+    most, sign = GROWTH, None
     for launch, label, n, value, low in zip(
         *(points[name] for name in ("launch", "label", "n", "speedup", "speedup_low")), strict=True
     ):
@@ -153,16 +153,16 @@ def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
         grown = min(least / n, float(np.exp(work[launch, 1] - work[launch, n])))
         if grown >= most:
             text = f"{n} processes give {format_ratio(value)} the throughput of one ({label})"
-            most, found = grown, Finding("growth", launch, value, text)
-    return found
+            most, sign = grown, Finding("growth", launch, value, text)
+    return sign
 
 
 def _drift(rows: pd.DataFrame) -> Finding | None:
     """Return drift that most launches show: one may have its own reason, such as compilation."""
     spreads = [
         (factor, str(launch))
-        for launch, own in rows.groupby("launch", sort=False)
-        for factor, free in [_typical(own, ["replicate", "cohort", "n", "slot"])]
+        for launch, group in rows.groupby("launch", sort=False)
+        for factor, free in [_typical(group, ["replicate", "cohort", "n", "slot"])]
         if free >= FEWEST_FREE
     ]
     factor, launch = sorted(spreads)[(len(spreads) - 1) // 2] if spreads else (1.0, "")
@@ -170,25 +170,25 @@ def _drift(rows: pd.DataFrame) -> Finding | None:
     return Finding("drift", launch, factor, text) if factor >= DRIFTED else None
 
 
-def explains(found: Finding, chosen: Recommendation) -> bool:
+def explains(sign: Finding, chosen: Recommendation) -> bool:
     """Return whether steps of unequal work may explain the whole gain of a recommendation."""
     gain, best, against = chosen.ratio, chosen.recommended, chosen.compared
-    if found.free is None or gain is None or best is None or against is None:
+    if sign.free is None or gain is None or best is None or against is None:
         return True
     from scipy.stats import t  # noqa: PLC0415 (takes half a second, which few studies need)
 
     starts = best.replicates, against.replicates
     # The best of many launches is so partly by chance: Bonferroni's correction.
     chance = (1 - CONFIDENCE) / 2 / max(1, len(chosen.ranking) - 1)
-    reach = float(t.ppf(1 - chance, found.free)) * np.sqrt(sum(1 / one for one in starts) / 2)
-    return bool(np.log(gain.value) <= reach * np.log(found.factor))
+    reach = float(t.ppf(1 - chance, sign.free)) * np.sqrt(sum(1 / count for count in starts) / 2)
+    return bool(np.log(gain.value) <= reach * np.log(sign.factor))
 
 
-def reason(found: Sequence[Finding], plan: Plan) -> str:
+def reason(signs: Sequence[Finding], plan: Plan) -> str:
     """Return in words that steps differ too much in work, by how much, and what to do.
 
     Args:
-        found: As `unequal_work` returns it.
+        signs: As `unequal_work` returns it.
         plan: plan.json.
     """
     per, remedy = "", (
@@ -203,6 +203,6 @@ def reason(found: Sequence[Finding], plan: Plan) -> str:
         )  # fmt: skip
     return (
         f"steps differ too much in work{per} to compare launches:"
-        f" {'; '.join(one.text for one in found)}. The CPU time of a step differs along with its"
+        f" {'; '.join(sign.text for sign in signs)}. The CPU time of a step differs along with its"
         f" time, so it is the work that differs, not the machine. {remedy}"
     )

@@ -53,5 +53,5 @@ class Counter:
 _built_in = importlib.import_module("scaling_study.launch.counters").COUNTERS  # it imports Counter
 _counters = sorted(entries.found("launch.counters", "COUNTER", Counter, _built_in).items())
 COUNTERS = tuple(dataclasses.replace(counter, name=name) for name, counter in _counters)
-TIMED = tuple(one for one in COUNTERS if one.time is not None)
-READ = tuple(one for one in COUNTERS if one.read is not None)
+TIMED = tuple(counter for counter in COUNTERS if counter.time is not None)
+READ = tuple(counter for counter in COUNTERS if counter.read is not None)

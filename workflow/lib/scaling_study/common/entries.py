@@ -23,7 +23,7 @@ PACKAGE = "scaling_study"
 
 
 def found(
-    folder: str, attribute: str, of: type[T], own: Mapping[str, T] | None = None
+    folder: str, attribute: str, of: type[T], built_in: Mapping[str, T] | None = None
 ) -> dict[str, T]:
     """Return the entries of a kind, by the names of their modules.
 
@@ -31,12 +31,12 @@ def found(
         folder: where the package has entries of this kind, such as ``launch.axes``.
         attribute: the entry's name in its module; modules of the package without one are skipped.
         of: type of an entry.
-        own: entries of the package that have no module each.
+        built_in: entries of the package that have no module each.
 
     Raises:
         ImportError: a module outside the package has no such entry, or has another one's name.
     """
-    entries = dict(own or {})
+    entries = dict(built_in or {})
     outside = f"{PACKAGE}_{folder.rpartition('.')[2]}"
     for module in chain(_modules(f"{PACKAGE}.{folder}"), _modules(outside)):
         name = module.__name__.rpartition(".")[2]
@@ -63,5 +63,5 @@ def _modules(package: str) -> Iterator[ModuleType]:
             raise
         return
     path = getattr(parent, "__path__", ())
-    for module in sorted(pkgutil.iter_modules(path), key=lambda one: one.name):
+    for module in sorted(pkgutil.iter_modules(path), key=lambda entry: entry.name):
         yield importlib.import_module(f"{package}.{module.name}")

@@ -61,4 +61,6 @@ OBJECTIVES = {
 
 def named(rate: str, *, single: bool) -> str:
     """Return the name of an objective, a key of `OBJECTIVES`."""
-    return next(name for name, one in OBJECTIVES.items() if one == Objective(rate, single))
+    return next(
+        name for name, objective in OBJECTIVES.items() if objective == Objective(rate, single)
+    )

@@ -56,7 +56,7 @@ def last_words(stderr: str, stdout: str = "") -> str:
             traceback, so the two must have been kept apart.
     """
     lines = _NOISE.sub("", _BESIDE.sub("", stderr.replace("\r", "\n") + "\n")).split("\n")
-    fatal = [found[1] or found[2] for found in map(_FATAL.match, lines) if found]
+    fatal = [match[1] or match[2] for match in map(_FATAL.match, lines) if match]
     last = [line for line in (*stdout.splitlines(), *lines) if line.strip()]
     text = " ".join((_raised(lines) or "".join(fatal[-1:] or last[-1:])).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"

@@ -44,15 +44,15 @@ def make(folder: Path) -> None:
 @contextmanager
 def part(folder: Path, name: str) -> Iterator[Path]:
     """Make a folder inside a private one, with its own ``memory``, and remove it afterwards."""
-    own = folder / name
-    own.mkdir()
+    path = folder / name
+    path.mkdir()
     memory = (folder / "memory" / name).resolve()
     memory.mkdir()
-    (own / "memory").symlink_to(memory)
+    (path / "memory").symlink_to(memory)
     try:
-        yield own
+        yield path
     finally:
-        remove(own)
+        remove(path)
 
 
 def remove(folder: Path) -> None:
@@ -66,9 +66,9 @@ def remove(folder: Path) -> None:
 @contextmanager
 def folder() -> Iterator[Path]:
     """Make the private folder, which a supervisor may have named, and remove it afterwards."""
-    own = Path(os.environ.get(VARIABLE) or choose())
+    path = Path(os.environ.get(VARIABLE) or choose())
     try:
-        make(own)
-        yield own
+        make(path)
+        yield path
     finally:
-        remove(own)
+        remove(path)

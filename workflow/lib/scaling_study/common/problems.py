@@ -95,9 +95,9 @@ class ConfigError(ValueError):
         return [replace(problem, loc=(*prefix, *problem.loc)) for problem in self.problems]
 
 
-def wrong(value: object, what: str, allowed: str = "", nearest: str | None = None) -> ConfigError:
+def wrong(value: object, fault: str, allowed: str = "", nearest: str | None = None) -> ConfigError:
     """Return the error for one wrong value at the place that is being read."""
-    return ConfigError([Problem((), shorten(value), what, allowed, nearest)])
+    return ConfigError([Problem((), shorten(value), fault, allowed, nearest)])
 
 
 def read_each(items: Iterable[tuple[K, V]], read: Callable[[K, V], T]) -> list[T]:

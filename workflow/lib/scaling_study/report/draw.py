@@ -196,7 +196,7 @@ def lines(
     """
     several = len(panels) > 1
     rows, columns = (-(-len(panels) // 2), 2) if several else (1, 1)
-    curves = [curve for own in panels.values() for curve in own]
+    curves = [curve for panel in panels.values() for curve in panel]
     labels = dict.fromkeys(curve.label for curve in curves if curve.label)
     wrapped = [wrap(label, LABEL_CHARACTERS) for label in labels]
     legend_rows = sum(text.count("\n") + 1 for text in wrapped)
@@ -206,8 +206,8 @@ def lines(
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         handles: dict[str, Artist] = {}
-        for place, (axes, (title, own)) in enumerate(zip(grid, panels.items(), strict=False)):
-            for depth, curve in enumerate(reversed(own)):
+        for place, (axes, (title, panel)) in enumerate(zip(grid, panels.items(), strict=False)):
+            for depth, curve in enumerate(reversed(panel)):
                 handles[curve.label] = _draw_curve(axes, curve, depth)
             axes.set_xlabel(x_label if place >= len(panels) - 2 else "")
             if counts:
@@ -288,7 +288,9 @@ def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: Abo
             _draw_stack(axes, panel, parts)
         grid[-1].set_xlabel("processes")
         _legend(canvas, parts)
-        said = [f"{one.title}, n = {one.ticks[-1]}: {_largest(one, parts)}" for one in panels]
+        said = [
+            f"{panel.title}, n = {panel.ticks[-1]}: {_largest(panel, parts)}" for panel in panels
+        ]
         return _finish(canvas, about, f"{about.title}. {'; '.join(said)}")
 
 
@@ -306,7 +308,7 @@ def waterfall(
     legend_in = LEGEND_ROW_IN * -(-len(legend) // 2)
     with drawing(about, ROW_IN * len(steps) + 0.9 + legend_in) as canvas:
         axes = canvas.subplots()
-        unit_s, unit = (1.0, "s") if max(abs(one.added_s) for one in steps) >= 1 else (1e-3, "ms")
+        unit_s, unit = (1.0, "s") if max(abs(step.added_s) for step in steps) >= 1 else (1e-3, "ms")
         end_s = 0.0
         for place, step in enumerate(steps):
             begin_s = 0.0 if step.whole else end_s
@@ -387,10 +389,10 @@ def with_room(places: Sequence[float], place: Callable[[float], float]) -> list[
     present = sorted(places, reverse=True)
     span = place(present[0]) - place(present[-1])
     chosen: list[float] = []
-    for one in present:
-        room = TICK_GAP * span * len(f"{one:.5g}")
-        if not chosen or place(chosen[-1]) - place(one) >= room:
-            chosen.append(one)
+    for tick in present:
+        room = TICK_GAP * span * len(f"{tick:.5g}")
+        if not chosen or place(chosen[-1]) - place(tick) >= room:
+            chosen.append(tick)
     return chosen
 
 

@@ -198,26 +198,26 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
         suffix: suffix of the machine's files.
         at: the figure's place among those of its kind, from 0.
     """
-    found = KINDS[kind]
+    entry = KINDS[kind]
     number = f"-{at + 1}" if at else ""
-    return About(f"{kind}{number}{suffix}", found.title, found.caption)
+    return About(f"{kind}{number}{suffix}", entry.title, entry.caption)
 
 
 def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures; return them by their names in a page."""
     suffix, alone = machine.suffix, machine.microbenchmarks
-    found: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
+    figures: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
     for at, comparison in enumerate(machine.comparisons):
-        found[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
+        figures[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
     for at, target in enumerate(machine.targets):
-        found[f"accounts-{at}"] = accounts(target, texts("causes-accounts", suffix, at))
+        figures[f"accounts-{at}"] = accounts(target, texts("causes-accounts", suffix, at))
         about = texts("causes-interventions", suffix, at)
-        found[f"interventions-{at}"] = interventions(target, about)
-        found[f"doses-{at}"] = doses(target.sensitivities, texts("causes-doses", suffix, at))
+        figures[f"interventions-{at}"] = interventions(target, about)
+        figures[f"doses-{at}"] = doses(target.sensitivities, texts("causes-doses", suffix, at))
     if alone:
-        found["microbenchmarks"] = microbenchmarks(alone, texts("microbenchmarks", suffix))
-    found["use"] = use(machine)
-    return {name: one for name, one in found.items() if one is not None}
+        figures["microbenchmarks"] = microbenchmarks(alone, texts("microbenchmarks", suffix))
+    figures["use"] = use(machine)
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure | None]:
@@ -257,10 +257,10 @@ def _against_n(
 
     launches = dict(tuple(points.groupby("launch")))
     curves = [
-        curve_of(launches.pop(one.launch), one.title, colour=one.colour, marker=one.marker,
-                 width=2.8 if one.roles else 1.8)
-        for one in series
-        if one.launch in launches
+        curve_of(launches.pop(line.launch), line.title, colour=line.colour, marker=line.marker,
+                 width=2.8 if line.roles else 1.8)
+        for line in series
+        if line.launch in launches
     ]  # fmt: skip
     rest = format_count(len(launches), "other launch", "other launches")
     curves += [
@@ -293,13 +293,13 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
         or (points[column] / points["step_s"]).abs().max() > SHOWN_FROM[column]
     }
     panels = []
-    for one in series[:STACKED]:
-        rows = points[points["launch"] == one.launch].sort_values("n")
+    for launch in series[:STACKED]:
+        rows = points[points["launch"] == launch.launch].sort_values("n")
         rows = rows[rows[list(parts)].notna().any(axis=1)].fillna(dict.fromkeys(parts, 0.0))
         if rows.empty:
             continue
         heights = tuple(tuple(float(each) for each in rows[column]) for column in parts)
-        panels.append(Stack(one.title, tuple(str(n) for n in rows["n"]), heights))
+        panels.append(Stack(launch.title, tuple(str(n) for n in rows["n"]), heights))
     if not panels:
         return None
     return draw.stacks(panels, parts.values(), texts(name, machine.suffix))
@@ -307,29 +307,29 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
 
 def _noise(machine: Machine) -> Figure | None:
     rows = [
-        Row(words.processes(one.n), (difference,), "series-3")
-        for one in machine.noise.points
-        for difference in [Interval(one.ratio, one.low, one.high).plus(-1.0)]
+        Row(words.processes(point.n), (difference,), "series-3")
+        for point in machine.noise.points
+        for difference in [Interval(point.ratio, point.low, point.high).plus(-1.0)]
     ]
     return draw.dots(rows, texts("noise", machine.suffix))
 
 
 def front(machine: Machine) -> Figure | None:
     """Draw every point's rate against the time of one model; None without a point."""
-    found = machine.pareto
-    if not found.points:
+    pareto = machine.pareto
+    if not pareto.points:
         return None
-    thing, unit = words.THINGS[found.rate], words.UNITS[found.rate]
-    unit_s, time_name = time_unit(min(point.time_s for point in found.points))
+    thing, unit = words.THINGS[pareto.rate], words.UNITS[pareto.rate]
+    unit_s, time_name = time_unit(min(point.time_s for point in pareto.points))
 
     def curve(label: str, points: Iterable[FrontPoint], **style: object) -> Curve:
         values = tuple((point.time_s / unit_s, Interval(point.rate)) for point in points)
         return Curve(label, values, **style)  # type: ignore[arg-type]
 
-    usual = [point for point in found.points if not point.changes_training]
-    changing = [point for point in found.points if point.changes_training]
+    usual = [point for point in pareto.points if not point.changes_training]
+    changing = [point for point in pareto.points if point.changes_training]
     curves = [
-        curve("no other point beats it at both", found.front),
+        curve("no other point beats it at both", pareto.front),
         curve("another launch at a process count", usual, colour="rest", width=0.0),
         curve("changes training", changing, colour="series-2", marker="s", width=0.0),
     ]
@@ -338,19 +338,19 @@ def front(machine: Machine) -> Figure | None:
         unit,
         f"To the left {thing} is done sooner, to the top there are more. Predicted means.",
     )
-    shown = [one for one in curves if one.points]
+    shown = [line for line in curves if line.points]
     return draw.lines({"": shown}, about, f"time of {thing}, {time_name}", counts=False)
 
 
 def accounts(target: Target, about: About) -> Figure | None:
     """Draw a step of one process, what each account adds, and a step of n processes."""
     times = [
-        (*ACCOUNTS.get(one.account, (one.title, "muted")), one.low_s, one.high_s)
-        for one in target.accounts
-        if one.low_s is not None and one.high_s is not None
+        (*ACCOUNTS.get(account.account, (account.title, "muted")), account.low_s, account.high_s)
+        for account in target.accounts
+        if account.low_s is not None and account.high_s is not None
     ]
     low_s, high_s = sum(low for _, _, low, _ in times), sum(high for _, _, _, high in times)
-    shown = [one for one in times if max(map(abs, one[2:])) > SMALL_SHARE * abs(high_s)]
+    shown = [row for row in times if max(map(abs, row[2:])) > SMALL_SHARE * abs(high_s)]
     if not shown or target.n is None:
         return None
     changes = [Step(title, high - low, colour) for title, colour, low, high in shown]
@@ -367,9 +367,9 @@ def accounts(target: Target, about: About) -> Figure | None:
 def interventions(target: Target, about: About) -> Figure | None:
     """Draw the share that each change recovers of the added time, and of a step of one process."""
     rows = [
-        Row(one.title, (_known(one.scaling_loss), _known(one.single_process_loss)))
-        for one in target.interventions
-        if one.status == "measured" and (one.scaling_loss or one.single_process_loss)
+        Row(change.title, (_known(change.scaling_loss), _known(change.single_process_loss)))
+        for change in target.interventions
+        if change.status == "measured" and (change.scaling_loss or change.single_process_loss)
     ]
     rows.sort(key=lambda row: -(row.columns[0].value if row.columns[0] else -1.0))
     return draw.dots(rows[:12], about, ("of the growth with n", "of a step alone"))
@@ -379,27 +379,31 @@ def _known(interval: Interval | None) -> Interval | None:
     return interval if interval is not None and known(interval.value) else None
 
 
-def doses(found: Sequence[Sensitivity], about: About) -> Figure | None:
+def doses(sensitivities: Sequence[Sensitivity], about: About) -> Figure | None:
     """Draw step times beside growing doses of other work, a small plot for each kind."""
     curves = {}
-    for one in found:
+    for sensitivity in sensitivities:
         values = tuple(
             (dose.dose, ratio)
-            for dose in sorted(one.doses, key=lambda dose: dose.dose)
+            for dose in sorted(sensitivity.doses, key=lambda dose: dose.dose)
             if (ratio := _known(dose.ratio))
         )
         if values:
-            label = "" if one.verified else "dashed: others did not reach the work asked of them"
-            curve = Curve(label, values, dashed=not one.verified)
-            curves[one.kernel or one.title] = (one.title, curve)
+            label = (
+                ""
+                if sensitivity.verified
+                else "dashed: others did not reach the work asked of them"
+            )
+            curve = Curve(label, values, dashed=not sensitivity.verified)
+            curves[sensitivity.kernel or sensitivity.title] = (sensitivity.title, curve)
     return _multiples(curves, about, "dose of the others")
 
 
-def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
+def microbenchmarks(benchmarks: Microbenchmarks, about: About) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
-    rows = [row for row in found.rows if row.valid and row.placement == "cores"]
+    rows = [row for row in benchmarks.rows if row.valid and row.placement == "cores"]
     curves = {}
-    for kernel in found.kernels:
+    for kernel in benchmarks.kernels:
         rates = {
             (row.block, row.n): fmean(row.rates)
             for row in rows
@@ -410,8 +414,8 @@ def microbenchmarks(found: Microbenchmarks, about: About) -> Figure | None:
             if alone := rates.get((block, 1)):
                 slower.setdefault(n, []).append(alone / rate)
         values = tuple(
-            (n, Interval(fmean(own), *((min(own), max(own)) if len(own) > 1 else ())))
-            for n, own in sorted(slower.items())
+            (n, Interval(fmean(ratios), *((min(ratios), max(ratios)) if len(ratios) > 1 else ())))
+            for n, ratios in sorted(slower.items())
         )
         if values:
             curves[kernel.kernel] = kernel.title, Curve("", values)
@@ -435,16 +439,16 @@ def _multiples(
 
 def use(machine: Machine) -> Figure | None:
     """Draw the CPUs that each kind of thread used over time; None without readings."""
-    found = machine.data_loader.use if machine.data_loader else None
-    if found is None or not found.spans:
+    usage = machine.data_loader.use if machine.data_loader else None
+    if usage is None or not usage.spans:
         return None
     curves = [
         Curve(
-            label, tuple((span.at_s, Interval(getattr(span, kind))) for span in found.spans), colour
+            label, tuple((span.at_s, Interval(getattr(span, kind))) for span in usage.spans), colour
         )
         for kind, (label, colour) in USES.items()
     ]
-    usable = tuple((span.at_s, Interval(found.cpus)) for span in found.spans)
+    usable = tuple((span.at_s, Interval(usage.cpus)) for span in usage.spans)
     curves.append(Curve("CPUs that the study may use", usable, "muted", ".", 1.2, dashed=True))
     about = texts("use", machine.suffix)
     return draw.lines({"": curves}, about, "seconds", counts=False, from_zero=True)
@@ -458,17 +462,17 @@ def group_colour(group: str) -> str:
 def operators(comparison: Comparison, about: About) -> Figure:
     """Draw the time that each operator adds to a step."""
     summed = sum_operators(comparison)
-    by_size = sorted(summed, key=lambda one: -one.size)
+    by_size = sorted(summed, key=lambda row: -row.size)
     few = len(by_size) <= LARGEST + 1  # one too many is not worth the bar "1 other"
     shown = by_size[: None if few else LARGEST]
     steps = [
-        Step(one.operator, one.difference_s, group_colour(one.group))
-        for one in summed
-        if one in shown and one.difference_s
+        Step(row.operator, row.difference_s, group_colour(row.group))
+        for row in summed
+        if row in shown and row.difference_s
     ]
-    others = [one.difference_s or 0.0 for one in summed if one not in shown]
+    others = [row.difference_s or 0.0 for row in summed if row not in shown]
     if others:
         steps.append(Step(f"{len(others)} smaller changes", sum(others), "rest"))
     steps.append(Step("whole step", sum(step.added_s for step in steps), whole=True))
-    legend = [(one.group, group_colour(one.group)) for one in comparison.groups]
+    legend = [(group.group, group_colour(group.group)) for group in comparison.groups]
     return draw.waterfall(steps, about, legend)

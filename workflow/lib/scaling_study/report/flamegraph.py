@@ -219,8 +219,8 @@ def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
         for label, folded in zip(labels, (a, b), strict=True)
         if folded
     ]
-    text = f"{'; '.join(parts)}." + say_coarse(min(one.samples for one in (a, b) if one))
-    if not all(one.native for one in (a, b) if one):
+    text = f"{'; '.join(parts)}." + say_coarse(min(folded.samples for folded in (a, b) if folded))
+    if not all(folded.native for folded in (a, b) if folded):
         text += " Frames of libraries are missing: the sampler could not unwind them."
     return text
 
@@ -253,12 +253,12 @@ class Flames:
         for kind, a, b in choose_pairs(manifests, points):
             name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
             self.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
-        for own in points.values():
-            for point in own.values():
+        for by_count in points.values():
+            for point in by_count.values():
                 name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
                 for end, text in to_files(title, point.folded).items():
                     self.files[f"stacks-{name}{end}"] = text
-                if len(own) == 1:
+                if len(by_count) == 1:
                     self.shown.append(Flame(name, title, point.folded))
 
 
@@ -280,16 +280,16 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
     notes: list[str] = []
     points = _read_points(manifests, notes)
     known = {
-        f"{manifest.target}/{n}": found
+        f"{manifest.target}/{n}": entry
         for manifest in manifests
-        for n, found in points.get(manifest.launch or "", {}).items()
+        for n, entry in points.get(manifest.launch or "", {}).items()
     }
-    asked = [point] if other is None else [point, other]
-    for name in asked:
+    names = [point] if other is None else [point, other]
+    for name in names:
         if name not in known:
             allowed = ", ".join(known) or "none"
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
-    titles = [f"{known[name].label}, {processes(known[name].n)}" for name in asked]
+    titles = [f"{known[name].label}, {processes(known[name].n)}" for name in names]
     second = known[other].folded if other is not None else None
     return Flame("points", " against ".join(titles), known[point].folded, second)
 
@@ -313,8 +313,8 @@ def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, d
                 notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
             name = RECOMMENDED if manifest.target == RECOMMENDED else launch
-            found = _Point(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
-            points.setdefault(launch, {})[n] = found
+            entry = _Point(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
+            points.setdefault(launch, {})[n] = entry
     return points
 
 

@@ -43,8 +43,8 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
     (machine,) = read_file(study_folder / "analysis/inflation.json", Machines[Inflation]).machines
     comparisons = machine.comparisons
     drawn = [
-        figures.operators(one, figures.texts("inflation", at=at))
-        for at, one in enumerate(comparisons)
+        figures.operators(comparison, figures.texts("inflation", at=at))
+        for at, comparison in enumerate(comparisons)
     ]
     html = render_page(
         "imported.html.j2",
@@ -72,7 +72,7 @@ def conclusion(results: Path, report: Path) -> str:
     """Write the result of a study, and the place of its report."""
     tables = read_file(results / "analysis/tables.json", SavedTables).tables
     (machine,) = read_file(results / "analysis/inflation.json", Machines[Inflation]).machines
-    texts = [sections.operators(one) for one in machine.comparisons[:1]]
+    texts = [sections.operators(comparison) for comparison in machine.comparisons[:1]]
     return printable_lines("\n".join([f"{verdict(tables)}.", *texts, f"Report: {report}"]))
 
 

@@ -93,7 +93,7 @@ def render_launch_script(
         arguments=_arguments(workload, launch),
         needed=passed,
         kept=[
-            one for one in (*INHERITED, *passed) if launch.requested_env.get(one, "") is not None
+            key for key in (*INHERITED, *passed) if launch.requested_env.get(key, "") is not None
         ],
         environment=environment,
         folder=work.folder(workload),
@@ -135,11 +135,11 @@ def _template(file: str) -> jinja2.Template:
 
 def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
     """Yield the script's arguments as words of bash; the member's number is a variable."""
-    own = {name: launch.axes[name] for name in workload.parameters}
+    values = {name: launch.axes[name] for name in workload.parameters}
     if workload.starts_processes:
-        own[placeholders.N] = launch.n
+        values[placeholders.N] = launch.n
     for argument in work.arguments(workload):
-        marked = placeholders.fill(str(argument), {**own, placeholders.MEMBER: MARK})
+        marked = placeholders.fill(str(argument), {**values, placeholders.MEMBER: MARK})
         pieces = [shlex.quote(piece) if piece else "" for piece in marked.split(MARK)]
         yield '"$slot"'.join(pieces) or "''"
 
@@ -155,20 +155,20 @@ def _environment(
     values: Mapping[str, str | None], *, mark: bool, built: Mapping[str, str]
 ) -> list[str]:
     """Return options of bind.py; a variable without a value is not passed on."""
-    own = {**built, **values}
+    variables = {**built, **values}
     before = {}  # put in front of the caller's
     if "PATH" in built and "PATH" not in values:
-        before["PATH"] = own.pop("PATH")
+        before["PATH"] = variables.pop("PATH")
     if mark:  # such a script imports this package, which other builds may not have
         path = values.get("PYTHONPATH")
         if path:
-            own["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
+            variables["PYTHONPATH"] = f"{LIBRARY_FOLDER}{os.pathsep}{path}"
         else:
             before["PYTHONPATH"] = str(LIBRARY_FOLDER)
     return [
         *(
             f"--env {shlex.quote(f'{name}={value}')}"
-            for name, value in sorted(own.items())
+            for name, value in sorted(variables.items())
             if value is not None
         ),
         *(

@@ -46,7 +46,7 @@ class Machine:
     ) -> None:
         machine = provenance.machine
 
-        def made(name: str, kind: type[E]) -> E | None:
+        def lookup(name: str, kind: type[E]) -> E | None:
             """Return the entry of an analysis file; None without the file or the entry."""
             path = folder / f"analysis/{name}.json"
             if not path.exists():
@@ -56,12 +56,12 @@ class Machine:
 
         def entry(name: str, kind: type[E]) -> E:
             """Return the entry of an analysis file; an empty one if there is none."""
-            return made(name, kind) or kind()
+            return lookup(name, kind) or kind()
 
         self.name, self.suffix, self.provenance = name, suffix, provenance
         self.hardware = provenance.description
         self.recommendation = entry("recommendation", analysis.Recommendation)
-        self.confirmation = made("confirmation", analysis.Confirmation)
+        self.confirmation = lookup("confirmation", analysis.Confirmation)
         self.noise = entry("noise", analysis.Noise)
         self.failures = entry("failures", analysis.Failures)
         self.readback = entry("readback", analysis.EffectiveSettings)
@@ -69,15 +69,17 @@ class Machine:
         self.single_changes = entry("single_changes", analysis.SingleChanges)
         self.pareto = entry("pareto", analysis.Pareto)
         self.comparisons = entry("inflation", analysis.Inflation).comparisons
-        self.targets = tuple(one for one in entry("causes", Causes).targets if one.same_as is None)
-        self.data_loader = None if plan.data_loader == "off" else made("data_loader", DataLoader)
+        self.targets = tuple(
+            target for target in entry("causes", Causes).targets if target.same_as is None
+        )
+        self.data_loader = None if plan.data_loader == "off" else lookup("data_loader", DataLoader)
         path = folder / "microbenchmarks.json"
         alone = read_file(path, Microbenchmarks) if path.exists() else None
         self.microbenchmarks = alone if alone and alone.machine == machine else None
-        asked = plan.profiled  # profiles of an earlier config may lie there
-        folders = [one for one in profiles.profile_folders(folder) if one.name in asked]
+        names = plan.profiled  # profiles of an earlier config may lie there
+        folders = [profile for profile in profiles.profile_folders(folder) if profile.name in names]
         manifests = profiles.read_manifests(folders)
-        self.profiled = tuple(one for one in manifests if one.machine == machine)
+        self.profiled = tuple(manifest for manifest in manifests if manifest.machine == machine)
         points = tables.read_table(folder / "tables", POINTS)
         self.points = points[(points["role"] != "repeat") & (points["machine"] == machine)]
         between = tables.read_table(folder / "tables", BETWEEN)
@@ -135,7 +137,7 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
     """
     machines: list[Machine] = []
     provenances = read_file(folder / "analysis/provenance.json", analysis.Analysed).machines
-    for provenance in sorted(provenances, key=lambda one: one.machine != first):
+    for provenance in sorted(provenances, key=lambda entry: entry.machine != first):
         other = re.sub(r"[^A-Za-z0-9_-]", "_", f"-{provenance.machine}") if machines else ""
         suffix = f"-{name}{other}" if name else other
         nodes = OTHER_NODES if name and machines else ""

@@ -49,29 +49,29 @@ NOTHING_DRAWN = """\
 """
 
 
-def interval(found: Interval | None) -> str:
+def interval(value: Interval | None) -> str:
     """Write the interval of a value; empty without one."""
-    if found is None or not found.sure:
+    if value is None or not value.sure:
         return ""
-    return quantities.format_interval(found.low, found.high, like=found.value)
+    return quantities.format_interval(value.low, value.high, like=value.value)
 
 
-def ratio(found: Interval | float | None) -> str:
+def ratio(value: Interval | float | None) -> str:
     """Write a ratio, of a value with an interval or of a plain one."""
-    return quantities.format_ratio(found.value if isinstance(found, Interval) else found)
+    return quantities.format_ratio(value.value if isinstance(value, Interval) else value)
 
 
-def share(found: Interval | float | None) -> str:
+def share(value: Interval | float | None) -> str:
     """Write a share; one with an interval, as of an experiment, in whole percent."""
-    if isinstance(found, Interval):
-        return words.share_text(found)
-    return quantities.format_percent(found)
+    if isinstance(value, Interval):
+        return words.share_text(value)
+    return quantities.format_percent(value)
 
 
-def overhead(found: float | None) -> str:
+def overhead(factor: float | None) -> str:
     """Write an overhead of 1.04 as ``+4%``."""
-    text = quantities.format_percent(None if found is None else found - 1)
-    return f"+{text}" if found is not None and found > 1 else text
+    text = quantities.format_percent(None if factor is None else factor - 1)
+    return f"+{text}" if factor is not None and factor > 1 else text
 
 
 def sortable(value: Interval | float | None) -> str:
@@ -171,22 +171,24 @@ class View:
     @property
     def titles(self) -> dict[str, str]:
         """Titles of the launches with a role, by id."""
-        return {one.launch: one.title for one in self.series if one.roles}
+        return {launch.launch: launch.title for launch in self.series if launch.roles}
 
     @property
     def points(self) -> list[dict[Hashable, object]]:
         """Points of the launches in colour, as rows of a table."""
         points = self.machine.points
-        own = [points[points["launch"] == one.launch].sort_values("n") for one in self.series]
-        return [row for each in own for row in each.to_dict("records")]
+        frames = [
+            points[points["launch"] == launch.launch].sort_values("n") for launch in self.series
+        ]
+        return [row for each in frames for row in each.to_dict("records")]
 
     @property
     def between(self) -> list[dict[Hashable, object]]:
         """Rows on the time between steps, for launches and counts where it is noticeable."""
-        found = self.machine.between
-        found = found[found["launch"].isin([*self.titles])]
-        whole = found.groupby(["launch", "n"])["share"].transform("sum")
-        return list(found[whole > thresholds.NOTICEABLE].to_dict("records"))
+        rows = self.machine.between
+        rows = rows[rows["launch"].isin([*self.titles])]
+        whole = rows.groupby(["launch", "n"])["share"].transform("sum")
+        return list(rows[whole > thresholds.NOTICEABLE].to_dict("records"))
 
     @property
     def script_lines(self) -> str:
@@ -208,7 +210,7 @@ class View:
         """Labels of launches that experiments showed to help, and that a race did not measure."""
         if self.plan.searched is None:
             return []
-        return [one.label for one in rounds.helpful(self.plan, self.machine.targets)]
+        return [launch.label for launch in rounds.helpful(self.plan, self.machine.targets)]
 
 
 def render_report(
@@ -229,7 +231,7 @@ def render_report(
     learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     return render_page(
         "report.html.j2",
-        flames=any(one.flames.shown for one in views),
+        flames=any(view.flames.shown for view in views),
         title=f"{plan.study}: scaling study",
         plan=plan,
         script_name=work.name(plan.workload),
@@ -237,7 +239,7 @@ def render_report(
         equal_work=set(work.work_by_launch(learnt).values()) <= {1.0},
         samples=work.samples_per_step(learnt, plan.by_id[plan.default]),
         views=views,
-        places={one.name: one for one in views},
+        places={view.name: view for view in views},
         several=several,
         compared=compared,
         times_s=times_s or {},
@@ -269,15 +271,15 @@ def render_page(template: str, *, flames: bool, **content: object) -> str:
 
 def environment() -> jinja2.Environment:
     """Return Jinja with the filters and sentences that templates use."""
-    made = jinja2.Environment(
+    jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(storage.TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
-    made.globals.update(
+    jinja.filters.update(FILTERS)
+    jinja.globals.update(
         words=words,
         sections=sections,
         objectives=OBJECTIVES,
@@ -288,7 +290,7 @@ def environment() -> jinja2.Environment:
         group_reason=operator_groups.reason,
         checks=checks,
     )
-    return made
+    return jinja
 
 
 def _css() -> str:
@@ -309,7 +311,7 @@ def _readable(plan: Plan, compared: Compared | None) -> dict[str, object]:
         launch.id: {"role": launch.role, **differing(launch.axes, DEFAULTS)}
         for launch in plan.launches
     }
-    machines = {one.name: _set(one.kind) for one in (compared.machines if compared else ())}
+    machines = {entry.name: _set(entry.kind) for entry in (compared.machines if compared else ())}
     content = plan.to_dict()
     shown = {key: content[key] for key in (*keys, "measure")}
     shown["workload"] = _set(content["workload"])
@@ -327,13 +329,13 @@ def checks(launches: Sequence[Effective]) -> list[tuple[tuple[bool, str, str, st
     Returns:
         Whether it took effect, axis, requested and effective; and the labels of the launches.
     """
-    found: dict[tuple[bool, str, str, str], list[str]] = {}
-    for one in launches:
-        for check in one.checks:
+    labels: dict[tuple[bool, str, str, str], list[str]] = {}
+    for launch in launches:
+        for check in launch.checks:
             if not check.ok or check.requested != DEFAULTS.get(check.axis):
                 key = check.ok, check.axis, str(check.requested), str(check.effective)
-                found.setdefault(key, []).append(one.label)
-    return sorted(found.items())
+                labels.setdefault(key, []).append(launch.label)
+    return sorted(labels.items())
 
 
 def render_study(
@@ -356,7 +358,7 @@ def render_study(
     """
     planned = read_plan(plan)
     content = None if compared is None else read_file(compared, Compared)
-    kinds = {one.name: one.kind for one in content.machines} if content else {}
+    kinds = {entry.name: entry.kind for entry in content.machines} if content else {}
     texts: dict[Path, str] = {}
     views: list[View] = []
     for entry in content.machines if content else ():
@@ -376,12 +378,12 @@ def render_study(
                 texts[path] = text
             else:
                 path.unlink(missing_ok=True)  # left by an earlier recommendation
-        seen = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
-        texts |= {study_folder / "figures" / name: text for name, text in seen.files.items()}
+        flames = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
+        texts |= {study_folder / "figures" / name: text for name, text in flames.files.items()}
         for name in FIGURES:
             texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
         anchor = f"m{len(views) + 1}"
-        views.append(View(anchor, machine, planned, seen, str(script), texts[script]))
+        views.append(View(anchor, machine, planned, flames, str(script), texts[script]))
         for figure in views[-1].figures.values():
             texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
     stages = study_folder / STAGE_TIMES

@@ -34,9 +34,9 @@ def operators(comparison: Comparison) -> str:
     """Name the known operator with the largest part of the difference between two steps."""
     change = "added" if comparison.added_s >= 0 else "saved"
     groups = [
-        f"{one.group} {format_percent(one.share)}"
-        for one in sorted(comparison.groups, key=lambda one: -(one.share or 0.0))
-        if (one.share or 0.0) >= thresholds.SHARE
+        f"{group.group} {format_percent(group.share)}"
+        for group in sorted(comparison.groups, key=lambda group: -(group.share or 0.0))
+        if (group.share or 0.0) >= thresholds.SHARE
     ]
     by_group = f" By group: {words.listed(groups)}." if groups else ""
     rows = sum_operators(comparison)
@@ -52,30 +52,30 @@ def operators(comparison: Comparison) -> str:
     return f"{comparison.title}: {part}.{by_group}"
 
 
-def rules_of_thumb(found: MachineUse, memory_bytes: float | None) -> list[Rule]:
+def rules_of_thumb(usage: MachineUse, memory_bytes: float | None) -> list[Rule]:
     """Answer rules of thumb for feeding training, each with its number."""
 
     def mean(kind: str) -> float | None:
-        seen = [value for span in found.spans if (value := getattr(span, kind)) is not None]
-        return sum(seen) / len(seen) if seen else None
+        values = [value for span in usage.spans if (value := getattr(span, kind)) is not None]
+        return sum(values) / len(values) if values else None
 
     used = sum(mean(kind) or 0.0 for kind in ("trainers", "threads", "workers", "others"))
-    in_use = f"{format_cpus(used)} of {format_cpus(found.cpus)} CPUs in use"
-    rows: list[Rule] = [("CPUs are not used up", used < MAXED * found.cpus, in_use)]
-    for kind, what in (("stalled_cpu", "a CPU"), ("stalled_io", "a disk")):
+    in_use = f"{format_cpus(used)} of {format_cpus(usage.cpus)} CPUs in use"
+    rows: list[Rule] = [("CPUs are not used up", used < MAXED * usage.cpus, in_use)]
+    for kind, resource in (("stalled_cpu", "a CPU"), ("stalled_io", "a disk")):
         if (stalled := mean(kind)) is not None:
             text = f"something waits in {format_percent(round(stalled, 2))} of the time"
-            rows.append((f"Nobody waits for {what}", stalled < STALLED, text))
-    for left, whole, what in (
+            rows.append((f"Nobody waits for {resource}", stalled < STALLED, text))
+    for left, whole, resource in (
         ("memory_left", memory_bytes, "Memory"),
-        ("shared_left", found.shared_bytes, "Shared memory (/dev/shm)"),
+        ("shared_left", usage.shared_bytes, "Shared memory (/dev/shm)"),
     ):
         if whole:
-            least = min(getattr(span, left) for span in found.spans)
+            least = min(getattr(span, left) for span in usage.spans)
             text = f"at least {format_bytes(least)} left"
-            rows.append((f"{what} is not used up", least > (1 - MAXED) * whole, text))
-    for kind, what in (("disk", "read from disks"), ("network", "received from the network")):
-        rows.append(("for comparison", None, f"{format_bytes(mean(kind))} a second {what}"))
+            rows.append((f"{resource} is not used up", least > (1 - MAXED) * whole, text))
+    for kind, transfer in (("disk", "read from disks"), ("network", "received from the network")):
+        rows.append(("for comparison", None, f"{format_bytes(mean(kind))} a second {transfer}"))
     return rows
 
 
@@ -84,16 +84,16 @@ def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
 
     Streams are those of the fewest and of the most processes.
     """
-    found = []
+    rates = []
     for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
         rows = [row for row in alone.rows if row.kernel == kernel and row.valid and row.rates]
         counts = [row.n for row in rows]
         for n in sorted({min(counts), max(counts)} if counts else ()):
             mean = statistics.fmean(sum(row.rates) for row in rows if row.n == n)
-            found.append((f"{title}, {words.processes(n)}", STREAM_BYTES * mean))
+            rates.append((f"{title}, {words.processes(n)}", STREAM_BYTES * mean))
     if alone.disk and alone.disk.per_s is not None:
-        found.append((f"the disk, in order ({alone.disk.note})", alone.disk.per_s))
-    return found
+        rates.append((f"the disk, in order ({alone.disk.note})", alone.disk.per_s))
+    return rates
 
 
 # Several machines.
@@ -103,37 +103,37 @@ def compared_verdict(compared: Compared) -> str:
     """Say which machine gives most, as predicted; confirmations are in the part of each machine."""
     best = compared.best
     if best is None:
-        names = [one.name for one in compared.measured]
+        names = [machine.name for machine in compared.measured]
         return f"Only {names[0]} is measured" if len(names) == 1 else "Nothing to compare"
-    what = words.NOUNS[compared.objective or "steps_per_s"]
+    noun = words.NOUNS[compared.objective or "steps_per_s"]
     first, other, ratio = best.first, best.next, best.ratio
     if not ratio.sure:
         text = f"{first} looks best; without an interval it is not certain"
     elif not words.differs(ratio, best.spread):
-        text = f"{first} and {other} give as many {what}, as far as this study can tell"
+        text = f"{first} and {other} give as many {noun}, as far as this study can tell"
     else:
         interval = words.spelled(ratio)
-        text = f"{first} gives {format_ratio(ratio.value)} the {what} of {other} ({interval})"
+        text = f"{first} gives {format_ratio(ratio.value)} the {noun} of {other} ({interval})"
     return f"{text}, predicted"
 
 
 def compared_notes(compared: Compared) -> list[words.Mark]:
     """Return notes on a comparison for careful readers; a bad note weakens the comparison."""
     notes = [
-        words.Mark(f"{one.name} is missing: {one.reason}.", bad=True)
-        for one in compared.machines
-        if one.status == "missing"
+        words.Mark(f"{machine.name} is missing: {machine.reason}.", bad=True)
+        for machine in compared.machines
+        if machine.status == "missing"
     ]
     for names in compared.same:
         text = "are the same machine by all that matters to its speed"
         notes.append(words.Mark(f"{words.listed(names, 9)} {text}.", bad=True))
-    for one in compared.machines:
-        for other in one.others:
+    for machine in compared.machines:
+        for other in machine.others:
             differences = "; ".join(f"{f.fact} {f.there}, not {f.here}" for f in other.differences)
             text = (
-                f"Not all nodes of {one.name} are alike: {words.listed(other.hosts, 4)} "
+                f"Not all nodes of {machine.name} are alike: {words.listed(other.hosts, 4)} "
                 f"({format_count(other.cohorts, 'cohort')}) has {differences}. They are not "
-                f"pooled: compared here is {words.listed(one.hosts, 4)}."
+                f"pooled: compared here is {words.listed(machine.hosts, 4)}."
             )
             notes.append(words.Mark(text, bad=True))
     for entry in compared.software:
@@ -142,12 +142,12 @@ def compared_notes(compared: Compared) -> list[words.Mark]:
     return notes
 
 
-def throughput(found: Recommendation) -> str:
+def throughput(recommendation: Recommendation) -> str:
     """Say which point has the highest rate, for a study that asks for one model soonest."""
-    most = found.throughput
+    most = recommendation.throughput
     if most is None or most.once:
         return ""
-    rate = OBJECTIVES[found.objective].rate
+    rate = OBJECTIVES[recommendation.objective].rate
     value = words.amount(most.gives(rate), rate)
     by = f"{words.processes(most.n)} of {words.name_launch(most.label)}"
     return f"Most {words.NOUNS[rate]}: {value} with {by}, predicted."

@@ -60,12 +60,12 @@ def tell_stopped(path: Path) -> str:
     Args:
         path: measure/stopped.json.
     """
-    found = read_file(path, Stopped)
-    lines = found.log.splitlines()[-SHOWN_LINES:]
+    stopped = read_file(path, Stopped)
+    lines = stopped.log.splitlines()[-SHOWN_LINES:]
     shown = "".join(f"  | {line[:SHOWN_CHARACTERS]}\n" for line in lines)
     last = f"Its last lines were:\n{shown}" if lines else ""
     return printable_lines(
-        f"The study stopped: {found.script} cannot be measured.\n  Reason: {found.reason}\n"
+        f"The study stopped: {stopped.script} cannot be measured.\n  Reason: {stopped.reason}\n"
         f"{last}No other launch was started. Put that right and run the same command again: it"
         " measures this launch first."
     )
@@ -78,19 +78,19 @@ def look_around() -> str:
 
 def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
     """Return a machine's result, its launch command, and why it does not scale further."""
-    found = words.headline(machine)
-    lines = [f"{found.verdict} ({found.detail})"]
-    lines += [f"  {bar.text}: {bar.value} {bar.unit}" for bar in found.bars]
+    headline = words.headline(machine)
+    lines = [f"{headline.verdict} ({headline.detail})"]
+    lines += [f"  {bar.text}: {bar.value} {bar.unit}" for bar in headline.bars]
     if machine.recommendation.single and (most := sections.throughput(machine.recommendation)):
         lines.append(f"  {most}")
-    warnings = [f"  Warning: {mark.text}: {mark.tip}" for mark in found.marks if mark.bad]
+    warnings = [f"  Warning: {mark.text}: {mark.tip}" for mark in headline.marks if mark.bad]
     lines += _first(warnings, SHOWN_WARNINGS)
     if machine.name.endswith(model.OTHER_NODES):
         lines.append("  measured on nodes that are another machine")
     elif machine.recommendation.ok:
         command = f"bash {results}/launch/recommended{machine.suffix}.sh{machine.queued}"
         lines.append(f"  launch it: {command}")
-    lines += [f"  why, {one.title}: {words.why(one)}" for one in machine.targets]
+    lines += [f"  why, {target.title}: {words.why(target)}" for target in machine.targets]
     return lines
 
 

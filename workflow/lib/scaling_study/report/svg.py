@@ -77,7 +77,7 @@ def themed(figure: Figure, *, alt: str) -> str:
     nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
     figure.savefig(text, format="svg", metadata=nothing, transparent=True)
     _, _, body = text.getvalue().partition(_HEAD_END)
-    body = _STYLE.sub(lambda found: _restyle(found[0]), _GROUP_ID.sub("", body))
+    body = _STYLE.sub(lambda match: _restyle(match[0]), _GROUP_ID.sub("", body))
     width, height = 72 * figure.get_size_inches()
     return (
         f'<svg {SVG} viewBox="0 0 {width:g} {height:g}" class="figure" role="img"'
@@ -106,5 +106,5 @@ def standalone(svg: str) -> str:
 
 def _restyle(style: str) -> str:
     """Put the theme's variables and the font stack into a style attribute."""
-    themed_style = _COLOUR.sub(lambda found: _VARIABLE.get(found[0], found[0]), style)
+    themed_style = _COLOUR.sub(lambda match: _VARIABLE.get(match[0], match[0]), style)
     return themed_style.replace(DRAWN_FONT, FONT_STACK)

@@ -156,12 +156,12 @@ def share_and_interval(share: Interval) -> str:
     return share_text(share) + (f" ({interval})" if interval else "")
 
 
-def amount(given: Interval, objective: str) -> str:
+def amount(quantity: Interval, objective: str) -> str:
     """Write a launch's rate or time: ``870 models/hour``, or ``one model in 4.9 s``."""
-    asked, value = OBJECTIVES[objective], given.value if known(given.value) else 0.0
-    if asked.single:
-        return f"{THINGS[asked.rate]} in {format_time(value)}"
-    return f"{format_number(value)} {UNITS[asked.rate]}"
+    goal, value = OBJECTIVES[objective], quantity.value if known(quantity.value) else 0.0
+    if goal.single:
+        return f"{THINGS[goal.rate]} in {format_time(value)}"
+    return f"{format_number(value)} {UNITS[goal.rate]}"
 
 
 def differs(ratio: Interval, spread: float | None) -> bool:
@@ -339,15 +339,15 @@ def verdict(answer: Answer) -> str:
 
 def headline(machine: Machine) -> Headline:
     """Return the headline of a machine's report."""
-    found, answer = machine.recommendation, answer_of(machine)
-    asked = OBJECTIVES[answer.objective]
+    recommendation, answer = machine.recommendation, answer_of(machine)
+    objective = OBJECTIVES[answer.objective]
     question = (
-        f"How soon is {THINGS[asked.rate]} done on this machine?"
-        if asked.single
-        else f"How many {NOUNS[asked.rate]} can this machine {VERBS[asked.rate][0]}?"
+        f"How soon is {THINGS[objective.rate]} done on this machine?"
+        if objective.single
+        else f"How many {NOUNS[objective.rate]} can this machine {VERBS[objective.rate][0]}?"
     )
     if not answer.ok:
-        reason = sentence(f"{found.reason}.")
+        reason = sentence(f"{recommendation.reason}.")
         return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
     row = choose(answer)
     ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
@@ -359,24 +359,24 @@ def headline(machine: Machine) -> Headline:
         counts = f"{processes(answer.n)} against {answer.other_n}"
         alike = f", and {format_ratio(answer.same_n.value)} with {answer.n} each"
         detail.append(counts + (alike if answer.same_n.sure else ""))
-    if found.as_run is not None and found.as_run_n != answer.other_n:
+    if recommendation.as_run is not None and recommendation.as_run_n != answer.other_n:
         detail.append(
-            f"predicted over the {found.as_run_n} that you run today:"
-            f" {format_ratio(found.as_run.value)}"
+            f"predicted over the {recommendation.as_run_n} that you run today:"
+            f" {format_ratio(recommendation.as_run.value)}"
         )
-    bars = _bars(_confirmed(machine.confirmation) or _predicted(found), answer.objective)
+    bars = _bars(_confirmed(machine.confirmation) or _predicted(recommendation), answer.objective)
     return Headline(question, verdict(answer), ", ".join(detail), bars, tuple(_marks(machine)))
 
 
 def answer_of(machine: Machine) -> Answer:
     """Return the findings that decide the headline."""
-    found, confirmation = machine.recommendation, machine.confirmation
-    best, other = found.recommended, found.compared
-    if not found.ok or best is None:
-        return Answer(ok=False, objective=found.objective)
+    recommendation, confirmation = machine.recommendation, machine.confirmation
+    best, other = recommendation.recommended, recommendation.compared
+    if not recommendation.ok or best is None:
+        return Answer(ok=False, objective=recommendation.objective)
     arm = confirmation.arm("recommended") if confirmation else None
-    source = confirmation if confirmation and arm else found
-    objective, asked = source.objective, OBJECTIVES[source.objective]
+    source = confirmation if confirmation and arm else recommendation
+    objective, goal = source.objective, OBJECTIVES[source.objective]
     against = other.label if other else "default"
     theirs, ratio = None, source.ratio
     if confirmation and arm:
@@ -385,19 +385,19 @@ def answer_of(machine: Machine) -> Answer:
         # A launch that the study could not measure ran with as many processes only.
         ratio = ratio or (None if other else source.ratio_same_n)
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
-    given = amount((arm or best).gives(objective), objective)
+    text = amount((arm or best).gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
-    does = VERBS[asked.rate][1]
+    does = VERBS[goal.rate][1]
     return Answer(
         objective=objective,
         confirmed=arm is not None,
-        launches=2 if ratio else len(found.ranking) or 2,
+        launches=2 if ratio else len(recommendation.ranking) or 2,
         same=same or (source.ratio is None and arm is not None and other is not None),
         best=best.label,
         started=STARTED[arm.start] if arm else "",
         other=against,
-        value=f"{'at most ' if at_most else ''}{given} with {processes(best.n)}",
-        verb="is {} as fast as" if asked.single else f"{does} {{}} as many {NOUNS[asked.rate]} as",
+        value=f"{'at most ' if at_most else ''}{text} with {processes(best.n)}",
+        verb="is {} as fast as" if goal.single else f"{does} {{}} as many {NOUNS[goal.rate]} as",
         n=best.n,
         other_n=theirs.n if theirs else other.n if other else best.n,
         probability=best.probability_best,
@@ -413,8 +413,8 @@ def confirmed_amount(confirmation: analysis.Confirmation | None) -> str:
     arm = confirmation.arm("recommended") if confirmation else None
     if confirmation is None or arm is None:
         return ""
-    given = amount(arm.gives(confirmation.objective), confirmation.objective)
-    return f"{given}, confirmed{STARTED[arm.start]}"
+    text = amount(arm.gives(confirmation.objective), confirmation.objective)
+    return f"{text}, confirmed{STARTED[arm.start]}"
 
 
 ROLES = ("today", "today_same_n", "default", "default_same_n", "recommended")
@@ -424,19 +424,19 @@ STARTED = {"fresh": "", "forked": " with forked starts"}
 
 
 def _predicted(
-    found: analysis.Recommendation,
+    recommendation: analysis.Recommendation,
 ) -> list[tuple[str, analysis.Candidate | analysis.Arm]]:
     """Return today's launch, the default one and the recommended one.
 
     The launch that the recommended one is compared with comes at the recommended count, too.
     """
     shown: list[tuple[str, analysis.Candidate | analysis.Arm]] = []
-    best = found.recommended
-    for role, entry in (("today", found.today), ("default", found.default)):
+    best = recommendation.recommended
+    for role, entry in (("today", recommendation.today), ("default", recommendation.default)):
         if best is None or entry is None or entry.launch == best.launch:
             continue
         shown.append((role, entry))
-        if entry is found.compared and entry.at_n is not None and entry.at_n.n != entry.n:
+        if entry is recommendation.compared and entry.at_n is not None and entry.at_n.n != entry.n:
             shown.append((f"{role}_same_n", entry.at_n))
     return [*shown, *([("recommended", best)] if best else [])]
 
@@ -456,48 +456,48 @@ def _confirmed(
 def _bars(
     shown: Sequence[tuple[str, analysis.Candidate | analysis.Arm]], objective: str
 ) -> tuple[Bar, ...]:
-    gave = [one.gives(objective) for _, one in shown]
-    values = [given.value if known(given.value) else 0.0 for given in gave]
+    gave = [entry.gives(objective) for _, entry in shown]
+    values = [quantity.value if known(quantity.value) else 0.0 for quantity in gave]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
     if OBJECTIVES[objective].single:
         scale, unit = time_unit(min(values))
     return tuple(
         Bar(
             role=role,
-            text=f"{opening(one.label)}{started}: {processes(one.n)}",
+            text=f"{opening(entry.label)}{started}: {processes(entry.n)}",
             value=format_number(value / scale),
             unit=unit,
-            interval=format_interval(given.low, given.high, like=value, unit=scale),
+            interval=format_interval(quantity.low, quantity.high, like=value, unit=scale),
             share=value / (max(values) or 1.0),
-            once=isinstance(one, analysis.Candidate) and one.once,
+            once=isinstance(entry, analysis.Candidate) and entry.once,
         )
-        for (role, one), given, value in zip(shown, gave, values, strict=True)
-        for started in [STARTED[one.start] if isinstance(one, analysis.Arm) else ""]
+        for (role, entry), quantity, value in zip(shown, gave, values, strict=True)
+        for started in [STARTED[entry.start] if isinstance(entry, analysis.Arm) else ""]
     )
 
 
 # How sure the answer is.
 
 
-def sureness(found: analysis.Recommendation) -> str:
+def sureness(recommendation: analysis.Recommendation) -> str:
     """Say how sure it is that the study has nothing better."""
-    best = found.recommended
+    best = recommendation.recommended
     probability = best.probability_best if best else None
     if best is None or not known(probability):
         return "With one start of each launch it is not known how sure this is."
     text = (
-        f"Probability that no launch of the study{STARTED[found.start]} is more than "
-        f"{format_percent(found.tolerance)} faster: {format_probability(probability)}."
+        f"Probability that no launch of the study{STARTED[recommendation.start]} is more than "
+        f"{format_percent(recommendation.tolerance)} faster: {format_probability(probability)}."
     )
-    other = next((one for one in found.ranking if one.launch != best.launch), None)
+    other = next((point for point in recommendation.ranking if point.launch != best.launch), None)
     if other is not None and (probability or 0.0) < SURE:
         text += f" The closest one is {name_launch(other.label)} with {processes(other.n)}."
     return text
 
 
 def _marks(machine: Machine) -> Iterable[Mark]:
-    found, confirmation = machine.recommendation, machine.confirmation
-    best, other = found.recommended, found.compared
+    recommendation, confirmation = machine.recommendation, machine.confirmation
+    best, other = recommendation.recommended, recommendation.compared
     arm = confirmation.arm("recommended") if confirmation else None
     if best is None:
         return
@@ -506,27 +506,29 @@ def _marks(machine: Machine) -> Iterable[Mark]:
         yield from _difference_marks(confirmation, arm)
     probability = format_probability(best.probability_best, short=True)
     if known(best.probability_best):
-        yield Mark(f"best of {len(found.ranking)}: {probability}", sureness(found))
+        yield Mark(
+            f"best of {len(recommendation.ranking)}: {probability}", sureness(recommendation)
+        )
     spread = machine.noise.at(*sorted({best.n, *([other.n] if other else [])}))
     if spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
         tip = "Two runs of one launch differed by this much: smaller gains mean nothing."
         yield Mark(f"A/A noise {format_percent(spread)}", tip)
-    starts = min(one.replicates for one in (best, other or best))
+    starts = min(point.replicates for point in (best, other or best))
     if starts < ENOUGH_REPLICATES and arm is None:  # a confirmation rests on its rounds
-        more = "a larger search.budget_minutes" if found.raced else "measure.replicates: 3"
+        more = "a larger search.budget_minutes" if recommendation.raced else "measure.replicates: 3"
         tip = (
             f"The interval rests on the spread of all launches together; {more} gives more starts."
         )
         yield Mark(format_count(starts, "start"), tip, bad=starts < analysis.ENOUGH_STARTS)
-    length = (confirmation.model_length if confirmation else None) or found.model_length
+    length = (confirmation.model_length if confirmation else None) or recommendation.model_length
     if length is not None:
         yield _length_mark(length)
-    if found.today is not None:
-        shown = shell.tell(found.today.shell)  # type: ignore[arg-type]
+    if recommendation.today is not None:
+        shown = shell.tell(recommendation.today.shell)  # type: ignore[arg-type]
         yield Mark("today's launch", f"Today's launch is the default one with {shown}.")
-    yield from _training_marks(found, confirmation)
+    yield from _training_marks(recommendation, confirmation)
     yield from _loss_marks(machine)
 
 
@@ -616,43 +618,43 @@ def _length_mark(length: ModelLength) -> Mark:
     if length.steps is None:
         tip = "No start showed how many steps a model has. Set workload.steps_per_model."
         return Mark("steps of a model not known", tip, bad=True)
-    seen = f"The script ended after this many steps in {format_count(length.starts, 'start')}."
+    text = f"The script ended after this many steps in {format_count(length.starts, 'start')}."
     if length.differs:
-        seen = f"Models differ in length: {length.shortest:,.0f} to {length.longest:,.0f} steps."
-    return Mark(f"one model: {length.steps:,.0f} steps", seen, bad=length.differs)
+        text = f"Models differ in length: {length.shortest:,.0f} to {length.longest:,.0f} steps."
+    return Mark(f"one model: {length.steps:,.0f} steps", text, bad=length.differs)
 
 
 def _training_marks(
-    found: analysis.Recommendation, confirmation: analysis.Confirmation | None
+    recommendation: analysis.Recommendation, confirmation: analysis.Confirmation | None
 ) -> Iterable[Mark]:
     """Mark changes of training: of the recommended launch, and of a faster one that is left out."""
-    losses = {one.launch: one for one in (confirmation.losses if confirmation else ())}
-    own = losses.get(found.recommended.launch) if found.recommended else None
-    if own is not None:
-        tip = f"It computes in another order or precision than the baseline. {_loss_text(own)}"
-        yield Mark("loss compared", tip, bad=not own.alike)
-    changed = found.changed
+    losses = {loss.launch: loss for loss in (confirmation.losses if confirmation else ())}
+    loss = losses.get(recommendation.recommended.launch) if recommendation.recommended else None
+    if loss is not None:
+        tip = f"It computes in another order or precision than the baseline. {_loss_text(loss)}"
+        yield Mark("loss compared", tip, bad=not loss.alike)
+    changed = recommendation.changed
     if changed is not None:
-        what = " and ".join(f"{name} {value}" for name, value in changed.what.items())
+        changes = " and ".join(f"{name} {value}" for name, value in changed.what.items())
         other = losses.get(changed.launch)
         text = _loss_text(other) if other else "Compare the loss at equal samples before using it."
         gain = "" if changed.once else f" ({format_ratio(changed.ratio.value)})"
         yield Mark(
             "a faster launch changes training",
             f"{changed.label} with {processes(changed.n)} is faster{gain}, and is not "
-            f"recommended because it changes training ({what}). {text}",
+            f"recommended because it changes training ({changes}). {text}",
         )
 
 
-def _loss_text(found: Losses) -> str:
-    if found.status != "ok":
-        return f"Its loss could not be compared: {found.reason}."
-    how = "falls as the baseline's does" if found.alike else "does not fall as the baseline's does"
-    own = sum(found.losses) / len(found.losses)
-    low, high = min(found.baseline), max(found.baseline)
+def _loss_text(loss: Losses) -> str:
+    if loss.status != "ok":
+        return f"Its loss could not be compared: {loss.reason}."
+    how = "falls as the baseline's does" if loss.alike else "does not fall as the baseline's does"
+    mean = sum(loss.losses) / len(loss.losses)
+    low, high = min(loss.baseline), max(loss.baseline)
     return (
-        f"Its loss {how}: {own:.4g} over the second half of {found.steps} steps, {low:.4g} to "
-        f"{high:.4g} in {len(found.baseline)} runs of the baseline."
+        f"Its loss {how}: {mean:.4g} over the second half of {loss.steps} steps, {low:.4g} to "
+        f"{high:.4g} in {len(loss.baseline)} runs of the baseline."
     )
 
 
@@ -662,8 +664,8 @@ BY_WHOM = {"foreign_cpu": "other programs", "stolen_cpu": "the hypervisor"}
 def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
     """Mark launches, windows and files that were lost."""
     failures, provenance = machine.failures, machine.provenance
-    ranked = {one.launch for one in machine.recommendation.ranking}
-    lost = [one.label for one in failures.points if one.launch not in ranked]
+    ranked = {point.launch for point in machine.recommendation.ranking}
+    lost = [point.label for point in failures.points if point.launch not in ranked]
     marks = []
     if lost:
         names = list(dict.fromkeys(lost))
@@ -672,7 +674,7 @@ def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
     marks += lost_windows(failures, provenance.windows)
     writers = failures.shared_files
     if writers:
-        path = max(writers, key=lambda one: writers[one])
+        path = max(writers, key=lambda file: writers[file])
         tip = (
             f"{writers[path]:,} processes write {path}"
             f"{f' (and {len(writers) - 1:,} more files)' if len(writers) > 1 else ''}: each "
@@ -692,7 +694,7 @@ def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
     """
     marks = []
     for flag, whom in BY_WHOM.items():
-        count = sum(one.count for one in failures.windows if one.flag == flag)
+        count = sum(window.count for window in failures.windows if window.flag == flag)
         if taken and count >= MANY_LOST * taken:
             tip = (
                 f"{count:,} of {taken:,} windows lost CPU time to {whom}; such windows do not"
@@ -704,13 +706,13 @@ def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
     return marks
 
 
-def warn_busy(seen: Look) -> str:
+def warn_busy(look: Look) -> str:
     """Warn, before a study starts, that its machine is busy; empty if that costs no window."""
-    if not (seen.taken or seen.stolen):
+    if not (look.taken or look.stolen):
         return ""
-    limit = format_cpus(windows.foreign_limit_cpus(seen.usable_cpus))
+    limit = format_cpus(windows.foreign_limit_cpus(look.usable_cpus))
     return (
-        f"  Warning: this machine is busy now: {foreign.describe(seen)}.\n"
+        f"  Warning: this machine is busy now: {foreign.describe(look)}.\n"
         f"  Windows in which others take more than {limit} CPUs are not used. Stop these programs, "
         "or the study takes\n  longer and may lose results."
     )

@@ -98,8 +98,8 @@ def pair(over: Floats, under: Floats, replicates: Integers, units: Units) -> Pai
         return Pairs(over, under)
     starts = np.unique(replicates)
     return Pairs(
-        np.array([over[replicates == one].mean() for one in starts]),
-        np.array([under[replicates == one].mean() for one in starts]),
+        np.array([over[replicates == start].mean() for start in starts]),
+        np.array([under[replicates == start].mean() for start in starts]),
     )
 
 

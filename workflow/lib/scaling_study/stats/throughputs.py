@@ -127,8 +127,8 @@ class Throughputs:
 
     def scatter(self, launch: str) -> Floats:
         """Return the deviation of each point of a launch, by n, without the part that all share."""
-        own = self.logs[:, [at for (name, _), at in sorted(self.column.items()) if name == launch]]
-        return np.asarray((own - own.mean(axis=1, keepdims=True)).std(axis=0))
+        logs = self.logs[:, [at for (name, _), at in sorted(self.column.items()) if name == launch]]
+        return np.asarray((logs - logs.mean(axis=1, keepdims=True)).std(axis=0))
 
     def probabilities(self, shown: Mapping[str, int], tolerance: float) -> dict[str, float]:
         """Return the probability that a point of each launch is as good as the best of all.
@@ -145,7 +145,7 @@ class Throughputs:
             return {}
         rivals = [at for (launch, _), at in self.column.items() if launch in shown]
         enough = self.logs[:, rivals].max(axis=1) + np.log1p(-tolerance)
-        return {one: float((self.of((one, n)) >= enough).mean()) for one, n in shown.items()}
+        return {name: float((self.of((name, n)) >= enough).mean()) for name, n in shown.items()}
 
     def of_one_process(self) -> "Throughputs":
         """Return the throughput of one process, of each launch with its fewest processes."""
@@ -203,7 +203,7 @@ def fit(
     Returns:
         No point if no start has a rate.
     """
-    if not any(one.rates for one in starts):
+    if not any(start.rates for start in starts):
         return Throughputs({}, np.empty(0), np.empty((sweeps * EACH, 0)), sure=False, drifts={})
     return _Sampler(starts, seed, strays).run(sweeps)
 
@@ -213,31 +213,33 @@ class _Sampler:
 
     def __init__(self, starts: Sequence[Start], seed: int, strays: float) -> None:
         self._strays = strays
-        starts = [one for one in starts if one.rates]
+        starts = [start for start in starts if start.rates]
         # Other data has other draws: two machines must not share their errors. Rates that differ
         # in their last digits only, as those read from a table do, have the same.
-        rates = [(one.launch, n, f"{rate:.9g}") for one in starts for n, rate in one.rates.items()]
+        rates = [
+            (start.launch, n, f"{rate:.9g}") for start in starts for n, rate in start.rates.items()
+        ]
         self._rng = np.random.default_rng([seed, zlib.crc32(repr(rates).encode())])
-        rows = [(one, n) for one in starts for n in sorted(one.rates)]
-        points = sorted({(one.launch, n) for one, n in rows})
+        rows = [(start, n) for start in starts for n in sorted(start.rates)]
+        points = sorted({(start.launch, n) for start, n in rows})
         self._column = {point: at for at, point in enumerate(points)}
         names = sorted({launch for launch, _ in points})
-        own: dict[str, int] = dict.fromkeys(names, 0)
+        counts: dict[str, int] = dict.fromkeys(names, 0)
         place = {}
-        for one in starts:
-            place[id(one)] = names.index(one.launch), own[one.launch]
-            own[one.launch] += 1
-        self._counts = np.array([own[name] for name in names], dtype=np.float64)
-        self._launch = np.array([place[id(one)][0] for one, _ in rows])
-        self._start = np.array([place[id(one)][1] for one, _ in rows])
-        self._cell = np.array([self._column[one.launch, n] for one, n in rows])
+        for start in starts:
+            place[id(start)] = names.index(start.launch), counts[start.launch]
+            counts[start.launch] += 1
+        self._counts = np.array([counts[name] for name in names], dtype=np.float64)
+        self._launch = np.array([place[id(start)][0] for start, _ in rows])
+        self._start = np.array([place[id(start)][1] for start, _ in rows])
+        self._cell = np.array([self._column[start.launch, n] for start, n in rows])
         self._launch_of_cell = np.array([names.index(launch) for launch, _ in points])
         # A batch with a single start shows no drift: it is part of the start's own bias.
-        batches = [*dict.fromkeys(one.batch for one in starts)]
+        batches = [*dict.fromkeys(start.batch for start in starts)]
         self._batches = batches if len(batches) < len(starts) else []
         numbers = {batch: at for at, batch in enumerate(self._batches)}
-        self._batch = np.array([numbers.get(one.batch, 0) for one, _ in rows])
-        self._logs = np.log([one.rates[n] for one, n in rows])
+        self._batch = np.array([numbers.get(start.batch, 0) for start, _ in rows])
+        self._logs = np.log([start.rates[n] for start, n in rows])
         self._each = max(1, min(EACH, int(MOST_NUMBERS / (SWEEPS * len(points)))))
         self._prepare()
 
@@ -259,9 +261,9 @@ class _Sampler:
         logs = self._logs - self._means[self._cell]
 
         def sums(values: Floats) -> Floats:
-            found = np.zeros((launches, *values.shape[1:]))
-            np.add.at(found, self._launch, values)
-            return found
+            totals = np.zeros((launches, *values.shape[1:]))
+            np.add.at(totals, self._launch, values)
+            return totals
 
         self._xx = sums(apart[:, :, None] * apart[:, None, :])
         self._xz = sums(apart[:, :, None] * drifting[:, None, :])
@@ -287,9 +289,9 @@ class _Sampler:
             points.append(logs)
             drifts.append(by_batch[:, 0])
             # The first draw is the mean; the spreads are drawn beside the second one.
-            own = by_start[:, :, 1] * self._mask
-            bias = bias_of.draw(self._rng, (own**2).sum(axis=1), self._counts)
-            left = self._logs - logs[1, self._cell] - own[self._launch, self._start]
+            start_bias = by_start[:, :, 1] * self._mask
+            bias = bias_of.draw(self._rng, (start_bias**2).sum(axis=1), self._counts)
+            left = self._logs - logs[1, self._cell] - start_bias[self._launch, self._start]
             if self._batches:
                 left -= by_batch[self._batch, 1]
                 square = float((by_batch[:, 1] ** 2).sum()) + DRIFT_FREEDOM * DRIFT**2
@@ -316,10 +318,10 @@ class _Sampler:
         if batches:
             gain = inverse @ xz
             precision = (self._zz / within).sum(axis=0) - np.einsum("ltb,ltc->bc", gain, xz)
-            seen = (self._zy / rest[:, None]).sum(axis=0) - np.einsum("ltb,lt->b", gain, xy)
+            moment = (self._zy / rest[:, None]).sum(axis=0) - np.einsum("ltb,lt->b", gain, xy)
             covariance = np.linalg.inv(precision + np.eye(batches) / drift)
             noise = np.linalg.cholesky(covariance) @ self._noise(batches)
-            by_batch = (covariance @ seen)[:, None] + noise
+            by_batch = (covariance @ moment)[:, None] + noise
         by_start = inverse @ (xy[:, :, None] - xz @ by_batch)
         return by_batch, by_start + np.linalg.cholesky(inverse) @ self._noise(*self._mask.shape)
 
