@@ -184,10 +184,10 @@ def check(options: argparse.Namespace) -> int:
         else:
             config = load_config(mapping)
             config = work.with_interpreter(config, work.python_of_shell(config.workload))
-            made = make_plan(config, look(os.environ, limits.read_memory_policy()))
-            plan = made.to_dict()
-            text = f"{outline(made)}\n  runs in {resolve.check_workload(made.workload)}"
-            text += f"\n  the first process: {shlex.join(work.first_command(made))}"
+            study_plan = make_plan(config, look(os.environ, limits.read_memory_policy()))
+            plan = study_plan.to_dict()
+            text = f"{outline(study_plan)}\n  runs in {resolve.check_workload(study_plan.workload)}"
+            text += f"\n  the first process: {shlex.join(work.first_command(study_plan))}"
     except ConfigError as error:
         print(located(error, [options.config]), file=sys.stderr)
         return WRONG_INPUT
@@ -239,8 +239,8 @@ def observe(options: argparse.Namespace) -> None:
 
     job = read_job(options.job, 0)
     with job_process.prepared("observe", options.log):
-        found = observe.Observer(job, options.builds, options.limit).observe()
-        write_file(options.output, asdict(found))
+        observed = observe.Observer(job, options.builds, options.limit).observe()
+        write_file(options.output, asdict(observed))
 
 
 @_stage(*MEASURING, "--replicate")
@@ -260,15 +260,21 @@ def race(options: argparse.Namespace) -> None:
     from scaling_study.records.confirmation import FIRST_MODELS
     from scaling_study.search import rounds
 
-    found = rounds.read(options.round)
-    title = f"round {options.round.stem} ({found.stage})"
+    decision = rounds.read(options.round)
+    title = f"round {options.round.stem} ({decision.stage})"
     with job_process.prepared(title, options.log):
         folder, job = options.round.parent.parent / "measure", read_job(options.job, 0)
-        if found.models is not None and options.node == 0:
-            launch = next(one for one in found.launches if one.id == found.models.launch)
+        if decision.models is not None and options.node == 0:
+            launch = next(
+                candidate
+                for candidate in decision.launches
+                if candidate.id == decision.models.launch
+            )
             base = replace(job, launch=launch)
-            one_round.train_first_models(base, found.models, folder / FIRST_MODELS, options.builds)
-        rounds.measure_part(found, job, folder, options.builds, (options.node, options.nodes))
+            one_round.train_first_models(
+                base, decision.models, folder / FIRST_MODELS, options.builds
+            )
+        rounds.measure_part(decision, job, folder, options.builds, (options.node, options.nodes))
         options.output.touch()
 
 
@@ -282,9 +288,9 @@ def decide(options: argparse.Namespace) -> None:
     before = rounds.set_aside(options.study_folder, options.job, now)
     if before is not None:
         print(f"what is measured has changed: records of before are in {before}")
-    found = stages.decide(options.study_folder, now, first=options.output.stem == "0")
-    write_file(options.output, found)
-    print(printable_lines(rounds.describe(found)))
+    decision = stages.decide(options.study_folder, now, first=options.output.stem == "0")
+    write_file(options.output, decision)
+    print(printable_lines(rounds.describe(decision)))
 
 
 @_stage("--study-folder", "--rounds", "--output", reads="plan.json and the rounds")
@@ -293,7 +299,7 @@ def searched(options: argparse.Namespace) -> None:
     from scaling_study.search import rounds
 
     plan = rounds.grown(read_plan(options.study_folder / "plan.json"), options.study_folder)
-    plan = rounds.searched(plan, [rounds.read(one) for one in options.rounds])
+    plan = rounds.searched(plan, [rounds.read(path) for path in options.rounds])
     write_file(options.output, plan.to_dict())
 
 
@@ -310,10 +316,10 @@ def confirm(options: argparse.Namespace) -> None:
     """Run the recommended and the default launch as a user would."""
     from scaling_study.confirm.confirm import Confirmation
 
-    plan, found = _recommendation(options)
+    plan, recommendation = _recommendation(options)
     with job_process.prepared("confirm", options.log, options.probed):
         Confirmation(
-            read_job(options.job, 0), plan.by_id, found, options.output, options.builds,
+            read_job(options.job, 0), plan.by_id, recommendation, options.output, options.builds,
             baseline=plan.baseline, today=plan.today,
         ).run()  # fmt: skip
 
@@ -371,13 +377,13 @@ def loader_experiment(options: argparse.Namespace) -> None:
     options.target = RECOMMENDED
     job, _, machine = _targeted(options)
     with job_process.prepared(f"data_loader ({job.launch.label})", options.log, options.probed):
-        one = loader_experiment.LoaderExperiment(job, options.output, options.builds)
+        experiment = loader_experiment.LoaderExperiment(job, options.output, options.builds)
         if not job.launch.id:
-            one.leave_out("no launch is recommended on this machine")
+            experiment.leave_out("no launch is recommended on this machine")
         else:
-            found = _recommendation(options)[1].of(machine)
-            if found is not None and found.recommended is not None:
-                one.run(found.recommended.n)
+            entry = _recommendation(options)[1].of(machine)
+            if entry is not None and entry.recommended is not None:
+                experiment.run(entry.recommended.n)
 
 
 @_stage(
@@ -402,19 +408,19 @@ def compare(options: argparse.Namespace) -> int:
     from scaling_study.config.config import NodeKind
 
     plan = _plan(options)
-    kinds = {name: NodeKind.model_validate(one) for name, one in options.machines.items()}
-    found = {
+    kinds = {name: NodeKind.model_validate(kind) for name, kind in options.machines.items()}
+    results = {
         name: compare.read_results(folder, plan)
         for name, folder in compare.folders(options.study_folder, kinds).items()
     }
-    missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
+    missing = {name: reason for name, reason in results.items() if isinstance(reason, str)}
     for name, reason in missing.items():
         print(f"{name} is missing: {reason}", file=sys.stderr)
-    if len(missing) == len(found):
+    if len(missing) == len(results):
         print("compare: no machine is measured yet", file=sys.stderr)
         return 1
-    write_file(options.output, compare.compare(found, kinds))
-    print(f"compared {len(found) - len(missing)} of {len(found)} machines")
+    write_file(options.output, compare.compare(results, kinds))
+    print(f"compared {len(results) - len(missing)} of {len(results)} machines")
     return 0
 
 
@@ -508,9 +514,9 @@ def _targeted(options: argparse.Namespace) -> tuple[Job, Plan | None, str]:
     machine = probe.read_machine().hash
     if options.target != RECOMMENDED:
         return job, None, machine
-    plan, found = _recommendation(options)
-    own = found.of(machine)
-    chosen = own.recommended.launch if own and own.recommended else ""
+    plan, recommendation = _recommendation(options)
+    entry = recommendation.of(machine)
+    chosen = entry.recommended.launch if entry and entry.recommended else ""
     return replace(job, launch=plan.by_id.get(chosen, NO_LAUNCH)), plan, machine
 
 

@@ -84,15 +84,19 @@ class Confirmation:
         self._seconds = job.plan.confirm.seconds or 0.0
         self._arms: tuple[confirmation.Arm, ...] = ()
         self._compared: list[str] = []
-        found = recommendation.of(self._machine.hash)
-        self._recommended = found.recommended if found else None
-        if found and found.ok and found.recommended:
-            own = None if today is None else launches[today]
+        entry = recommendation.of(self._machine.hash)
+        self._recommended = entry.recommended if entry else None
+        if entry and entry.ok and entry.recommended:
+            today_launch = None if today is None else launches[today]
             self._arms = choose_arms(
-                found, job.launch, own, seconds=self._seconds, forks=job.plan.workload.forks
+                entry,
+                job.launch,
+                today_launch,
+                seconds=self._seconds,
+                forks=job.plan.workload.forks,
             )
             if not job.plan.workload.runs:
-                self._compared = losses.to_compare(found, launches[baseline].axes, launches)
+                self._compared = losses.to_compare(entry, launches[baseline].axes, launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
@@ -103,7 +107,9 @@ class Confirmation:
         if any(map(_failed, records)):
             log.info("what failed before is run again")
             kept: list[confirmation.Record] = [
-                one for one in records if not (_failed(one) or isinstance(one, confirmation.End))
+                record
+                for record in records
+                if not (_failed(record) or isinstance(record, confirmation.End))
             ]
             records = self._journal.keep(kept)
         if not records:
@@ -111,16 +117,16 @@ class Confirmation:
         if not any(isinstance(record, confirmation.End) for record in records):
             self._run(records)
             self._compare_losses(
-                {one.launch for one in records if isinstance(one, confirmation.Losses)}
+                {record.launch for record in records if isinstance(record, confirmation.Losses)}
             )
             self._journal.write(confirmation.End(wall_s=time.monotonic() - began_s))
         self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
 
     def _head(self) -> confirmation.Head:
         plan = self._job.plan
-        asked = self._arms[0].launch if self._arms else self._job.launch.id
-        own = build.interpreter(str(self._launches[asked].axes["build"]), self._builds)
-        python = own or work.interpreter(plan.workload)
+        launch = self._arms[0].launch if self._arms else self._job.launch.id
+        interpreter = build.interpreter(str(self._launches[launch].axes["build"]), self._builds)
+        python = interpreter or work.interpreter(plan.workload)
         return confirmation.Head(
             schema_version=5,
             study=plan.study,
@@ -139,13 +145,13 @@ class Confirmation:
             log.info("nothing is recommended on this machine: there is nothing to confirm")
             return
         planned, round_s = schedule(self._arms, self._seconds, self._job.seed)
-        rounds = [one for one in records if isinstance(one, confirmation.Round)]
-        done = {(one.turn, one.arm) for one in rounds}
+        rounds = [entry for entry in records if isinstance(entry, confirmation.Round)]
+        done = {(entry.turn, entry.arm) for entry in rounds}
         given_up: set[str] = set()
         if done:
             log.info("goes on after %d rounds of an interrupted run", len(done))
         # An arm whose model does not end within an extended round is not waited for again.
-        endless = {one.arm for one in rounds if not _ended(one)}
+        endless = {entry.arm for entry in rounds if not _ended(entry)}
         with private.folder() as folder:
             known = folder / model_queue.IMPORTS
             for number, (turn, arm) in enumerate(planned):
@@ -175,9 +181,9 @@ class Confirmation:
                 if _failed(record):
                     log.warning("%s: %s", arm.label, record.reason)
                     given_up.add(key)
-            made = ahead.Imports.read(str(known)) if known.exists() else None
-            if made and made.seconds is not None:  # otherwise no server has been through them
-                self._journal.write(confirmation.Imports(**made._asdict()))
+            imports = ahead.Imports.read(str(known)) if known.exists() else None
+            if imports and imports.seconds is not None:  # otherwise no server has been through them
+                self._journal.write(confirmation.Imports(**imports._asdict()))
 
     def _compare_losses(self, done: set[str]) -> None:
         """Compare the loss of each finalist that has other numerics with the baseline's."""
@@ -186,7 +192,7 @@ class Confirmation:
             if launch in done or best is None:
                 continue
             log.info("comparing the loss of %s with the baseline's", self._launches[launch].label)
-            with private.folder() as own, private.part(own, "losses") as folder:
+            with private.folder() as parent, private.part(parent, "losses") as folder:
                 try:
                     record = losses.compare(
                         launch,
@@ -224,7 +230,7 @@ def _failed(record: confirmation.Record) -> bool:
 
 
 def choose_arms(
-    found: Recommendation,
+    entry: Recommendation,
     default: Launch,
     today: Launch | None = None,
     *,
@@ -238,14 +244,14 @@ def choose_arms(
     the recommended one. Besides today's launch, the default one runs at its own best count only.
 
     Args:
-        found: the machine's entry of analysis/recommendation.json.
+        entry: the machine's entry of analysis/recommendation.json.
         default: the default launch.
         today: today's launch; None if that is the default one.
         seconds: time for all rounds together.
         forks: whether a model may be forked from a process that has made its imports.
     """
-    best = found.recommended
-    if not found.ok or best is None:
+    best = entry.recommended
+    if not entry.ok or best is None:
         return ()
     # A group of ranks ends with its model.
     forks = forks and ranks.asked(best.axes) is None
@@ -256,16 +262,18 @@ def choose_arms(
     compared: list[
         tuple[confirmation.Role, confirmation.Role | None, Launch | None, Reference | None]
     ] = [
-        ("today", "today_same_n", today, found.today),
-        ("default", "default_same_n" if today is None else None, default, found.default),
+        ("today", "today_same_n", today, entry.today),
+        ("default", "default_same_n" if today is None else None, default, entry.default),
     ]
-    for role, same_n, launch, own in compared:
+    for role, same_n, launch, reference in compared:
         if launch is None or launch.id == best.launch:
             continue
         plain = partial(confirmation.Arm, launch=launch.id, label=launch.label, start="fresh")
-        if own is not None:
-            arms.append(plain(role, n=own.n))
-        if same_n is not None and (own is None or (own.n != best.n and seconds >= SAME_N_S)):
+        if reference is not None:
+            arms.append(plain(role, n=reference.n))
+        if same_n is not None and (
+            reference is None or (reference.n != best.n and seconds >= SAME_N_S)
+        ):
             arms.append(plain(same_n, n=best.n))
     return tuple(arms)
 

@@ -77,7 +77,7 @@ class _Arm:
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a part over the rounds that show it; None if none does."""
-        values = [getattr(seen, name) for seen in self.seen.values()]
+        values = [getattr(look, name) for look in self.seen.values()]
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known else None
 
@@ -102,19 +102,19 @@ def summarise(
     head, records = _read(file) if file else (None, [])
     confirmations = []
     for entry in recommendation:
-        found = analysis.Confirmation(
+        result = analysis.Confirmation(
             machine=entry.machine, status="none", objective=entry.objective
         )
         if head is None:
-            found = structs.replace(found, status="off")
+            result = structs.replace(result, status="off")
         elif entry.recommended is None:
-            found = structs.replace(found, reason=entry.reason)
+            result = structs.replace(result, reason=entry.reason)
         elif entry.machine != head.machine_hash:
-            found = structs.replace(found, reason="this machine has not been confirmed")
+            result = structs.replace(result, reason="this machine has not been confirmed")
         else:
-            own = windows[(windows["machine"] == entry.machine) & windows["valid"]]
-            found = _confirmed(entry, head, records, own, length)
-        confirmations.append(found)
+            rows = windows[(windows["machine"] == entry.machine) & windows["valid"]]
+            result = _confirmed(entry, head, records, rows, length)
+        confirmations.append(result)
     return confirmations
 
 
@@ -138,17 +138,22 @@ def _confirmed(
     """Return the entry of a machine that has rounds."""
     learnt, objective = None, entry.objective
     if length.learnt is not None:
-        found = _ended(head, records, length.work)
-        learnt = replace(pool([length.learnt, found]), steps=length.steps_per_model or found.steps)
-        if length.steps_per_model is None and found.starts:
+        rounds_length = _ended(head, records, length.work)
+        learnt = replace(
+            pool([length.learnt, rounds_length]),
+            steps=length.steps_per_model or rounds_length.steps,
+        )
+        if length.steps_per_model is None and rounds_length.starts:
             objective = named("models_per_hour", single=entry.single)
-            length = replace(length, steps_per_model=found.steps, learnt=found)
+            length = replace(length, steps_per_model=rounds_length.steps, learnt=rounds_length)
     arms, left_out = _arms(head, records, length)
     nothing = analysis.Confirmation(
         machine=entry.machine, status="failed", objective=objective, left_out=tuple(left_out)
     )
     if RECOMMENDED not in arms:
-        reason = next((one.reason for one in left_out if one.arm == RECOMMENDED), None)
+        reason = next(
+            (omission.reason for omission in left_out if omission.arm == RECOMMENDED), None
+        )
         return structs.replace(nothing, reason=reason, objective=entry.objective)
     # Arms take turns: what a round has in common is drift.
     measured = fit(
@@ -162,17 +167,17 @@ def _confirmed(
     )
     points = {key: (key, arm.about.n) for key, arm in arms.items()}
     means = {key: measured.level(point) for key, point in points.items()}
-    asked = OBJECTIVES[objective]
-    compared = measured.of_one_process() if asked.single else measured
+    goal = OBJECTIVES[objective]
+    compared = measured.of_one_process() if goal.single else measured
     # Forked models count only if each slot has trained one whose imports were made ahead. One
     # model alone is never forked: a server would have to import first.
-    forks = FORKED in arms and arms[FORKED].how.ahead and not asked.single
+    forks = FORKED in arms and arms[FORKED].how.ahead and not goal.single
     least = (1 + thresholds.NOTICEABLE) * means[RECOMMENDED].value
     chosen = FORKED if forks and means[FORKED].value > least else RECOMMENDED
     ratios = {
         key: compared.ratio(points[chosen], point) for key, point in points.items() if key != chosen
     }
-    predicted = {key: _predicted(entry, arm.about, asked) for key, arm in arms.items()}
+    predicted = {key: _predicted(entry, arm.about, goal) for key, arm in arms.items()}
     against = "today" if any(key.startswith("today") for key in arms) else "default"
     said = predicted[RECOMMENDED]
     # If the recommended launch is the one to compare with, its own fresh starts are the reference.
@@ -186,8 +191,10 @@ def _confirmed(
         steps_per_model=length.of(arms[chosen].about.launch),
         model_length=learnt,
         arms=tuple(_arm_entry(arm, means[key], predicted[key]) for key, arm in arms.items()),
-        losses=tuple(one for one in records if isinstance(one, confirmation.Losses)),
-        imports=next((one for one in records if isinstance(one, confirmation.Imports)), None),
+        losses=tuple(record for record in records if isinstance(record, confirmation.Losses)),
+        imports=next(
+            (record for record in records if isinstance(record, confirmation.Imports)), None
+        ),
         ratio=_ratio(ratios.get(reference)),
         ratio_same_n=_ratio(ratios.get(SAME_N.format(against))),
         difference=_difference(
@@ -222,14 +229,14 @@ def _arms(
     left_out = []
     for about in head.arms:
         key = about.key
-        own = [
-            one
-            for one in records
-            if isinstance(one, confirmation.Round | confirmation.LeftOut) and one.arm == key
+        entries = [
+            entry
+            for entry in records
+            if isinstance(entry, confirmation.Round | confirmation.LeftOut) and entry.arm == key
         ]
-        rounds = [one for one in own if isinstance(one, confirmation.Round)]
-        ran = {one.turn: one for one in rounds if one.status == "ok"}
-        failed = next((one for one in own if one not in ran.values()), None)
+        rounds = [entry for entry in entries if isinstance(entry, confirmation.Round)]
+        ran = {entry.turn: entry for entry in rounds if entry.status == "ok"}
+        failed = next((entry for entry in entries if entry not in ran.values()), None)
         steps, models = length.of(about.launch), 1.0
         factor = length.work.get(about.launch, 1.0)
         if steps is not None:
@@ -237,26 +244,26 @@ def _arms(
             steps *= models
         differs = length.pool or bool(length.learnt and length.learnt.differs)
         how = timeline.basis(list(ran.values()), steps, any_end=differs)
-        seen = {turn: timeline.look(one, steps, how) for turn, one in ran.items()}
+        looks = {turn: timeline.look(entry, steps, how) for turn, entry in ran.items()}
         # An arm that failed in one round has no result: only its rounds that went well would count.
         if failed is not None:
             status = failed.status if isinstance(failed, confirmation.Round) else "unavailable"
             left_out.append(_left_out(about, status, failed.reason))
-        elif all(one.value is None for one in seen.values()):
+        elif all(look.value is None for look in looks.values()):
             left_out.append(_left_out(about, "slow", None))
         else:
-            arms[key] = _Arm(about, ran, seen, how, factor, models)
+            arms[key] = _Arm(about, ran, looks, how, factor, models)
     return arms, left_out
 
 
 def _ends(records: Iterable[confirmation.Round]) -> list[int]:
     """Return the iterations of each start of the script that has ended."""
-    return [run.iterations for one in records for run in one.runs if run.ended_s is not None]
+    return [run.iterations for record in records for run in record.runs if run.ended_s is not None]
 
 
 def _models_per_run(records: Collection[confirmation.Round], steps_per_model: float) -> float:
     """Return how many models a run of a program trains: so far, if no run has ended."""
-    most = max((run.iterations for one in records for run in one.runs), default=0)
+    most = max((run.iterations for record in records for run in record.runs), default=0)
     return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
 
@@ -265,27 +272,27 @@ def _left_out(about: confirmation.Arm, status: str, reason: str | None) -> analy
     return analysis.LeftOut(arm=about.key, **names, status=status, reason=reason)
 
 
-def _arm_entry(arm: _Arm, found: Interval, predicted: float | None) -> analysis.Arm:
-    foreign_s = sum(one.foreign_cpu_s for one in arm.records.values())
+def _arm_entry(arm: _Arm, rate: Interval, predicted: float | None) -> analysis.Arm:
+    foreign_s = sum(record.foreign_cpu_s for record in arm.records.values())
     return analysis.Arm(
         **structs.asdict(arm.about),
-        rounds=sum(one.value is not None for one in arm.seen.values()),
-        value=found.value,
-        low=found.low,
-        high=found.high,
+        rounds=sum(look.value is not None for look in arm.seen.values()),
+        value=rate.value,
+        low=rate.low,
+        high=rate.high,
         predicted=predicted,
         start_s=arm.mean("start_s"),
         iteration_s=arm.mean("iteration_s"),
         end_s=arm.mean("end_s"),
-        whole_models=sum(round(arm.models * one.whole_models) for one in arm.seen.values()),
+        whole_models=sum(round(arm.models * look.whole_models) for look in arm.seen.values()),
         cut=not arm.how.whole,
         end_seen=arm.mean("end_s") is not None,
-        foreign_cpus=foreign_s / sum(one.cut_s for one in arm.records.values()),
+        foreign_cpus=foreign_s / sum(record.cut_s for record in arm.records.values()),
     )
 
 
 def _predicted(
-    entry: analysis.Recommendation, about: confirmation.Arm, asked: Objective
+    entry: analysis.Recommendation, about: confirmation.Arm, objective: Objective
 ) -> float | None:
     """Return the rate that the points predict for an arm; None if they do not."""
     if about.start == "forked":
@@ -297,12 +304,12 @@ def _predicted(
         point = point.at_n
     if point is None or point.at != (about.launch, about.n):
         return None
-    value = point.rate(asked).value
+    value = point.rate(objective).value
     return None if math.isnan(value) else value
 
 
-def _ratio(found: Interval | None) -> Interval | None:
-    return None if found is None or math.isnan(found.value) else found
+def _ratio(ratio: Interval | None) -> Interval | None:
+    return None if ratio is None or math.isnan(ratio.value) else ratio
 
 
 def _difference(
@@ -343,8 +350,8 @@ def _difference(
             beside_s + steps_s + (arm.mean("gap_s") or 0.0),
         ]
         parts += [
-            analysis.Part(what=what, factor=before / after)
-            for what, (before, after) in zip(PARTS, pairwise(times), strict=True)
+            analysis.Part(what=part, factor=before / after)
+            for part, (before, after) in zip(PARTS, pairwise(times), strict=True)
         ]
     clock = _clock(arm, windows)
     if clock is not None:
@@ -356,9 +363,9 @@ def _difference(
 def _clock(arm: _Arm, windows: pd.DataFrame) -> float | None:
     """Return the clock in the rounds over that in the windows; None if it is not known."""
     about = arm.about
-    own = windows[(windows["launch"] == about.launch) & (windows["n"] == about.n)]
-    before = own["frequency_mhz"].dropna()
-    during = [one.frequency_mhz for one in arm.records.values() if one.frequency_mhz]
+    rows = windows[(windows["launch"] == about.launch) & (windows["n"] == about.n)]
+    before = rows["frequency_mhz"].dropna()
+    during = [record.frequency_mhz for record in arm.records.values() if record.frequency_mhz]
     if before.empty or not during or not before.mean():
         return None
     return float(np.mean(during) / before.mean())

@@ -45,14 +45,14 @@ def to_compare(entry: Recommendation, baseline: Axes, launches: Mapping[str, Lau
         launches: plan.json's launches by id.
     """
     coarser = {name for name, axis in AXES.items() if axis.numbers == "coarser"}
-    found = []
-    for one in filter(None, (entry.recommended, entry.changed)):
-        different = differing(launches[one.launch].axes, baseline)
+    finalists = []
+    for finalist in filter(None, (entry.recommended, entry.changed)):
+        different = differing(launches[finalist.launch].axes, baseline)
         switched = any(name in AXES and AXES[name].numbers != "same" for name in different)
-        changed = one.what if isinstance(one, Changed) else {}
+        changed = finalist.what if isinstance(finalist, Changed) else {}
         if switched and changed.keys() <= coarser:
-            found.append(one.launch)
-    return found
+            finalists.append(finalist.launch)
+    return finalists
 
 
 def steps_for(step_s: float | None) -> int:
@@ -119,15 +119,15 @@ def compare(
     """
 
     def run(number: int) -> float:
-        own = folder / f"run-{number}"
-        own.mkdir()
-        return train(baseline if number < SEEDS else other, steps, number % SEEDS, own)
+        run_folder = folder / f"run-{number}"
+        run_folder.mkdir()
+        return train(baseline if number < SEEDS else other, steps, number % SEEDS, run_folder)
 
     with ThreadPoolExecutor(max_workers=min(at_once, 2 * SEEDS)) as pool:
         losses = list(pool.map(run, range(2 * SEEDS)))
-    usual, found = losses[:SEEDS], losses[SEEDS:]
-    alike = bool(np.mean(found) <= max(usual))  # False if a loss is NaN
+    usual, others = losses[:SEEDS], losses[SEEDS:]
+    alike = bool(np.mean(others) <= max(usual))  # False if a loss is NaN
     return Losses(
-        launch=launch, status="ok", reason=None, steps=steps, baseline=usual, losses=found,
+        launch=launch, status="ok", reason=None, steps=steps, baseline=usual, losses=others,
         alike=alike,
     )  # fmt: skip

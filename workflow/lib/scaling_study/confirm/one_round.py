@@ -203,8 +203,8 @@ class RunningRound:
         """
         pages = iterations.read_pages(self.free.pages[slot])
         if not self.program.pool:
-            own = [page for page in pages if page.pid == pid]
-            pages = (own or [page for page in pages if page.parent == pid])[:1]
+            own_pages = [page for page in pages if page.pid == pid]
+            pages = (own_pages or [page for page in pages if page.parent == pid])[:1]
         return [page for page in pages if page.iterations]
 
 

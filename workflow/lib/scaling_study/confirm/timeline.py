@@ -208,15 +208,15 @@ def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
         age_s: time from its beginning to the cut.
     """
     iteration_s = iteration_time(ended) or 0.0
-    first_s = sum((one.first_s or 0.0) - one.began_s for one in ended) / len(ended)
+    first_s = sum((model.first_s or 0.0) - model.began_s for model in ended) / len(ended)
     if not run.iterations:
         return float(min(age_s, first_s))
     done_s = first_s + (run.iterations - 1) * iteration_s
     open_s = age_s - ((run.latest_s or 0.0) - run.began_s)
     # The open part, the next iteration or the script's end, counts up to its usual length.
-    if run.iterations < sum(one.iterations for one in ended) / len(ended):
+    if run.iterations < sum(model.iterations for model in ended) / len(ended):
         return float(done_s + min(open_s, iteration_s))
-    end_s = sum((one.ended_s or 0.0) - (one.latest_s or 0.0) for one in ended) / len(ended)
+    end_s = sum((model.ended_s or 0.0) - (model.latest_s or 0.0) for model in ended) / len(ended)
     return float(done_s + min(open_s, end_s))
 
 

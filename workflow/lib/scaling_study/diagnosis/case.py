@@ -52,8 +52,8 @@ class Measurements:
 
     def column(self, column: str, name: str, at: float) -> Floats:
         """Return a column of one condition by block; NaN where it was not measured."""
-        found = self.columns.get((name, at))
-        return np.full(len(self.replicates), np.nan) if found is None else found[column]
+        condition = self.columns.get((name, at))
+        return np.full(len(self.replicates), np.nan) if condition is None else condition[column]
 
     def pair(self, over: Floats, under: Floats) -> Pairs:
         """Return numerators and denominators by unit."""
@@ -118,7 +118,7 @@ class Case:
         self.head = runs[0].head
         self.machine, self.n = self.head.machine, self.head.n
         rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
-        samples = [one for run in runs for one in run.samples]
+        samples = [sample for run in runs for sample in run.samples]
         self.sampled = {n: Sampled(samples, n) for n in (1, self.n)}
         online = len(self.machine.topology.cpus)
         parts = waits.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
@@ -132,16 +132,18 @@ class Case:
         self.stressed = arrange(rows[beside], "dose", "blocks")
         self.start_sd = start_deviation([run.members for run in runs], step_s)
         self.alone = _alone(runs)
-        self.foreign = [one for run in runs for one in run.foreign]
+        self.foreign = [process for run in runs for process in run.foreign]
         self.failed = {name: reason for run in runs for name, reason in run.failed.items()}
-        unfit = [one for run in runs for one in run.head.not_applicable]
-        tried = [one for run in runs for one in run.head.interventions]
-        self.left_out = {one.intervention: one.reason for one in unfit}
+        unfit = [change for run in runs for change in run.head.not_applicable]
+        tried = [change for run in runs for change in run.head.interventions]
+        self.left_out = {change.intervention: change.reason for change in unfit}
         for run in runs:
             self.left_out |= run.left_out
-        self.titles = {one.intervention: one.title for one in unfit}
-        self.titles |= {one.intervention: one.title for one in tried}
-        shared = {one.intervention: one.options.get("of") for one in self.head.interventions}
+        self.titles = {change.intervention: change.title for change in unfit}
+        self.titles |= {change.intervention: change.title for change in tried}
+        shared = {
+            change.intervention: change.options.get("of") for change in self.head.interventions
+        }
         self.shares_members_with = {name: str(other) for name, other in shared.items() if other}
 
     def reported(self, key: str, name: str = REFERENCE) -> object:
@@ -193,8 +195,8 @@ class Case:
 
     def under(self, scope: Scope) -> Floats:
         """Return the time to explain, as part of T(1): the added time, or one process's step."""
-        one = self.step(1)
-        return self.step(self.n) / one - 1 if scope == "scaling_loss" else one / one
+        alone = self.step(1)
+        return self.step(self.n) / alone - 1 if scope == "scaling_loss" else alone / alone
 
     def account(self, column: str, scope: Scope, name: str = REFERENCE) -> Floats:
         """Return a time per step as part of T(1): its growth from 1 to n, or its value at 1."""
@@ -261,7 +263,10 @@ def _blocked(
     A thread whose CPU the hypervisor has taken looks blocked, but waits for nothing.
     """
     kinds = {
-        kind: {n: one.shares.get(kind, 0.0) if one.enough else np.nan for n, one in waits.items()}
+        kind: {
+            n: sampled.shares.get(kind, 0.0) if sampled.enough else np.nan
+            for n, sampled in waits.items()
+        }
         for kind in KINDS
     }
     blocked = (rows["trainer_blocked_s_per_step"] - rows["stolen_s_per_step"]).clip(lower=0.0)
@@ -287,12 +292,12 @@ def _in_loader(
     """
     here = {
         name
-        for name, one in read_back.items()
-        if all(loader.workers == 0 for loader in one.loaders or ())
+        for name, report in read_back.items()
+        if all(loader.workers == 0 for loader in report.loaders or ())
     }
-    made = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
-    own = made.where(rows["name"].isin(here)).fillna(0.0)
-    return (own / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
+    making = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
+    own_making = making.where(rows["name"].isin(here)).fillna(0.0)
+    return (own_making / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
 
 
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
@@ -321,11 +326,13 @@ def _readbacks(runs: Sequence[WhyRun]) -> dict[str, Readback]:
     """Return the first member's report of each cohort, with the fastest multiply of all runs."""
     reports: dict[str, list[Readback]] = {}
     for run in runs:
-        for name, one in run.readbacks.items():
-            if one.members:
-                first = min(one.members, key=lambda each: each.slot)
+        for name, cohort in run.readbacks.items():
+            if cohort.members:
+                first = min(cohort.members, key=lambda each: each.slot)
                 reports.setdefault(name, []).append(first)
     return {
-        name: structs.replace(found[0], sgemm_gflops=max(one.sgemm_gflops for one in found))
-        for name, found in reports.items()
+        name: structs.replace(
+            readbacks[0], sgemm_gflops=max(readback.sgemm_gflops for readback in readbacks)
+        )
+        for name, readbacks in reports.items()
     }

@@ -96,5 +96,5 @@ class Cause:
     def _share(self) -> Share | None:
         if self.share or not self.interventions:
             return self.share or self.counted
-        own = self.counted.columns[0] if self.counted else ""
-        return recovered(self.interventions, self.minus, own, self.counted)
+        own_column = self.counted.columns[0] if self.counted else ""
+        return recovered(self.interventions, self.minus, own_column, self.counted)

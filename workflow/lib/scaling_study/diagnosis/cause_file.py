@@ -36,7 +36,9 @@ ACCOUNTS: Mapping[str, str] = {
 }
 """The training thread's accounts; they add up to the time of a step."""
 HARDWARE = {event.name for event in EVENTS}
-KERNEL = {one.name: (f"{one.name}_per_step", f"{one.title} per step") for one in KERNEL_COUNTS}
+KERNEL = {
+    count.name: (f"{count.name}_per_step", f"{count.title} per step") for count in KERNEL_COUNTS
+}
 COUNTS: Mapping[str, tuple[str, str]] = {
     **{name: row for name, row in KERNEL.items() if name not in HARDWARE},
     "threads": ("threads", "threads alive per member"),
@@ -76,7 +78,7 @@ def gather(
     for path in paths:
         run = experiment_runs.read_run(path)
         others = by_target.setdefault((run.head.machine_hash, run.head.target), [])
-        if any(one.head.measured_hash != run.head.measured_hash for one in others):
+        if any(other.head.measured_hash != run.head.measured_hash for other in others):
             raise RecordError(
                 f"{path}: the workload (script, arguments, environment, inputs or build) changed "
                 "since the other replicates: delete the older ones and run the study again"
@@ -87,11 +89,14 @@ def gather(
         known = read_file(microbenchmarks, Microbenchmarks)
     machines: dict[str, list[verdict.Target]] = {}
     for (machine, _), runs in by_target.items():
-        own = known if known and known.machine == machine else None
-        machines.setdefault(machine, []).append(judge(runs, own, _knee(study_folder, runs[0])))
+        benchmarks = known if known and known.machine == machine else None
+        machines.setdefault(machine, []).append(
+            judge(runs, benchmarks, _knee(study_folder, runs[0]))
+        )
     content = Machines(
         tuple(
-            verdict.Causes(machine=machine, targets=tuple(own)) for machine, own in machines.items()
+            verdict.Causes(machine=machine, targets=tuple(targets))
+            for machine, targets in machines.items()
         )
     )
     return experiment_runs.frame(run for runs in by_target.values() for run in runs), content
@@ -102,7 +107,10 @@ def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
     path = results / "analysis/causes.json"
     if not path.exists():
         return {}
-    return {one.machine: one.targets for one in read_file(path, Machines[verdict.Causes]).machines}
+    return {
+        causes.machine: causes.targets
+        for causes in read_file(path, Machines[verdict.Causes]).machines
+    }
 
 
 def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
@@ -112,10 +120,10 @@ def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
     if law is None or law.knee is None:
         return None
     points = read_table(study_folder / "tables", POINTS)
-    own = points[(points["launch"] == launch) & (points["machine"] == machine)]
+    rows = points[(points["launch"] == launch) & (points["machine"] == machine)]
     read_back = run.readbacks.get(REFERENCE)
     threads = read_back.members[0].intra_op if read_back else None
-    boundary = coinciding(law, own, run.head.machine, threads)
+    boundary = coinciding(law, rows, run.head.machine, threads)
     return verdict.Knee(**structs.asdict(law.knee), boundary=boundary)
 
 
@@ -191,7 +199,7 @@ def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdi
         accounts=tuple(_accounts(case)),
         counts=tuple(_counts(case)),
         interventions=tuple(_intervention(case, name, slower=slower) for name in case.titles),
-        sensitivities=tuple(one.shown for one in reactions(case).values()),
+        sensitivities=tuple(reaction.shown for reaction in reactions(case).values()),
         waits=_waits(case),
     )
 
@@ -270,17 +278,17 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
 
 def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
     """Return other programs that ran, with their CPU time in all jobs and their mean share."""
-    found: dict[tuple[str, int], list[ForeignProcess]] = {}
+    by_process: dict[tuple[str, int], list[ForeignProcess]] = {}
     for run in runs:
-        for one in run.foreign:
-            found.setdefault((one.name, one.pid), []).append(one)
+        for process in run.foreign:
+            by_process.setdefault((process.name, process.pid), []).append(process)
     rows = [
         structs.replace(
-            seen[0],
-            cpu_s=sum(one.cpu_s for one in seen),
-            share=sum(one.share for one in seen) / len(runs),
+            processes[0],
+            cpu_s=sum(process.cpu_s for process in processes),
+            share=sum(process.share for process in processes) / len(runs),
         )
-        for seen in found.values()
+        for processes in by_process.values()
     ]
     return tuple(sorted(rows, key=lambda row: -row.share))
 
@@ -288,9 +296,9 @@ def _foreign(runs: Sequence[WhyRun]) -> tuple[ForeignProcess, ...]:
 def _waits(case: Case) -> tuple[verdict.TrainerWait, ...]:
     """Return the most frequent system calls that training threads waited in, by share of looks."""
     rows = [
-        verdict.TrainerWait(n=n, syscall=syscall, on=on, share=count / one.samples)
-        for n, one in case.sampled.items()
-        for (syscall, on), count in one.calls.items()
-        if one.samples
+        verdict.TrainerWait(n=n, syscall=syscall, on=on, share=count / sampled.samples)
+        for n, sampled in case.sampled.items()
+        for (syscall, on), count in sampled.calls.items()
+        if sampled.samples
     ]
     return tuple(sorted(rows, key=lambda row: -row.share)[:MOST_WAITS])

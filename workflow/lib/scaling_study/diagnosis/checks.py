@@ -69,20 +69,22 @@ def waiting(*kinds: str, share: float = 0.1) -> Check:
     """Return a check that training threads were found often enough in waits of these kinds."""
 
     def check(query: Query) -> Evidence:
-        one = query.case.sampled[query.n]
-        if not one.enough:
-            text = f"Training threads were looked at {one.samples} times: too seldom to tell."
+        sampled = query.case.sampled[query.n]
+        if not sampled.enough:
+            text = f"Training threads were looked at {sampled.samples} times: too seldom to tell."
             return Evidence(None, "samples", text)
-        found = sum(one.shares.get(kind, 0.0) for kind in kinds)
-        often = round(found * one.asleep) >= FEWEST_LOOKS
+        total = sum(sampled.shares.get(kind, 0.0) for kind in kinds)
+        often = round(total * sampled.asleep) >= FEWEST_LOOKS
         calls = [
-            f"{syscall}{' on ' + on if on else ''} ({count} of {one.samples} looks)"
-            for (syscall, on), count in sorted(one.calls.items(), key=lambda item: -item[1])[:2]
+            f"{syscall}{' on ' + on if on else ''} ({count} of {sampled.samples} looks)"
+            for (syscall, on), count in sorted(sampled.calls.items(), key=lambda item: -item[1])[:2]
         ]
-        locks = [f"{format_number(mean)} waiters for {path}" for path, mean in one.locks.items()]
-        seen = ", ".join([*calls, *locks]) or "never"
-        text = f"Training threads were found not running: {seen}."
-        return Evidence(often and found >= share, "samples", text)
+        locks = [
+            f"{format_number(mean)} waiters for {path}" for path, mean in sampled.locks.items()
+        ]
+        places = ", ".join([*calls, *locks]) or "never"
+        text = f"Training threads were found not running: {places}."
+        return Evidence(often and total >= share, "samples", text)
 
     return check
 
@@ -91,14 +93,14 @@ def sensitive(kernel: str) -> Check:
     """Return a check that the training member gets slower beside a load, beyond the control."""
 
     def check(query: Query) -> Evidence:
-        one = reactions(query.case).get(kernel)
-        if one is None or one.effect is None:
+        reaction = reactions(query.case).get(kernel)
+        if reaction is None or reaction.effect is None:
             return Evidence(None, "aggravation", "No load of this kind was tried.")
-        if not one.shown.verified:
+        if not reaction.shown.verified:
             return Evidence(None, "aggravation", "The loads did not reach their rate.")
         beyond = "" if kernel == CONTROL else " beyond the control"
-        text = f"Beside such a load a step takes {percent(one.effect)} longer{beyond}"
-        return _above(one.effect, "aggravation", text)
+        text = f"Beside such a load a step takes {percent(reaction.effect)} longer{beyond}"
+        return _above(reaction.effect, "aggravation", text)
 
     return check
 
@@ -107,15 +109,15 @@ def inflated(kernel: str) -> Check:
     """Return a check that a microbenchmark's kernel slows down among many, beyond the control."""
 
     def check(query: Query) -> Evidence:
-        one = inflations(query.case).get(kernel)
-        if one is None or one.effect is None:
+        growth = inflations(query.case).get(kernel)
+        if growth is None or growth.effect is None:
             text = "The machine itself was not measured by microbenchmarks."
             return Evidence(None, "microbenchmarks", text)
         text = (
-            f"A kernel that is bound by this alone takes {format_ratio(one.inflation.value)} as "
-            f"long with {one.n} processes as with one"
+            f"A kernel that is bound by this alone takes {format_ratio(growth.inflation.value)} as "
+            f"long with {growth.n} processes as with one"
         )
-        return _above(one.effect, "microbenchmarks", text)
+        return _above(growth.effect, "microbenchmarks", text)
 
     return check
 
@@ -192,7 +194,7 @@ def any_of(*checks: Check) -> Check:
     """Return a check that one of several agrees; otherwise the first that disagrees counts."""
 
     def check(query: Query) -> Evidence:
-        found = [one(query) for one in checks]
-        return min(found, key=lambda one: (True, False, None).index(one.agrees))
+        evidence = [option(query) for option in checks]
+        return min(evidence, key=lambda piece: (True, False, None).index(piece.agrees))
 
     return check

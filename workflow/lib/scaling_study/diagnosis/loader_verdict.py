@@ -56,7 +56,7 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
         n=head.n,
         effort=head.effort,
         replicates=len(runs),
-        cached=next((convert(one, verdict.Cached) for one in reports if one), None),
+        cached=next((convert(report, verdict.Cached) for report in reports if report), None),
         invalid=sum(run.invalid for run in runs),
         left_out=tuple(runs[0].end.left_out) if runs[0].end else (),
         use=next((use(run.use) for run in runs if run.use), None) if measured else None,
@@ -70,25 +70,29 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
     )
 
 
-def use(seen: Use) -> verdict.MachineUse | None:
+def use(machine_use: Use) -> verdict.MachineUse | None:
     """Return the use of CPUs, disks, network and memory in training; None without two looks."""
-    spans = [_span(*pair, seen.looks[0].at_s) for pair in itertools.pairwise(seen.looks)]
+    spans = [
+        _span(*pair, machine_use.looks[0].at_s) for pair in itertools.pairwise(machine_use.looks)
+    ]
     if not spans:
         return None
-    return verdict.MachineUse(cpus=seen.cpus, shared_bytes=seen.shared_bytes, spans=tuple(spans))
+    return verdict.MachineUse(
+        cpus=machine_use.cpus, shared_bytes=machine_use.shared_bytes, spans=tuple(spans)
+    )
 
 
-def _span(one: Look, other: Look, began_s: float) -> verdict.Span:
+def _span(earlier: Look, other: Look, began_s: float) -> verdict.Span:
     """Return the use between two looks; its time is midway between them."""
-    took_s = other.at_s - one.at_s
+    took_s = other.at_s - earlier.at_s
 
     def rate(name: str) -> float | None:
-        before, after = getattr(one, name), getattr(other, name)
+        before, after = getattr(earlier, name), getattr(other, name)
         return None if before is None or after is None else max(0.0, (after - before) / took_s)
 
     used = {name: rate(f"{name}_s") or 0.0 for name in ("trainers", "threads", "workers")}
     return verdict.Span(
-        at_s=(one.at_s + other.at_s) / 2 - began_s,
+        at_s=(earlier.at_s + other.at_s) / 2 - began_s,
         **used,
         others=max(0.0, (rate("busy_s") or 0.0) - sum(used.values())),
         disk=rate("disk_bytes"),
@@ -114,8 +118,8 @@ class _Case:
 
     def ratio(self, over: Floats, under: Floats) -> Interval | None:
         """Return mean over mean, with its interval; None where one of them is not known."""
-        found = ratios.ratio_of_means(self._windows.pair(over, under))
-        return None if found is None or np.isnan(found.value) else found
+        interval = ratios.ratio_of_means(self._windows.pair(over, under))
+        return None if interval is None or np.isnan(interval.value) else interval
 
     def variants(self) -> Iterator[verdict.LoaderVariant]:
         """Yield step, CPU time and rate of each variant."""
@@ -137,18 +141,18 @@ class _Case:
         if "as_is" not in self._measured:
             return []
         step = self.column("as_is")
-        found = {"waiting": self.column("as_is", "load_s_per_step")}
+        parts = {"waiting": self.column("as_is", "load_s_per_step")}
         if "cached" in self._measured:
-            found["training"] = self.column("cached")
+            parts["training"] = self.column("cached")
             if "swapped" in self._measured:
                 swapped = self.column("swapped") - self.column("swapped", "load_s_per_step")
-                found["interference"] = swapped - found["training"]
-            found["rest"] = step - np.sum(list(found.values()), axis=0)
+                parts["interference"] = swapped - parts["training"]
+            parts["rest"] = step - np.sum(list(parts.values()), axis=0)
         return [
             verdict.LoaderPart(
                 part=name, s=ratios.mean(part), share=self.ratio(part, step) or Interval()
             )
-            for name, part in found.items()
+            for name, part in parts.items()
         ]
 
     def stalls(self) -> tuple[Interval | None, Interval | None]:
@@ -188,10 +192,10 @@ class _Case:
 
     def disk_reads(self) -> dict[str, float]:
         """Return reads from disks (bytes/s) by variant: as it is, and with files not in memory."""
-        found = {
+        reads = {
             name: ratios.mean(self.column(name, "disk_bytes_per_s")) for name in ("as_is", "cold")
         }
-        return {name: read for name, read in found.items() if not np.isnan(read)}
+        return {name: read for name, read in reads.items() if not np.isnan(read)}
 
     def seen(self, variant: str) -> loader_model.Seen | None:
         """Return the parts of a variant's step; None where it was not measured."""
@@ -199,7 +203,9 @@ class _Case:
             return None
 
         def mean(*columns: str) -> float:
-            return float(np.nansum([ratios.mean(self.column(variant, one)) for one in columns]))
+            return float(
+                np.nansum([ratios.mean(self.column(variant, column)) for column in columns])
+            )
 
         return loader_model.Seen(
             step_s=step_s,

@@ -95,33 +95,35 @@ class Counted:
         if name == REFERENCE and case.measured(self.cohort, scope):
             name = self.cohort
         counts = (1, case.n) if scope == "scaling_loss" else (1,)
-        if any(np.isnan(case.column(one, n, name)).all() for one in self.columns for n in counts):
+        if any(
+            np.isnan(case.column(column, n, name)).all() for column in self.columns for n in counts
+        ):
             unseen = UNSEEN if self.columns[0].startswith(SAMPLED) else UNCOUNTED
             return Untested(self.missing or unseen)
-        over = np.sum([case.account(one, scope, name) for one in self.columns], axis=0)
-        for one in self.less:
-            over = over - np.nan_to_num(case.account(one, scope, name))
+        over = np.sum([case.account(column, scope, name) for column in self.columns], axis=0)
+        for column in self.less:
+            over = over - np.nan_to_num(case.account(column, scope, name))
         if name == self.cohort:  # as part of the reference's T(1), not this cohort's
             over = over * case.step(1, name) / case.step(1)
         times = " and ".join(
-            format_seconds(sum(mean(case.time(one, n, name)) for one in self.columns))
+            format_seconds(sum(mean(case.time(column, n, name)) for column in self.columns))
             for n in counts
         )
         where = "" if name == REFERENCE else f" (with this change: {case.titles.get(name, name)})"
         processes = f" with 1 and {case.n} processes" if scope == "scaling_loss" else ""
         text = f"{{share}} of {whole(scope)} is {self.text}{where}: {times} a step{processes}."
-        found = share_of(query, over, text)
-        if isinstance(found, Untested):
-            return found
-        return dataclasses.replace(found, uncounted=self.uncounted(query))
+        measured = share_of(query, over, text)
+        if isinstance(measured, Untested):
+            return measured
+        return dataclasses.replace(measured, uncounted=self.uncounted(query))
 
 
 def quieter_cohort(query: Query) -> str:
     """Return the cohort that removes a named cause due to threads, or else the reference."""
     for cause in ("too_many_threads", "spinning"):
-        found = query.named.get(cause)
-        if found and found.intervention and query.case.measured(found.intervention, query.scope):
-            return found.intervention
+        share = query.named.get(cause)
+        if share and share.intervention and query.case.measured(share.intervention, query.scope):
+            return share.intervention
     return REFERENCE
 
 
@@ -135,16 +137,16 @@ def residual(share: Share, special: str) -> Share:
     """Return a share less that of a more specific cause, if that cause is named."""
 
     def measure(query: Query) -> Measured | Untested:
-        found, named = share(query), query.named.get(special)
-        if isinstance(found, Untested) or named is None:
-            return found
+        measured, named = share(query), query.named.get(special)
+        if isinstance(measured, Untested) or named is None:
+            return measured
         theirs = named.estimate.value
-        estimate = found.estimate.plus(-theirs)
+        estimate = measured.estimate.plus(-theirs)
         text = (
-            f"{found.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
+            f"{measured.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
             f" cause, which leaves {percent(estimate)}."
         )
-        return found.of(estimate, found.over - named.over, text)
+        return measured.of(estimate, measured.over - named.over, text)
 
     return measure
 
@@ -170,7 +172,7 @@ def _floored(count: Measured | Untested, share: Measured | Untested) -> Measured
 def recovered(
     interventions: Sequence[str],
     minus: Sequence[str] = (),
-    own: str = "",
+    own_column: str = "",
     counted: Counted | None = None,
 ) -> Share:
     """Return the share of the time that is recovered when one thing is removed.
@@ -185,7 +187,7 @@ def recovered(
         interventions: Interventions that remove this cause; the one with the highest lower bound
             counts.
         minus: Interventions on more specific causes; only time recovered beyond theirs counts.
-        own: The external time that is this cause itself, and is not subtracted.
+        own_column: The external time that is this cause itself, and is not subtracted.
         counted: The time that is counted as this cause's, and is the least that is recovered.
     """
 
@@ -194,7 +196,8 @@ def recovered(
         shares = [
             share
             for name in interventions
-            if case.measured(name, scope) and (share := _recovered(case, scope, name, minus, own))
+            if case.measured(name, scope)
+            and (share := _recovered(case, scope, name, minus, own_column))
         ]
         best = max(shares, key=_surest) if shares else Untested(_why_not(case, interventions))
         return _floored(counted(query), best) if counted else best
@@ -203,15 +206,15 @@ def recovered(
 
 
 def _recovered(
-    case: Case, scope: Scope, name: str, minus: Sequence[str], own: str
+    case: Case, scope: Scope, name: str, minus: Sequence[str], own_column: str
 ) -> Measured | None:
     more = {
-        other: credited(case, scope, other, own if other in case.shares_members_with else "")
+        other: credited(case, scope, other, own_column if other in case.shares_members_with else "")
         for other in (REFERENCE, *minus)
         if case.measured(other, scope)
     }
     special = max(more, key=lambda other: mean(more[other]))
-    over = credited(case, scope, name, own) - more[special]
+    over = credited(case, scope, name, own_column) - more[special]
     estimate = _compared(case, scope, name, over, special)
     if estimate is None:
         return None
@@ -219,18 +222,18 @@ def _recovered(
     text = (
         f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
         f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
-        f"of windows.{_with_broader(case, scope, name, own)}"
+        f"of windows.{_with_broader(case, scope, name, own_column)}"
     )
     evidence = Evidence(estimate.value > 0, "intervention", text)
     return Measured(estimate, over, evidence, intervention=name)
 
 
-def _with_broader(case: Case, scope: Scope, name: str, own: str) -> str:
+def _with_broader(case: Case, scope: Scope, name: str, own_column: str) -> str:
     """Say it where a figure includes what a broader change saves beyond the change itself."""
     broader = BROADER.get(name, "")
     if scope != "scaling_loss" or not case.measured(broader, scope):
         return ""
-    if not mean(credited(case, scope, name, own)) > mean(_back(case, name, own)):
+    if not mean(credited(case, scope, name, own_column)) > mean(_back(case, name, own_column)):
         return ""
     title = case.titles.get(broader, broader)
     return f" This leaves out what the change itself costs, as {title} shows it."
@@ -290,10 +293,10 @@ def _why_not(case: Case, interventions: Sequence[str]) -> str:
 
 def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
     """Return the share of a loss that an intervention removes, external times included."""
-    one = case.step(1)
+    alone = case.step(1)
     if scope == "single_process_loss":
-        return _compared(case, scope, name, 1 - case.step(1, name) / one)
-    over = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+        return _compared(case, scope, name, 1 - case.step(1, name) / alone)
+    over = case.step(case.n) / alone - case.step(case.n, name) / case.step(1, name)
     return _compared(case, scope, name, over)
 
 
@@ -304,44 +307,48 @@ def saved_share(case: Case, name: str) -> Interval | None:
 
 
 @functools.lru_cache(DERIVED)
-def credited(case: Case, scope: Scope, name: str, own: str = "") -> Floats:
+def credited(case: Case, scope: Scope, name: str, own_column: str = "") -> Floats:
     """Return the time that an intervention recovers, as part of T(1), by block.
 
-    Changes of external times except `own` are subtracted.
+    Changes of external times except `own_column` are subtracted.
     """
-    one = case.step(1)
+    alone = case.step(1)
     if scope == "single_process_loss":
-        return 1 - case.step(1, name) / one - _external(case, scope, name, own)
-    loss = case.step(case.n) / one - case.step(case.n, name) / case.step(1, name)
+        return 1 - case.step(1, name) / alone - _external(case, scope, name, own_column)
+    loss = case.step(case.n) / alone - case.step(case.n, name) / case.step(1, name)
     if name == QUOTA_BURSTS:  # bursts cost extra time at both counts: only the ratio compares
         return loss
-    return min(loss - _external(case, scope, name, own), _saved_at_n(case, name, own), key=mean)
+    return min(
+        loss - _external(case, scope, name, own_column),
+        _saved_at_n(case, name, own_column),
+        key=mean,
+    )
 
 
-def _saved_at_n(case: Case, name: str, own: str) -> Floats:
+def _saved_at_n(case: Case, name: str, own_column: str) -> Floats:
     """Return the time that an intervention saves at n, as part of T(1), without its own cost."""
-    broader, saved = BROADER.get(name), _back(case, name, own)
+    broader, saved = BROADER.get(name), _back(case, name, own_column)
     cost = case.step(1, name) / case.step(1) - 1
     if broader is None or not case.measured(broader, "scaling_loss") or not mean(cost) > 0:
         return saved
-    return max(saved, min(saved + cost, _back(case, broader, own), key=mean), key=mean)
+    return max(saved, min(saved + cost, _back(case, broader, own_column), key=mean), key=mean)
 
 
-def _back(case: Case, name: str, own: str) -> Floats:
+def _back(case: Case, name: str, own_column: str) -> Floats:
     """Return the time that an intervention saves at n, with its own cost, as part of T(1)."""
     saved_s = case.step(case.n) - case.step(case.n, name)
-    return saved_s / case.step(1) - _external(case, "scaling_loss", name, own)
+    return saved_s / case.step(1) - _external(case, "scaling_loss", name, own_column)
 
 
-def _external(case: Case, scope: Scope, name: str, own: str) -> Floats | float:
-    """Return how much external times except `own` decrease from the reference, as part of T(1)."""
+def _external(case: Case, scope: Scope, name: str, own_column: str) -> Floats | float:
+    """Return how much external times but `own_column` drop from the reference, as part of T(1)."""
     n = case.n if scope == "scaling_loss" else 1
     total: Floats | float = 0.0
     # If the wait for the loader is not part of a step, neither are external times during it.
     kept = case.step(n, name) / case.column("step_s", n, name)
     size = abs(mean(case.under(scope)))
     for column in EXTERNAL:
-        if column != own and abs(mean(case.account(column, scope))) > LEAST_EXTERNAL * size:
+        if column != own_column and abs(mean(case.account(column, scope))) > LEAST_EXTERNAL * size:
             change = case.time(column, n) - kept * case.time(column, n, name)
             total = total + change / case.step(1)
     return total

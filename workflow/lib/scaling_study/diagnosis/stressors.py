@@ -59,7 +59,7 @@ def reactions(case: Case) -> dict[str, Reaction]:
     zero = step_s(NONE, 0.0)
     pairs = {key: windows.pair(step_s(*key), zero) for key in windows.columns if key[0] != NONE}
     prior = fit_prior([*pairs.values()])
-    found = {}
+    by_kernel = {}
     for name in dict.fromkeys(name for name, _ in pairs):
         doses = sorted(dose for kernel, dose in pairs if kernel == name)
         ratios = {dose: ratio_of_means(pairs[name, dose], prior=prior) for dose in doses}
@@ -84,8 +84,8 @@ def reactions(case: Case) -> dict[str, Reaction]:
             ),
             effect=added,
         )
-        found[name] = Reaction(shown, effect)
-    return found
+        by_kernel[name] = Reaction(shown, effect)
+    return by_kernel
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,22 +166,22 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
 
     def measure(query: Query) -> Measured | Untested:
         case = query.case
-        found = reactions(case)
-        if kernel not in found:
+        by_kernel = reactions(case)
+        if kernel not in by_kernel:
             return Untested("no load of this kind was tried")
-        effect = found[kernel].effect
+        effect = by_kernel[kernel].effect
         if effect is None:
             return Untested("no block has all that is compared")
-        others = [found[name].effect for name in minus if name in found]
-        effect = effect.plus(-max([0.0, *(one.value for one in others if one)]))
+        others = [by_kernel[name].effect for name in minus if name in by_kernel]
+        effect = effect.plus(-max([0.0, *(other.value for other in others if other)]))
         over = case.account("trainer_user_s_per_step", "scaling_loss", quieter_cohort(query))
         added, under = mean(over), mean(case.under("scaling_loss"))
-        used = sum(mean(query.named[one].over) for one in USER if one in query.named)
+        used = sum(mean(query.named[cause].over) for cause in USER if cause in query.named)
         left = max(0.0, min(added - used, unexplained(query)))
         over = over * (left / added) if added > 0 else over * 0.0
         text = (
             f"{format_percent(left / under)} of the added time is user time that "
-            f"nothing else explains; {found[kernel].shown.title} beside one member "
+            f"nothing else explains; {by_kernel[kernel].shown.title} beside one member "
             f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
         )
         counted = share_of(query, over, text, "aggravation")

@@ -109,7 +109,7 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
 def _follow(query: Query, way: Way) -> Outcome:
     """Return the outcome of one way to show a cause."""
     needed = tuple(check(query) for check in way.needs)
-    missing = next((one for one in needed if not one.agrees), None)
+    missing = next((piece for piece in needed if not piece.agrees), None)
     if missing is not None:
         return Outcome("not_tested", reason=missing.text)
     measured = way.share(query)
@@ -124,7 +124,7 @@ def _follow(query: Query, way: Way) -> Outcome:
         return Outcome("not_tested", reason=measured.unknown)
     if status == "inconclusive" and measured.uncounted:
         evidence = (*evidence, Evidence(None, "account", measured.uncounted))
-    notes = (one for note in way.notes if (one := note(query)).agrees is not None)
+    notes = (remark for note in way.notes if (remark := note(query)).agrees is not None)
     return Outcome(status, measured, (measured.evidence, *measured.also, *evidence, *notes))
 
 
@@ -137,7 +137,7 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
     share = measured.estimate
     lower = share.low if measured.exact else share.corrected_low
     large = share.value >= SHARE and lower is not None and lower > SHARE_AT_LEAST
-    if large and all(one.agrees for one in evidence):
+    if large and all(piece.agrees for piece in evidence):
         return "named"
     if measured.uncounted:
         return "inconclusive"
@@ -146,7 +146,7 @@ def _decide(measured: Measured, evidence: Sequence[Evidence]) -> Status:
 
 def _best(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the preferred outcome: one way that shows the cause is enough."""
-    return min(outcomes, key=lambda one: (STATUSES.index(one.status), -one.share))
+    return min(outcomes, key=lambda outcome: (STATUSES.index(outcome.status), -outcome.share))
 
 
 def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
@@ -155,8 +155,8 @@ def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
     if measured is None:
         return records.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
     evidence: dict[bool | None, list[records.Evidence]] = {True: [], False: [], None: []}
-    for one in outcome.evidence:
-        evidence[one.agrees].append(records.Evidence(kind=one.kind, text=one.text))
+    for piece in outcome.evidence:
+        evidence[piece.agrees].append(records.Evidence(kind=piece.kind, text=piece.text))
     return records.Cause(
         cause=cause.id,
         title=cause.title,
@@ -177,9 +177,9 @@ def _confidence(
     if status != "named":
         return "high" if status == "ruled_out" else "low"
     share = measured.estimate
-    kinds = {one.kind for one in evidence if one.agrees}
+    kinds = {piece.kind for piece in evidence if piece.agrees}
     known_well = share.low is not None and share.low >= SURELY * share.value
-    sure = known_well and not any(one.agrees is False for one in evidence)
+    sure = known_well and not any(piece.agrees is False for piece in evidence)
     if sure and (len(kinds) > 1 or measured.exact):
         return "high"
     return "medium" if sure or len(kinds) > 1 else "low"
@@ -193,7 +193,7 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> records.Remedy
         cause: The cause.
         intervention: The intervention that showed the cause, if any: its change helps here.
     """
-    axes = {one.intervention: one.axes for one in case.head.interventions if one.axes}
+    axes = {change.intervention: change.axes for change in case.head.interventions if change.axes}
     best = _fastest(case, intervention, cause.remedies, axes)
     shown = axes.get(best or "")
     changed = shown or (dict(cause.axes) if cause.axes else None)

@@ -77,11 +77,11 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
     idle = (allowed_cpus - demand["busy"]).clip(lower=0.0)
     pileup = by_masks + (wait - by_masks).clip(upper=idle).where(possible, 0.0)
     left = wait - pileup
-    own = left.clip(upper=_beyond(trainers + demand["helpers"], allowed_cpus))
-    processes = own.clip(upper=_beyond(trainers, allowed_cpus))
-    everywhere = own.clip(upper=_beyond(trainers, max(online_cpus, allowed_cpus)))
-    by_foreign = (left - own).clip(upper=foreign)
-    rest = left - own - by_foreign
+    by_members = left.clip(upper=_beyond(trainers + demand["helpers"], allowed_cpus))
+    processes = by_members.clip(upper=_beyond(trainers, allowed_cpus))
+    everywhere = by_members.clip(upper=_beyond(trainers, max(online_cpus, allowed_cpus)))
+    by_foreign = (left - by_members).clip(upper=foreign)
+    rest = left - by_members - by_foreign
     # Members that outnumber the CPUs wait for each other now and then, even if on average there are
     # enough CPUs for all.
     many = windows["n"] > allowed_cpus
@@ -89,7 +89,7 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
         "wait_pileup_s_per_step": pileup,
         "wait_cpuset_s_per_step": processes - everywhere,
         "wait_processes_s_per_step": everywhere + rest.where(many, 0.0),
-        "wait_threads_s_per_step": own - processes,
+        "wait_threads_s_per_step": by_members - processes,
         "wait_foreign_s_per_step": by_foreign,
         "wait_other_s_per_step": rest.where(~many, 0.0),
     }

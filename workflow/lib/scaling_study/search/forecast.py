@@ -53,8 +53,8 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
     gains: dict[str, float] = {field.baseline.launch: 0.0}
     top = max(field.boundaries, default=max(field.process_counts))
     starts: list[Start] = []
-    others = {one.launch for one in field.others}
-    seen: set[str] = set()
+    others = {entrant.launch for entrant in field.others}
+    measured: set[str] = set()
     clock_s, screened_s, batches = 0.0, None, 0
 
     def start(task: Task) -> Start:
@@ -68,19 +68,19 @@ def play(plan: Plan, topology: Topology, quota_cpus: float | None, window_s: flo
         return Start(task.launch, batches, rates, members, start_s, windows_s, round=str(done))
 
     for done in range(rounds.most(MINUTE_S * (plan.search.budget_minutes or 0))):
-        found = Race(field, rounds.settings(plan, done), starts, done).next()
-        if not found.batches:
+        next_round = Race(field, rounds.settings(plan, done), starts, done).next()
+        if not next_round.batches:
             break
-        field = replace(field, others=(*field.others, *found.combined))
-        for node, own in enumerate(dealt(found.batches, plan.search.nodes)):
-            for batch in own:
+        field = replace(field, others=(*field.others, *next_round.combined))
+        for node, share in enumerate(dealt(next_round.batches, plan.search.nodes)):
+            for batch in share:
                 starts += [replace(start(task), node=str(node)) for task in batch]
                 batches += 1
-        seen = {one.launch for one in starts}
+        measured = {past_start.launch for past_start in starts}
         clock_s = spent_s(starts) + (done + 1) * rounds.ROUND_S
-        if screened_s is None and others <= seen:
+        if screened_s is None and others <= measured:
             screened_s = clock_s
-    return Forecast(len(others & seen), len(others), screened_s, clock_s)
+    return Forecast(len(others & measured), len(others), screened_s, clock_s)
 
 
 def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequence[str]:

@@ -162,7 +162,7 @@ class Field:
     @property
     def entrants(self) -> dict[str, Entrant]:
         """All launches by id."""
-        return {one.launch: one for one in (*self.fixed, *self.others)}
+        return {entrant.launch: entrant for entrant in (*self.fixed, *self.others)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +243,14 @@ class Race:
         self._field, self._settings, self._rounds = field, settings, rounds
         self._entrants = field.entrants
         self._starts = starts
-        self._made = Counter(one.launch for one in starts)
+        self._made = Counter(start.launch for start in starts)
         self.spent_s, self._reserved_s = spent_s(starts), 0.0
-        measured = [one for one in starts if one.rates]
+        measured = [start for start in starts if start.rates]
         self._counts: dict[str, list[int]] = {}
         for launch in self._entrants:
-            own = {n for one in measured if one.launch == launch for n in one.rates}
-            if own:
-                self._counts[launch] = sorted(own)
+            counts = {n for start in measured if start.launch == launch for n in start.rates}
+            if counts:
+                self._counts[launch] = sorted(counts)
         if measured:
             self.rates = fit(measured, settings.seed, SWEEPS)
             self._known = convert(self.rates)
@@ -271,14 +271,16 @@ class Race:
             return Round("done", reason="the baseline could not be measured")
         compared = self._compared(self.choice)
         self._reserved_s = SLOWER * self.expected_s(compared)  # as its counts may be its slow ones
-        found = self._refine() or self._screen() or self._race(self.choice)
-        return Round("refine", (compared,)) if found.stage == "done" and compared else found
+        next_round = self._refine() or self._screen() or self._race(self.choice)
+        return (
+            Round("refine", (compared,)) if next_round.stage == "done" and compared else next_round
+        )
 
     # Stages
 
     def _first(self) -> Round | None:
         baseline = self._field.baseline.launch
-        wanted = Counter([*dict.fromkeys(one.launch for one in self._field.fixed)] * 2)
+        wanted = Counter([*dict.fromkeys(entrant.launch for entrant in self._field.fixed)] * 2)
         if 0 < self._made[baseline] < MOST_TRIES and baseline not in self._counts:
             wanted[baseline] = self._made[baseline] + 1
         coarse = self._coarse()
@@ -295,7 +297,7 @@ class Race:
         """
         most_s = REFINED * self._settings.budget_s
         tasks = []
-        for launch in dict.fromkeys(one.launch for one in self._field.fixed[1:]):
+        for launch in dict.fromkeys(entrant.launch for entrant in self._field.fixed[1:]):
             lacking = self._lacking(launch)
             each_s = self._windows_s(Task(launch, (1,)))
             counts = _thinned(lacking, int(most_s / max(each_s, self._settings.window_s)))
@@ -304,8 +306,10 @@ class Race:
         if not tasks:
             return None
         baseline = self._field.baseline
-        found = self._round("refine", [[Task(baseline.launch, self._screened(baseline)), *tasks]])
-        return found if found.batches else None
+        next_round = self._round(
+            "refine", [[Task(baseline.launch, self._screened(baseline)), *tasks]]
+        )
+        return next_round if next_round.batches else None
 
     def _lacking(self, launch: str) -> list[int]:
         """Return the counts between a launch's best one and those measured next to it."""
@@ -319,10 +323,10 @@ class Race:
 
     def _tried(self, launch: str) -> set[int]:
         """Return the counts that were seen or lost; none if a start of the launch has failed."""
-        starts = [one for one in self._starts if one.launch == launch]
-        if launch not in self._counts or not all(one.rates for one in starts):
+        starts = [start for start in self._starts if start.launch == launch]
+        if launch not in self._counts or not all(start.rates for start in starts):
             return set()
-        return {n for one in starts for n in (*one.rates, *one.lost)}
+        return {n for start in starts for n in (*start.rates, *start.lost)}
 
     def _compared(self, choice: Choice) -> tuple[Task, ...]:
         """Return the batch that compares the choice with today's launch at equal counts, if any."""
@@ -335,19 +339,25 @@ class Race:
         return batch if self.expected_s(batch) <= COMPARED * self._settings.budget_s else ()
 
     def _screen(self) -> Round | None:
-        lame = {one.launch for one in self._starts if one.lost}
+        lame = {start.launch for start in self._starts if start.lost}
         left = [
-            one
-            for one in self._field.others
-            if self._made[one.launch] < (2 if one.launch in lame else 1)
+            entrant
+            for entrant in self._field.others
+            if self._made[entrant.launch] < (2 if entrant.launch in lame else 1)
         ]
         if not left:
             return None
-        again = [one for one in left if one.launch in self._settings.again]
+        again = [entrant for entrant in left if entrant.launch in self._settings.again]
         left = again or left
         common = Task(self._field.baseline.launch, self._screened(self._field.baseline))
         batches = [
-            [common, *(Task(one.launch, self._screened(one)) for one in left[at : at + BATCH - 1])]
+            [
+                common,
+                *(
+                    Task(entrant.launch, self._screened(entrant))
+                    for entrant in left[at : at + BATCH - 1]
+                ),
+            ]
             for at in range(0, len(left), BATCH - 1)
         ]
         return self._round("screen", batches, unbounded=bool(again))
@@ -357,11 +367,11 @@ class Race:
         gains = self._gains(choice)
         hopeful = [
             launch
-            for launch in sorted(gains, key=lambda one: -gains[one])
+            for launch in sorted(gains, key=lambda rival: -gains[rival])
             if gains[launch] > WORTH * self._settings.tolerance and self._made[launch] < MOST_STARTS
         ]
-        own = self._asked(choice.launch)
-        if not combined and set(own) <= set(self._counts[choice.launch]):
+        counts = self._asked(choice.launch)
+        if not combined and set(counts) <= set(self._counts[choice.launch]):
             reason = None
             if not hopeful:
                 reason = "nothing else is expected to be better"
@@ -370,14 +380,14 @@ class Race:
             if reason is not None:
                 return Round("done", reason=reason)
         rivals = [
-            *(Task(one.launch, self._asked(choice.launch)) for one in combined),
+            *(Task(entrant.launch, self._asked(choice.launch)) for entrant in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
         ]
-        others = [one for one in gains if one != choice.launch]
+        others = [launch for launch in gains if launch != choice.launch]
         if not rivals and others:  # alone a launch shows nothing of others
-            beside = max(others, key=lambda one: gains[one])
+            beside = max(others, key=lambda launch: gains[launch])
             rivals = [Task(beside, self._asked(beside))]
-        batch = [Task(choice.launch, own), *rivals[: BATCH - 1]]
+        batch = [Task(choice.launch, counts), *rivals[: BATCH - 1]]
         # A round of few seconds is not worth a decision. New launches start once first.
         often = 1 if combined else self._settings.round_s / self.expected_s(batch)
         often = max(1, min(MOST_BATCHES, int(often)))
@@ -409,18 +419,18 @@ class Race:
 
     def _asked(self, launch: str) -> tuple[int, ...]:
         """Return counts that may be a launch's best one, and unmeasured ones next to them."""
-        process_counts, seen = self._field.process_counts, self._counts[launch]
+        process_counts, counts = self._field.process_counts, self._counts[launch]
         best = self._best(launch)
-        columns = [self._column[launch, n] for n in seen]
-        winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(seen))
+        columns = [self._column[launch, n] for n in counts]
+        winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(counts))
         shares = winners / len(self._draws)
-        likely = {n for n, share in zip(seen, shares, strict=True) if share > LIKELY}
+        likely = {n for n, share in zip(counts, shares, strict=True) if share > LIKELY}
         at = process_counts.index(best)
         beside = set(process_counts[max(0, at - 1) : at + 2])
         further = self._further(launch)
         near = {n for n in self._field.boundaries if best / 2 <= n <= best * 2}
-        lost = {n for one in self._starts if one.launch == launch for n in one.lost}
-        unseen = (beside | near | {n for n, _ in further}) - set(seen) - lost
+        lost = {n for start in self._starts if start.launch == launch for n in start.lost}
+        unseen = (beside | near | {n for n, _ in further}) - set(counts) - lost
         return tuple(sorted(likely | {best} | unseen))
 
     # What is known
@@ -441,7 +451,7 @@ class Race:
     def _eligible(self, launch: str) -> bool:
         """Return whether a launch may be chosen; all may, if none that may has a result."""
         return not self._entrants[launch].aside or all(
-            self._entrants[one].aside for one in self._counts
+            self._entrants[other].aside for other in self._counts
         )
 
     def _best(self, launch: str) -> int:
@@ -455,28 +465,32 @@ class Race:
             The count and the logarithm of the growth that is expected there; empty if throughput
             did not grow, or there is no higher count.
         """
-        process_counts, seen = self._field.process_counts, self._counts[launch]
-        if len(seen) < FEWEST or self._best(launch) != seen[-1] or seen[-1] == process_counts[-1]:
+        process_counts, counts = self._field.process_counts, self._counts[launch]
+        if (
+            len(counts) < FEWEST
+            or self._best(launch) != counts[-1]
+            or counts[-1] == process_counts[-1]
+        ):
             return []
-        last, before = (self._known.mean((launch, n)) for n in (seen[-1], seen[-2]))
-        steep = min(1.0, max(0.0, (last - before) / math.log(seen[-1] / seen[-2])))
+        last, before = (self._known.mean((launch, n)) for n in (counts[-1], counts[-2]))
+        steep = min(1.0, max(0.0, (last - before) / math.log(counts[-1] / counts[-2])))
         n = max(
-            _nearest(process_counts, 2 * seen[-1]),
-            process_counts[process_counts.index(seen[-1]) + 1],
+            _nearest(process_counts, 2 * counts[-1]),
+            process_counts[process_counts.index(counts[-1]) + 1],
         )
-        return [(n, steep * math.log(n / seen[-1]))]
+        return [(n, steep * math.log(n / counts[-1]))]
 
     def _gains(self, choice: Choice) -> dict[str, float]:
         """Return the expected improvement of each eligible launch over the choice, as logarithm."""
         ours = self._draws[:, self._column[choice.launch, choice.n]]
-        found = {}
+        gains = {}
         for launch, counts in self._counts.items():
             if not self._eligible(launch):
                 continue
-            own = self._draws[:, [self._column[launch, n] for n in counts]].max(axis=1)
-            own += sum(growth for _, growth in self._further(launch))
-            found[launch] = float(np.maximum(own - ours, 0).mean())
-        return found
+            draws = self._draws[:, [self._column[launch, n] for n in counts]].max(axis=1)
+            draws += sum(growth for _, growth in self._further(launch))
+            gains[launch] = float(np.maximum(draws - ours, 0).mean())
+        return gains
 
     def _needed(self) -> float:
         """Return the probability that ends the race after this round."""
@@ -499,15 +513,15 @@ class Race:
         share = ADDITIVE if far else self._additive()
         rng = np.random.default_rng(self._settings.seed)
         chance = rng.standard_normal(len(self._draws)) * INTERACTION
-        known = {one.changes for one in self._entrants.values()}
+        known = {entrant.changes for entrant in self._entrants.values()}
         rules = self._field.exclusions
-        found = []
-        for one in self._singles():
-            new = combination(best, one)
+        candidates = []
+        for single in self._singles():
+            new = combination(best, single)
             twice = len(dict(new.changes)) < len(new.changes)  # two values of an axis
             if twice or new.changes in known or any(rule.holds(new.changes) for rule in rules):
                 continue
-            alone = self._effect(one.launch)
+            alone = self._effect(single.launch)
             effect = _beside(alone, ours) if far else alone
             gain = float(np.maximum(share * effect + chance, 0).mean())
             # Chance alone gives a gain too; the change gets no credit for that part.
@@ -515,10 +529,10 @@ class Race:
             if worth > WORTH * self._settings.tolerance and alone.mean() > 0:
                 # Beside a large gain, take the best change of each axis: gains on one axis show
                 # nothing of the others.
-                ((axis, value),) = one.changes
-                found.append((worth, axis if far else (axis, value), new))
+                ((axis, value),) = single.changes
+                candidates.append((worth, axis if far else (axis, value), new))
         kinds: dict[object, Entrant] = {}
-        for _, kind, new in sorted(found, key=lambda one: -one[0]):
+        for _, kind, new in sorted(candidates, key=lambda candidate: -candidate[0]):
             kinds.setdefault(kind, new)
         return tuple(kinds.values())[: BATCH - 2]
 
@@ -526,9 +540,11 @@ class Race:
         """Return measured launches that change one thing of the baseline and may be chosen."""
         default = self._field.default.launch
         return [
-            one
-            for one in map(self._entrants.__getitem__, self._counts)
-            if len(one.changes) == 1 and one.launch != default and self._eligible(one.launch)
+            entrant
+            for entrant in map(self._entrants.__getitem__, self._counts)
+            if len(entrant.changes) == 1
+            and entrant.launch != default
+            and self._eligible(entrant.launch)
         ]
 
     def _additive(self) -> float:
@@ -537,14 +553,14 @@ class Race:
         It is learnt from measured combinations, by least squares with a weak prior.
         """
         alone = {
-            next(iter(one.changes)): float(self._effect(one.launch).mean())
-            for one in self._singles()
+            next(iter(single.changes)): float(self._effect(single.launch).mean())
+            for single in self._singles()
         }
         over, under = ADDITIVE / ADDITIVE_SPREAD**2, 1 / ADDITIVE_SPREAD**2
         for launch in self._counts:
             changes = self._entrants[launch].changes
             if len(changes) > 1 and changes <= set(alone):
-                parts = sorted(alone[one] for one in changes)
+                parts = sorted(alone[change] for change in changes)
                 further = sum(parts[:-1])
                 over += further * (float(self._effect(launch).mean()) - parts[-1]) / INTERACTION**2
                 under += further**2 / INTERACTION**2
@@ -554,7 +570,9 @@ class Race:
 
     def round_s(self, batches: Sequence[Sequence[Task]]) -> float:
         """Return the expected time of a round."""
-        return max(sum(map(self.expected_s, own)) for own in dealt(batches, self._settings.nodes))
+        return max(
+            sum(map(self.expected_s, share)) for share in dealt(batches, self._settings.nodes)
+        )
 
     def expected_s(self, batch: Iterable[Task]) -> float:
         """Return the expected time of a batch."""
@@ -565,17 +583,17 @@ class Race:
 
     def _cohort_s(self, members: int) -> float:
         alone = {launch for launch, entrant in self._entrants.items() if entrant.alone}
-        known = [one for one in self._starts if one.start_s and one.launch not in alone]
+        known = [start for start in self._starts if start.start_s and start.launch not in alone]
         if not known:
             return START_S + MEMBER_S * members
         # Part of a start's time is fixed, part of it grows with the members.
-        near = min(known, key=lambda one: abs(math.log(one.members / members)))
+        near = min(known, key=lambda start: abs(math.log(start.members / members)))
         return near.start_s * (1 + max(0.0, members / near.members - 1) / 2)
 
     def _windows_s(self, task: Task) -> float:
-        measured = [one for one in self._starts if one.rates]
-        alike = [one for one in measured if one.launch == task.launch] or measured
-        each = [one.windows_s / len(one.rates) for one in alike]
+        measured = [start for start in self._starts if start.rates]
+        alike = [start for start in measured if start.launch == task.launch] or measured
+        each = [start.windows_s / len(start.rates) for start in alike]
         one_s = float(np.mean(each)) if each else self._settings.windows * self._settings.window_s
         return len(task.counts) * one_s
 
@@ -589,7 +607,7 @@ class Race:
         unbounded: bool = False,
     ) -> Round:
         """Return a round of as many batches as fit into it and into the rest of the budget."""
-        self._entrants |= {one.launch: one for one in combined}
+        self._entrants |= {entrant.launch: entrant for entrant in combined}
         left_s = self._settings.budget_s - self.spent_s - self._reserved_s
         left_s = math.inf if unbounded else left_s
         nodes_s = [0.0] * self._settings.nodes
@@ -610,14 +628,16 @@ class Race:
         if not fitting:
             return Round("done", reason="the budget is spent")
         names = {task.launch for batch in fitting for task in batch}
-        return Round(stage, tuple(fitting), tuple(one for one in combined if one.launch in names))
+        return Round(
+            stage, tuple(fitting), tuple(entrant for entrant in combined if entrant.launch in names)
+        )
 
 
 def spent_s(starts: Iterable[Start]) -> float:
     """Return the time of all rounds: each is over when its last node has finished."""
     rounds_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for one in starts:
-        rounds_s[one.round][one.node] += one.wall_s
+    for start in starts:
+        rounds_s[start.round][start.node] += start.wall_s
     return sum(max(nodes_s.values()) for nodes_s in rounds_s.values())
 
 

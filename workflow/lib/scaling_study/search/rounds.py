@@ -139,7 +139,7 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
         study_folder: results/<study>.
     """
     files = sorted((study_folder / "measure").glob("*/*.jsonl"))
-    made = Counter(path.parent.name for path in files)
+    counts = Counter(path.parent.name for path in files)
     combined: dict[str, Launch] = {}
     for path in files:
         if path.parent.name not in {*plan.by_id, *combined}:
@@ -147,15 +147,15 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
             if isinstance(head, Cohort) and head.role == "combined":
                 combined[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
     launches = (*plan.launches, *combined.values())
-    return plan.model_copy(update={"launches": launches, "made": dict(made)})
+    return plan.model_copy(update={"launches": launches, "made": dict(counts)})
 
 
 def without_result(study_folder: Path) -> list[Path]:
     """Return the record files of launches without a result, which the next run races again."""
     folders = sorted((study_folder / "measure").glob("*/"))
     files = [list(folder.glob("*.jsonl")) for folder in folders]
-    marked = [own for own in files if all(journal.mark_of(one).exists() for one in own)]
-    return [one for own in marked for one in own]
+    marked = [paths for paths in files if all(journal.mark_of(path).exists() for path in paths)]
+    return [path for paths in marked for path in paths]
 
 
 def left(study_folder: Path) -> set[str]:
@@ -189,53 +189,57 @@ def set_aside(study_folder: Path, job: str, now: str) -> Path | None:
 
 def _differ(records: Path, job: str) -> bool:
     """Return whether records that no race has made were measured in another way than ``job``."""
-    asked, harness = json.loads(job)["measure"], jobs.harness_digest()
+    measuring, harness = json.loads(job)["measure"], jobs.harness_digest()
     for path in records.glob("*/*.jsonl"):
         with path.open(encoding="utf-8") as lines:
             head = json.loads(next(lines))  # of whatever version
-        if head["measure"] != asked or head["harness_hash"] != harness:
+        if head["measure"] != measuring or head["harness_hash"] != harness:
             return True
     return False
 
 
 def measure_part(
-    found: Decided, base: jobs.Job, folder: Path, builds: Path, part: tuple[int, int]
+    decision: Decided, base: jobs.Job, folder: Path, builds: Path, part: tuple[int, int]
 ) -> None:
     """Measure the starts of a round that have no records yet, batch by batch.
 
     Args:
-        found: the round.
+        decision: the round.
         base: what all measurements share.
         folder: folder of the record files.
         builds: folder of built environments.
         part: index of this node, and the number of nodes.
     """
-    launches = {launch.id: launch for launch in found.launches}
+    launches = {launch.id: launch for launch in decision.launches}
     node, nodes = part
-    for number, batch in race.dealt(list(enumerate(found.batches)), nodes)[node]:
+    for number, batch in race.dealt(list(enumerate(decision.batches)), nodes)[node]:
         runs = []
         # The study's first start decides whether there is anything to measure.
-        batch.sort(key=lambda one: not measure.is_first(launches[one.launch], one.replicate))
+        batch.sort(key=lambda start: not measure.is_first(launches[start.launch], start.replicate))
         for task in batch:
             path = folder / task.launch / f"{task.replicate}.jsonl"
             if path.exists():  # measured before the run was killed
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             job = dataclasses.replace(base, launch=launches[task.launch], replicate=task.replicate)
-            name = batch_name(found.decided, number, node)
+            name = batch_name(decision.decided, number, node)
             runs.append(measure.Measurement(job, path, builds, task.counts, name))
         measure.in_turns(runs)
 
 
-def searched(plan: Plan, found: Sequence[Decided]) -> Plan:
+def searched(plan: Plan, decisions: Sequence[Decided]) -> Plan:
     """Return a plan with the outcome of its race.
 
     Args:
         plan: as `grown` makes it.
-        found: all rounds, in their order.
+        decisions: all rounds, in their order.
     """
-    last = found[-1]
-    stages = (Stage(stage=one.stage, expected_s=one.expected_s) for one in found if one.batches)
+    last = decisions[-1]
+    stages = (
+        Stage(stage=decision.stage, expected_s=decision.expected_s)
+        for decision in decisions
+        if decision.batches
+    )
     became = Searched(
         rounds=tuple(stages),
         reason=last.reason or "it had no further round",
@@ -247,25 +251,25 @@ def searched(plan: Plan, found: Sequence[Decided]) -> Plan:
     return plan.model_copy(update={"searched": became})
 
 
-def describe(found: Decided) -> str:
+def describe(decision: Decided) -> str:
     """Describe in a line what a round measures, and the best point before it."""
-    choice, best = found.choice, ""
+    choice, best = decision.choice, ""
     if choice is not None:
-        unit = "models/hour" if found.per_hour else "steps/s"
+        unit = "models/hour" if decision.per_hour else "steps/s"
         points = [
-            f"{one.label} {format_number(one.rate)} {unit} with"
-            f" {format_count(one.n, 'process', 'processes')}"
-            for one in found.so_far
+            f"{point.label} {format_number(point.rate)} {unit} with"
+            f" {format_count(point.n, 'process', 'processes')}"
+            for point in decision.so_far
         ]
         sure = f"{choice.probability:.0%} sure to be within the tolerance of the best"
         best = f"; so far: {'; '.join(points)} ({sure})"
-    if not found.batches:
-        return f"the race is over: {found.reason}{best}"
-    starts = format_count(sum(map(len, found.batches)), "start", "starts")
-    left = len(found.not_screened)
+    if not decision.batches:
+        return f"the race is over: {decision.reason}{best}"
+    starts = format_count(sum(map(len, decision.batches)), "start", "starts")
+    left = len(decision.not_screened)
     unseen = f"; not measured yet: {format_count(left, 'launch', 'launches')}" if left else ""
-    minutes = f"about {max(1.0, found.expected_s / 60):.0f} min"
-    return f"{found.stage}: {starts}, {minutes}{best}{unseen}"
+    minutes = f"about {max(1.0, decision.expected_s / 60):.0f} min"
+    return f"{decision.stage}: {starts}, {minutes}{best}{unseen}"
 
 
 def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.Field:
@@ -324,7 +328,7 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.
 
 def _idle(launches: Sequence[Launch], base: Axes) -> list[Axes]:
     """Return axis values that change nothing with one thread, so that no combination has both."""
-    used = {(axis, one.axes[axis]) for one in launches for axis in OF_SEVERAL_THREADS}
+    used = {(axis, launch.axes[axis]) for launch in launches for axis in OF_SEVERAL_THREADS}
     return [
         {"intra_op": 1, axis: value}
         for axis, value in sorted(used, key=str)
@@ -389,41 +393,41 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
     """
     raw = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
     by_start = {
-        key: dict(zip(own["n"].tolist(), own["rate"].tolist(), strict=True))
-        for key, own in rates.assign(rate=raw).groupby(["launch", "replicate"])
+        key: dict(zip(rows["n"].tolist(), rows["rate"].tolist(), strict=True))
+        for key, rows in rates.assign(rate=raw).groupby(["launch", "replicate"])
     }
     files: dict[tuple[str, int], list[CohortSummary]] = {}
-    for cohort in sorted(cohorts, key=lambda one: one.started):
+    for cohort in sorted(cohorts, key=lambda summary: summary.started):
         files.setdefault((cohort.launch, cohort.replicate), []).append(cohort)
     batches: dict[str, int] = {}
-    found = []
-    for (launch, replicate), own in files.items():
-        asked = sorted({n for one in own for n in one.process_counts})
-        seen = by_start.get((launch, replicate), {})
-        tried = any(one.measured for one in own)
-        batch = own[0].batch or f"{launch} {replicate}"
-        decided, node = _parts(own[0].batch)
-        ends = [one.end for one in own if one.end]
+    fresh_starts = []
+    for (launch, replicate), summaries in files.items():
+        counts = sorted({n for summary in summaries for n in summary.process_counts})
+        by_count = by_start.get((launch, replicate), {})
+        tried = any(summary.measured for summary in summaries)
+        batch = summaries[0].batch or f"{launch} {replicate}"
+        decided, node = _parts(summaries[0].batch)
+        ends = [summary.end for summary in summaries if summary.end]
         start_s = sum(end.start_s or 0.0 for end in ends)
-        found.append(
+        fresh_starts.append(
             Start(
                 plan.baseline if launch == plan.repeat else launch,
                 batches.setdefault(batch, len(batches)),
-                seen,
-                max(asked),
+                by_count,
+                max(counts),
                 start_s,
                 sum(end.wall_s for end in ends) - start_s,
-                tuple(n for n in asked if tried and n not in seen),
+                tuple(n for n in counts if tried and n not in by_count),
                 decided,
                 node,
             )
         )
-    return found
+    return fresh_starts
 
 
 def done(cohorts: Sequence[CohortSummary]) -> int:
     """Return the number of rounds in which cohorts were measured."""
-    return len({_parts(one.batch)[0] for one in cohorts})
+    return len({_parts(cohort.batch)[0] for cohort in cohorts})
 
 
 def batch_name(decided: str, number: int, node: int) -> str:
@@ -479,35 +483,37 @@ def next_round(
         return known.models_per_hour(steps, partial(times.beside_s, forked=True))
 
     state = race.Race(field, asks, measured, done, by_objective)
-    found, choice = state.next(), state.choice
-    if any(one.test != "repeat" for one in unequal):
-        found, choice = race.Round("done", reason=UNEQUAL), None
+    race_round, choice = state.next(), state.choice
+    if any(finding.test != "repeat" for finding in unequal):
+        race_round, choice = race.Round("done", reason=UNEQUAL), None
     known = plan.by_id
     base = known[plan.baseline].axes
     defaults = known[plan.default].axes
     builds = builds_of(plan)
     combined = {
-        one.launch: named({**base, **dict(one.changes)}, "combined", defaults, builds)
-        for one in found.combined
+        entrant.launch: named({**base, **dict(entrant.changes)}, "combined", defaults, builds)
+        for entrant in race_round.combined
     }
     known |= {launch.id: launch for launch in combined.values()}
-    batches = _batches(found, {name: launch.id for name, launch in combined.items()}, plan, files)
+    batches = _batches(
+        race_round, {name: launch.id for name, launch in combined.items()}, plan, files
+    )
     models = models if batches else None
-    asked = dict.fromkeys(task.launch for batch in batches for task in batch)
-    asked |= dict.fromkeys([models.launch] if models else [])
-    seen = {one.launch for one in measured}
+    launches = dict.fromkeys(task.launch for batch in batches for task in batch)
+    launches |= dict.fromkeys([models.launch] if models else [])
+    screened = {start.launch for start in measured}
     return Decided(
         schema_version=2,
         decided=decided,
-        stage=found.stage,
-        reason=found.reason,
+        stage=race_round.stage,
+        reason=race_round.reason,
         batches=batches,
-        launches=[known[launch] for launch in asked],
-        expected_s=state.round_s(found.batches) + (models.expected_s if models else 0.0),
+        launches=[known[launch] for launch in launches],
+        expected_s=state.round_s(race_round.batches) + (models.expected_s if models else 0.0),
         spent_s=state.spent_s,
         budget_s=asks.budget_s,
         choice=choice,
-        not_screened=[one.launch for one in field.others if one.launch not in seen],
+        not_screened=[entrant.launch for entrant in field.others if entrant.launch not in screened],
         models=models,
         so_far=tuple(_so_far(state, field, plan, times)) if choice else (),
         per_hour=steps is not None,
@@ -534,16 +540,21 @@ def _so_far(
 def _models(plan: Plan, field: race.Field, measured: Sequence[Start]) -> Wanted | None:
     """Return the first models to train; None if that is not possible, or takes too long."""
     base, workload = field.baseline.launch, plan.workload
-    seen = [one for one in measured if one.launch == base and one.rates]
-    if not seen or plan.steps_per_model is None or workload.runs or workload.starts_processes:
+    baseline_starts = [start for start in measured if start.launch == base and start.rates]
+    if (
+        not baseline_starts
+        or plan.steps_per_model is None
+        or workload.runs
+        or workload.starts_processes
+    ):
         return None
-    n, rate = min(seen[0].rates.items())
+    n, rate = min(baseline_starts[0].rates.items())
     model_s = plan.steps_per_model * n / rate
     ranked = ranks.asked(plan.by_id[base].axes) is not None
     forks = workload.forks and not ranked
     forks &= plan.confirm.seconds is not None and plan.objective != ONE_MODEL
     expected_s = {
-        start: starts * seen[0].start_s + models * model_s
+        start: starts * baseline_starts[0].start_s + models * model_s
         for start, (starts, models) in MODEL_PARTS.items()
     }
     most_s = MODELS_SHARE * 60 * (plan.search.budget_minutes or 0.0)
@@ -554,13 +565,13 @@ def _models(plan: Plan, field: race.Field, measured: Sequence[Start]) -> Wanted 
 
 def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:
     """Return starts with their results at these counts; another objective may have had others."""
-    found = []
-    for one in measured:
-        rates = {n: rate for n, rate in one.rates.items() if n in counts}
-        lost = tuple(n for n in one.lost if n in counts)
-        if rates or lost or not (one.rates or one.lost):
-            found.append(dataclasses.replace(one, rates=rates, lost=lost))
-    return found
+    kept_starts = []
+    for start in measured:
+        rates = {n: rate for n, rate in start.rates.items() if n in counts}
+        lost = tuple(n for n in start.lost if n in counts)
+        if rates or lost or not (start.rates or start.lost):
+            kept_starts.append(dataclasses.replace(start, rates=rates, lost=lost))
+    return kept_starts
 
 
 def builds_of(plan: Plan) -> set[str]:
@@ -576,7 +587,7 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
         targets: the targets of causes.json on one machine.
     """
     known = {launch.id: launch for launch in plan.launches}
-    found = {}
+    launches = {}
     for target in targets:
         causes = (*target.scaling_loss.named, *target.single_process_loss.named)
         remedies = [cause.remedy.axes for cause in causes if cause.remedy and cause.remedy.axes]
@@ -584,30 +595,30 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
             axes = {**known[target.launch].axes, **changed}
             if not any(item.items() <= axes.items() for item in plan.exclude):
                 launch = named(axes, "combined", known[plan.default].axes, builds_of(plan))
-                found[launch.id] = launch
-    return [launch for one, launch in found.items() if one not in known]
+                launches[launch.id] = launch
+    return [launch for name, launch in launches.items() if name not in known]
 
 
 def _batches(
-    found: race.Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
+    race_round: race.Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
 ) -> list[list[race.Task]]:
     """Return a round's batches, with the number of its record file in each start.
 
     The baseline's second start is that of the A/A repeat, which has a name of its own.
     """
-    made = dict(files)
+    counts = dict(files)
     batches = []
-    for batch in found.batches:
+    for batch in race_round.batches:
         tasks = []
         # The first start of a batch is not like those after it, so no launch is always the first.
-        order = np.random.default_rng([plan.seed, sum(made.values())]).permutation(len(batch))
+        order = np.random.default_rng([plan.seed, sum(counts.values())]).permutation(len(batch))
         for task in (batch[at] for at in order):
             launch = names.get(task.launch, task.launch)
             baseline = launch == plan.baseline
-            if baseline and made.get(launch) and not made.get(plan.repeat):
+            if baseline and counts.get(launch) and not counts.get(plan.repeat):
                 launch = plan.repeat
-            replicate = made.get(launch, 0)
-            made[launch] = replicate + 1
+            replicate = counts.get(launch, 0)
+            counts[launch] = replicate + 1
             tasks.append(race.Task(launch, task.counts, replicate))
         batches.append(tasks)
     return batches

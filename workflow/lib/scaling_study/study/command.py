@@ -90,7 +90,7 @@ def main() -> None:
         if shipped.parent != PROJECT / "config" or not shipped.is_file():
             sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
         config = str(shipped)
-    options = ["--logger-study-verbose" if one in VERBOSE else one for one in options]
+    options = ["--logger-study-verbose" if option in VERBOSE else option for option in options]
     _run([*options, "--configfile", config])
 
 
@@ -123,12 +123,12 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--name")
     parser.add_argument("--dry-run", "-n", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true")
-    found = parser.parse_args(words)
-    for text in found.set:
+    options = parser.parse_args(words)
+    for text in options.set:
         key, equals, _ = text.partition("=")
         if not (key and equals):
             parser.error(f"--set {text}: no value; allowed: KEY=VALUE, as in measure.windows=2")
-    return found
+    return options
 
 
 def workload(words: Sequence[str]) -> Section:
@@ -157,7 +157,7 @@ def workload(words: Sequence[str]) -> Section:
 def name_of(section: Section) -> str:
     """Return a study's name for a workload: that of its script, module or command."""
     command = section.get("command")
-    words = [str(one) for one in command] if isinstance(command, list) else []
+    words = [str(word) for word in command] if isinstance(command, list) else []
     script = next((word for word in words[1:] if Path(word).suffix), words[0] if words else "")
     text = str(section.get("script") or section.get("module") or script)
     stem = text if "module" in section else Path(text).stem
@@ -165,31 +165,31 @@ def name_of(section: Section) -> str:
     return name if name[:1].isalpha() else f"study-{name}".rstrip("-")
 
 
-def changes(given: argparse.Namespace, before: float | None) -> Section:
+def changes(options: argparse.Namespace, before: float | None) -> Section:
     """Return the sections of a config that options set.
 
     Args:
-        given: the options.
+        options: the options.
         before: the budget of the study so far (min); None if there is none.
     """
-    found: Section = {}
-    minutes = given.minutes
-    if given.more:
+    sections: Section = {}
+    minutes = options.minutes
+    if options.more:
         minutes = (before or 0.0) + (minutes or MINUTES)
     if minutes is not None:
-        found["search"] = {"budget_minutes": minutes}
-    if given.processes is not None:
-        found["processes"] = yaml.safe_load(f"[{given.processes}]")
-    if given.one_model:
-        found["objective"] = "one_model"
-    for text in given.set:
+        sections["search"] = {"budget_minutes": minutes}
+    if options.processes is not None:
+        sections["processes"] = yaml.safe_load(f"[{options.processes}]")
+    if options.one_model:
+        sections["objective"] = "one_model"
+    for text in options.set:
         key, _, value = text.partition("=")
         *outer, last = key.split(".")
-        section = found
+        section = sections
         for name in outer:
             section = section.setdefault(name, {})  # type: ignore[assignment]
         section[last] = yaml.safe_load(value)
-    return found
+    return sections
 
 
 def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
@@ -248,12 +248,12 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
 
 def _merged(first: Section, second: Section) -> Section:
     """Return sections with those of a second config, whose keys come first."""
-    found = {**first, **second}
+    merged = {**first, **second}
     for key in first.keys() & second.keys():
         ours, theirs = first[key], second[key]
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            found[key] = _merged(ours, theirs)
-    return found
+            merged[key] = _merged(ours, theirs)
+    return merged
 
 
 def _yaml(value: object) -> str:
@@ -262,12 +262,12 @@ def _yaml(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def prepare(typed: Sequence[str], given: argparse.Namespace) -> list[str]:
+def prepare(typed: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Write a command's config, or find it; return Snakemake's options for it.
 
     Args:
         typed: the words after ``--``.
-        given: the options before it.
+        options: the options before it.
 
     Raises:
         SystemExit: there is no command, no such program, or a config of another one.
@@ -275,10 +275,10 @@ def prepare(typed: Sequence[str], given: argparse.Namespace) -> list[str]:
     if not typed:
         raise SystemExit("no command after --; as in: torch-scaling-study -- python train.py {}")
     section = workload(typed)
-    name = given.name or name_of(section)
+    name = options.name or name_of(section)
     path, plan = Path(f"{name}.yaml"), Path(f"results/{name}/plan.json")
     before = json.loads(plan.read_text())["search"]["budget_minutes"] if plan.exists() else None
-    changed = changes(given, before)
+    changed = changes(options, before)
     there, files = path.exists(), [str(path)]
     if there:
         held = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -298,7 +298,7 @@ def prepare(typed: Sequence[str], given: argparse.Namespace) -> list[str]:
     # Copies of a script are compared when one start is observed; nothing looks into a command.
     same = "command" in section and not any(SLOT in word for word in typed)
     print("\n".join(_said(name, section, path, there=there, same=same)))
-    dry, verbose = given.dry_run and "--dry-run", given.verbose and "--logger-study-verbose"
+    dry, verbose = options.dry_run and "--dry-run", options.verbose and "--logger-study-verbose"
     return [*filter(None, (dry, verbose)), "--configfile", *files]
 
 

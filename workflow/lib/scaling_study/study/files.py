@@ -150,21 +150,25 @@ class Study(StudyFiles):
 
     def _name_jobs_files(self) -> None:
         """Name the files that jobs make, except the records of a race, which its rounds decide."""
-        made, here = self.plan, self.here
+        study_plan, here = self.plan, self.here
         self.records = [
             f"{here}/measure/{launch}/{replicate}.jsonl"
             for launch in ([] if self.raced else self.launches)
-            for replicate in range(made.measure.replicates)
+            for replicate in range(study_plan.measure.replicates)
         ]
-        self.confirmed = [] if made.confirm.seconds is None else [f"{here}/confirm/rounds.jsonl"]
-        self.profiles = [f"{here}/profile/{launch}" for launch in made.profiled]
+        self.confirmed = (
+            [] if study_plan.confirm.seconds is None else [f"{here}/confirm/rounds.jsonl"]
+        )
+        self.profiles = [f"{here}/profile/{launch}" for launch in study_plan.profiled]
         self.explained = [
             f"{here}/why/{target}/{replicate}.jsonl"
-            for target in made.explained
-            for replicate in range(EFFORTS[made.why.effort].replicates)
+            for target in study_plan.explained
+            for replicate in range(EFFORTS[study_plan.why.effort].replicates)
         ]
         replicates = (
-            LOADER_EFFORTS[made.data_loader].replicates if made.data_loader in LOADER_EFFORTS else 0
+            LOADER_EFFORTS[study_plan.data_loader].replicates
+            if study_plan.data_loader in LOADER_EFFORTS
+            else 0
         )
         self.loader = [f"{here}/data_loader/{replicate}.jsonl" for replicate in range(replicates)]
         self.kept = [*self.records, *self.confirmed, *self.profiles, *self.explained, *self.loader]
@@ -207,8 +211,12 @@ class Study(StudyFiles):
     def builds(self, wildcards: Wildcards) -> list[str]:
         """Return the files of built environments that a launch needs; all if it is not known."""
         launch = self.launches.get(wildcards.get("launch", ""))
-        asked = {str(one.axes["build"]) for one in ([launch] if launch else self.launches.values())}
-        return [f"{BUILDS}/{Path(one).stem}.txt" for one in sorted(asked) if one.endswith(".txt")]
+        builds = {
+            str(entry.axes["build"]) for entry in ([launch] if launch else self.launches.values())
+        }
+        return [
+            f"{BUILDS}/{Path(build).stem}.txt" for build in sorted(builds) if build.endswith(".txt")
+        ]
 
     @property
     def any_builds(self) -> Callable[[Wildcards], list[str]] | list[str]:
@@ -304,8 +312,11 @@ class Study(StudyFiles):
         choice = decided[-1].choice if decided else None
         if choice is None:
             return ""
-        launches = [*self.launches.values(), *(one for each in decided for one in each.launches)]
-        label = next(one.label for one in launches if one.id == choice.launch)
+        launches = [
+            *self.launches.values(),
+            *(launch for each in decided for launch in each.launches),
+        ]
+        label = next(launch.label for launch in launches if launch.id == choice.launch)
         return f"{label}, {format_count(choice.n, 'process', 'processes')}"
 
     def measured(self, number: int) -> list[str]:

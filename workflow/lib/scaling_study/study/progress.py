@@ -86,7 +86,9 @@ class Progress:
         """Note that a job starts."""
         now = self._clock()
         self._running[job] = _Job(rule, Path(log) if log else None, now, time.time())
-        started = self._ended[rule] + sum(one.rule == rule for one in self._running.values())
+        started = self._ended[rule] + sum(
+            running.rule == rule for running in self._running.values()
+        )
         self._planned[rule] = max(self._planned[rule], started)  # later rounds are not planned
         if rule == "decide" and self._race_since_s is None:
             self._race_since_s = now
@@ -120,7 +122,9 @@ class Progress:
         if not self._running:
             return ""
         # The run waits for jobs that measure; the others take seconds.
-        job = max(self._running.values(), key=lambda one: self._expected_s.get(one.rule, 0.0))
+        job = max(
+            self._running.values(), key=lambda running: self._expected_s.get(running.rule, 0.0)
+        )
         rule = job.rule
         now = _title(rule)
         if rule in MEASURING:
@@ -145,9 +149,9 @@ class Progress:
             since_s = now if self._race_since_s is None else self._race_since_s
             return 0.0 if over else max(0.0, each_s - (now - since_s))
         each_s = self._took_s[rule] / ended if ended else each_s
-        running = [one for one in self._running.values() if one.rule == rule]
+        running = [job for job in self._running.values() if job.rule == rule]
         waiting = self._planned[rule] - ended - len(running)
-        return waiting * each_s + sum(max(0.0, each_s - (now - one.since_s)) for one in running)
+        return waiting * each_s + sum(max(0.0, each_s - (now - job.since_s)) for job in running)
 
 
 def add_time(path: Path, stage: str, seconds: float) -> None:
@@ -173,10 +177,10 @@ def expected_s(
         spent_s: time that a race has taken in earlier runs.
     """
     times_s = estimate.Estimate(plan, counts).stages_s
-    found = {rule: sum(span) / 2 / max(1, jobs.get(rule, 0)) for rule, span in times_s.items()}
-    if "race" in found:
-        found["race"] = max(0.0, found["race"] - spent_s)
-    return found
+    expected = {rule: sum(span) / 2 / max(1, jobs.get(rule, 0)) for rule, span in times_s.items()}
+    if "race" in expected:
+        expected["race"] = max(0.0, expected["race"] - spent_s)
+    return expected
 
 
 def _title(rule: str) -> str:

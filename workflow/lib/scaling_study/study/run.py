@@ -180,8 +180,10 @@ class Run:
         )  # fmt: skip
         # The handler of this project's logger plugin, unless it shows Snakemake's own output.
         handlers = workflow.logger_manager.plugin_handlers
-        own = (one for one in handlers if getattr(one, "snakemakes", one) is None)
-        self._terminal: LogHandler | None = next(own, None)
+        own_handlers = (
+            handler for handler in handlers if getattr(handler, "snakemakes", handler) is None
+        )
+        self._terminal: LogHandler | None = next(own_handlers, None)
         # In a module, Snakemake ignores onstart, onsuccess and onerror, so they are set here, once:
         # for `use rule *`, and not again for statements that name rules.
         if self._in_module and workflow.modifier.rule_whitelist is None:
@@ -197,7 +199,7 @@ class Run:
         """
         with refused():
             # Snakemake has read these files, but does not report keys that occur twice in them.
-            files = [] if self._in_module else [Path(one) for one in self._workflow.configfiles]
+            files = [] if self._in_module else [Path(file) for file in self._workflow.configfiles]
             try:
                 for path in files:
                     read_config(path)
@@ -266,10 +268,10 @@ class Run:
         minutes = config.search.budget_minutes
         limit_s = 6 * minutes if minutes else config.measure.timeout_s  # a tenth of it
         (folder / "logs").mkdir(parents=True, exist_ok=True)
-        log, found = folder / "logs/observe.log", folder / ".observed.json"
+        log, output = folder / "logs/observe.log", folder / ".observed.json"
         job = jobs.job_text(jobs.job_sections(plan), plan.by_id[plan.default])
         stage = [*STAGE, "observe", "--job", job, "--builds", BUILDS, f"--limit={limit_s}"]
-        words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(found)]
+        words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(output)]
         observing = subprocess.Popen([*supervised(), *words], start_new_session=True)
         try:
             status = observing.wait()
@@ -279,8 +281,8 @@ class Run:
             raise StudyError("SIGINT stopped the study before it began.") from None
         if status:
             raise StudyError(f"one start could not be observed: see {log}")
-        observed = read_file(found, Observed)
-        found.unlink()
+        observed = read_file(output, Observed)
+        output.unlink()
         add_time(folder / STAGE_TIMES, "observe", time.monotonic() - began_s)
         return observed
 
@@ -304,8 +306,8 @@ class Run:
 
     def _try_what_was_skipped(self, study: Study) -> None:
         """Let this run measure launches that were skipped, and that the machine can now run."""
-        found = study.lacking(study.of_chosen(study.records)).items()
-        skipped = [path for path, why in found if why == measure.SKIPPED]
+        lacking = study.lacking(study.of_chosen(study.records)).items()
+        skipped = [path for path, why in lacking if why == measure.SKIPPED]
         if not skipped:
             return
         machine = probe.read_machine()
@@ -364,7 +366,7 @@ class Run:
             "why": len(study.explained),
             "loader_experiment": len(study.loader),
         }
-        spent_s = max((one.spent_s for one in study.decided()), default=0.0)
+        spent_s = max((decision.spent_s for decision in study.decided()), default=0.0)
         planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
         expected = expected_s(study.plan, counts, jobs, spent_s)
         times = Path(study.results, STAGE_TIMES)
@@ -405,10 +407,10 @@ class Run:
         Path(self.study.so_far).unlink(missing_ok=True)
         self._leave_to_the_next_run(ended=True)
         paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
-        found = [read_file(path, Cohorts) for path in paths if path.exists()]
-        if self._workflow.dag_settings.targets or not found:
+        files = [read_file(path, Cohorts) for path in paths if path.exists()]
+        if self._workflow.dag_settings.targets or not files:
             return
-        if not any(cohort.windows_valid for one in found for cohort in one.cohorts):
+        if not any(cohort.windows_valid for file in files for cohort in file.cohorts):
             raise StudyError(
                 "The study has no result: no window of any launch is valid. The report lists why."
                 " Put that right and run the same command again: it measures what failed or was"
@@ -435,8 +437,8 @@ class Run:
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
         """Remove the names of files that lack results: the next run continues their parts."""
         study = self.study
-        found = study.lacking(study.of_chosen(study.kept)).items()
-        paths = [path for path, why in found if why != measure.SKIPPED]
+        lacking = study.lacking(study.of_chosen(study.kept)).items()
+        paths = [path for path, why in lacking if why != measure.SKIPPED]
         if study.raced and ended:
             from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
 

@@ -50,8 +50,8 @@ def analyse(folder: Path, plan: Plan) -> None:
         f"{len(collected.points)} points into {tables}"
     )
     windows = collected.windows[analysis.COLUMNS]
-    found = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
-    analysis.write(folder / "analysis", found, plan)
+    results = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
+    analysis.write(folder / "analysis", results, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 
 
@@ -74,7 +74,7 @@ def summarise_confirmation(folder: Path, plan: Plan) -> None:
     plan = with_learnt(plan, study.samples, study.model_length)
     off, pool = plan.confirm.seconds is None, plan.workload.pool
     learnt = None if pool else plan.model_length
-    found = summarise(
+    confirmations = summarise(
         read_file(folder / "analysis" / "recommendation.json", Machines[Recommendation]).machines,
         None if off else folder / "confirm" / "rounds.jsonl",
         read_columns(
@@ -83,17 +83,17 @@ def summarise_confirmation(folder: Path, plan: Plan) -> None:
         ),
         Length(plan.steps_per_model, work_by_launch(plan), learnt, pool),
     )  # fmt: skip
-    write_file(folder / "analysis" / "confirmation.json", Machines(tuple(found)))
-    print(f"confirmation: {', '.join(one.status for one in found)}")
+    write_file(folder / "analysis" / "confirmation.json", Machines(tuple(confirmations)))
+    print(f"confirmation: {', '.join(confirmation.status for confirmation in confirmations)}")
 
 
 def compare_profiles(folder: Path, profiles: Sequence[Path]) -> None:
     """Gather profiled operators into a table, and compare few processes with many."""
     manifests, operators = read_profiles(profiles)
     write_table(folder / "tables", columns.OPERATORS, operators)
-    found = compare_all(manifests, operators)
-    write_file(folder / "analysis" / "inflation.json", Machines(tuple(found)))
-    compared = sum(len(entry.comparisons) for entry in found)
+    entries = compare_all(manifests, operators)
+    write_file(folder / "analysis" / "inflation.json", Machines(tuple(entries)))
+    compared = sum(len(entry.comparisons) for entry in entries)
     print(f"gathered {len(operators)} rows of operators, made {compared} comparisons")
 
 
@@ -113,7 +113,7 @@ def judge_experiments(folder: Path, plan: Plan) -> None:
     print(f"gathered {len(experiments)} windows of experiments on {len(targets)} launches")
     for target in targets:
         named = [*target.scaling_loss.named, *target.single_process_loss.named]
-        titles = "; ".join(one.title for one in named)
+        titles = "; ".join(cause.title for cause in named)
         print(f"{target.target}: {target.status}{': ' if named else ''}{titles}")
 
 
@@ -126,7 +126,7 @@ def judge_loader(folder: Path, replicates: int) -> None:
         for machine in dict.fromkeys(run.head.machine_hash for run in runs)
     )
     write_file(folder / "analysis" / "data_loader.json", Machines(entries))
-    print(f"data_loader: {', '.join(one.status for one in entries)}")
+    print(f"data_loader: {', '.join(entry.status for entry in entries)}")
 
 
 def import_tables(study: ImportConfig, folder: Path) -> None:
@@ -135,8 +135,8 @@ def import_tables(study: ImportConfig, folder: Path) -> None:
     operators = imported.operator_frame(tables)
     write_table(folder / "tables", columns.OPERATORS, operators)
     saved = tuple(table.saved for table in tables)
-    found = imported.findings(saved, operators)
-    content = SavedTables(config=study.to_dict(), tables=saved, findings=found)
+    findings = imported.findings(saved, operators)
+    content = SavedTables(config=study.to_dict(), tables=saved, findings=findings)
     write_file(folder / "analysis/tables.json", content)
     compared = imported.compare_tables(tables, operators)
     write_file(folder / "analysis/inflation.json", Machines((compared,)))

@@ -55,7 +55,7 @@ def _crowded(query: Query) -> Evidence:
         placed = checks.saves_time(*UNPILED)(query)
         unread = Evidence(None, "fact", "Which CPUs the members may use was not read.")
         return unread if placed.agrees is None else placed
-    crowded = [one for one in demands if one[0] < min(one[1], cpus)]
+    crowded = [demand for demand in demands if demand[0] < min(demand[1], cpus)]
     have, wanted, who = (crowded or demands)[0]
     text = (
         f"The masks allow {format_number(have)} of {format_count(wanted, who)} a CPU of "
@@ -67,8 +67,8 @@ def _crowded(query: Query) -> Evidence:
 def _foreign(query: Query) -> Evidence:
     cpus = query.case.mean("foreign_cpus", query.n)
     names = ", ".join(
-        f"{one.name} (process {one.pid}, {format_cpus(one.share)} CPUs)"
-        for one in query.case.foreign
+        f"{process.name} (process {process.pid}, {format_cpus(process.share)} CPUs)"
+        for process in query.case.foreign
     )
     text = f"Other programs kept {format_cpus(cpus)} CPUs busy{': ' + names if names else ''}."
     return Evidence(cpus >= FOREIGN_CPUS, "account", text)

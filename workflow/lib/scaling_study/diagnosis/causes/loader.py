@@ -79,21 +79,21 @@ def _portion(part: Part, share: evidence.Share = _waiting) -> evidence.Share:
     """
 
     def measure(query: evidence.Query) -> evidence.Measured | evidence.Untested:
-        found, making = share(query), _making(query)
-        if isinstance(found, evidence.Untested):
-            return found
+        measured, making = share(query), _making(query)
+        if isinstance(measured, evidence.Untested):
+            return measured
         if making is None:
             if part == "rest":
-                return found
+                return measured
             return evidence.Untested("it was not timed how long this loader takes to make a batch")
         made_s, factor = making[0], making[1][part]
-        estimate = found.estimate.times(factor)
+        estimate = measured.estimate.times(factor)
         text = (
-            f"{found.evidence.text} To make a batch takes {format_seconds(made_s)};"
+            f"{measured.evidence.text} To make a batch takes {format_seconds(made_s)};"
             f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
             f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
         )
-        return found.of(estimate, found.over * factor, text)
+        return measured.of(estimate, measured.over * factor, text)
 
     return measure
 

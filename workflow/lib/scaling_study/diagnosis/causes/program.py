@@ -23,16 +23,16 @@ COLLECTING = Counted(
 
 
 def _locked(query: Query) -> Evidence:
-    one = query.case.sampled[query.n]
-    if not one.samples:
+    sampled = query.case.sampled[query.n]
+    if not sampled.samples:
         return Evidence(None, "samples", "Locks were not looked at.")
-    most = max(one.locks.items(), key=lambda item: item[1], default=None)
+    most = max(sampled.locks.items(), key=lambda item: item[1], default=None)
     if most is not None:
         text = f"On average {format_number(most[1])} threads wait for the lock on {most[0]}."
         return Evidence(True, "samples", text)
-    places = {on: syscall for (syscall, on) in one.calls if kind_of(syscall, on) == "lock"}
-    found = ", ".join(f"{on or 'a file'} ({syscall})" for on, syscall in places.items())
-    return Evidence(bool(places), "samples", f"Waits for a lock on {found or 'nothing'}.")
+    places = {on: syscall for (syscall, on) in sampled.calls if kind_of(syscall, on) == "lock"}
+    locks = ", ".join(f"{on or 'a file'} ({syscall})" for on, syscall in places.items())
+    return Evidence(bool(places), "samples", f"Waits for a lock on {locks or 'nothing'}.")
 
 
 def _interpreter_alone(query: Query) -> Evidence:
@@ -65,7 +65,7 @@ def _unnamed(query: Query) -> Evidence:
     if not query.case.measured(CLEARED, query.scope):
         return Evidence(True, "fact", "")
     back = recovered_share(query.case, query.scope, CLEARED)
-    known = sum(one.estimate.value for one in query.named.values())
+    known = sum(measured.estimate.value for measured in query.named.values())
     text = "The causes that are named take most of what is recovered without it."
     return Evidence(back is None or known < MOST * back.value, "fact", text)
 
