@@ -112,8 +112,12 @@ def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
         },
     }
     machine = probe.read_machine(machines.write(tmp_path, files))
-    assert (machine.cpu_model, machine.cpu_vendor) == ("0xd4f", "0x41")
+    assert (machine.cpu_model, machine.cpu_vendor) == ("Arm Neoverse V2", "0x41")
     assert machine.isa == ("asimd", "sve")
+    assert not machine.is_x86
+    switched = machines.write(tmp_path, {"sys/kernel/debug/sched/llc_balancing/enabled": "advise"})
+    (changed,) = probe.differences(probe.read_machine(switched), machine)
+    assert str(changed) == "llc_balancing: advise here, None there"
     assert (machine.thp, machine.numa_balancing) == ("always", True)
     assert machine.governor == "performance, powersave"
 
