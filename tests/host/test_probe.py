@@ -126,7 +126,7 @@ def test_kinds_of_cores_are_a_fact_only_where_there_are_two():
     one, two = (probe.read_machine(machines.root(name)) for name in ("graviton3", "gb10"))
     same = [replace(cpu, kind=0) for cpu in two.topology.cpus]
     merged = structs.replace(two, topology=replace(two.topology, cpus=tuple(same)))
-    assert {fact.name for fact in probe.differences(two, merged)} == {"topology", "topology_layout"}
+    assert {item.fact for item in probe.differences(two, merged)} == {"topology", "topology_layout"}
     assert all("kind" not in probe._layout(cpu) for cpu in one.topology.cpus)
 
 

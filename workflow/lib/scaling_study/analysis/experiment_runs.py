@@ -148,7 +148,7 @@ def _kinds_of_cores(
 
 def _slower_cores_s(
     windows: Sequence[experiment.Window], rows: pd.DataFrame, kinds: Mapping[tuple[str, int], int]
-) -> pd.Series:
+) -> "pd.Series[float]":
     """Return how much longer the mean step of each window is than that on fast cores (s).
 
     NaN where the kind of a member's core is not known, and where none has fast ones.
@@ -169,7 +169,7 @@ def _frame(
     head: experiment.Why,
     windows: Sequence[experiment.Window],
     counted: pd.DataFrame,
-    slower_s: pd.Series,
+    slower_s: "pd.Series[float]",
 ) -> pd.DataFrame:
     """Return rows of the table, one per window."""
     if not windows:
