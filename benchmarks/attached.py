@@ -34,7 +34,7 @@ from torch.utils.data import dataloader
 from truth_list import ROWS, SCRIPTS
 
 from scaling_study.common import private
-from scaling_study.member import channel, files, iterations, loaders
+from scaling_study.member import channel, files, iterations, loaders, worker
 from scaling_study.member.member import Member, Options, member_of
 
 ROOT = Path(__file__).parent.parent
@@ -107,7 +107,7 @@ def attached_member(folder: Path, step: str) -> Member:
     os.open(folder / "rest", os.O_RDWR | os.O_NONBLOCK)
     os.open(channel.gate(folder, 0, 0), os.O_RDWR)
     words = channel.open_words(folder)
-    member = member_of(folder, 0, Options(step))
+    member = member_of(folder, 0, Options(step), worker.write_readback)
     words[channel.ORDER] = channel.RUN
     return member
 

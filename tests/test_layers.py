@@ -1,6 +1,7 @@
 """Data flows one way through the package: a module knows only what is before it."""
 
 import ast
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -50,6 +51,12 @@ def test_a_stage_knows_only_what_is_before_it(stage):
     before = {*STAGES[: STAGES.index(stage) + 1]}
     for path in (PACKAGE / stage).rglob("*.py"):
         assert {name.partition(".")[0] for name in known(path)} <= before, path
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    files = {path.relative_to(PACKAGE).with_suffix(""): path for path in PACKAGE.rglob("*.py")}
+    graph = {".".join(name.parts): known(path) for name, path in files.items()}
+    TopologicalSorter(graph).prepare()  # its error names them
 
 
 def test_the_package_does_without_the_repository_s_other_folders():

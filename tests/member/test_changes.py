@@ -61,7 +61,7 @@ def test_a_data_set_is_asked_for_whole_batches_where_they_are_the_same_rows():
 def test_looking_at_whole_batches_leaves_the_data_set_as_it_is_and_fails_nothing():
     code = """
 import json, torch
-from scaling_study.member import loaders
+from scaling_study.member import loader_substitutes
 from torch.utils.data import DataLoader, Dataset
 
 class Lazy(Dataset):
@@ -90,7 +90,7 @@ found = {}
 for kind in (Lazy, Unsized, Uneven, Words):
     sampler = [[0, 1], [2, 3]]
     loader = DataLoader(kind(), batch_sampler=sampler)
-    found[kind.__name__] = [loaders.whole_possible(loader), loader.dataset.file is None]
+    found[kind.__name__] = [loader_substitutes.whole_possible(loader), loader.dataset.file is None]
 print(json.dumps(found))
 """
     assert told(code) == {

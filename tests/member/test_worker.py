@@ -41,7 +41,7 @@ def cohort(tmp_path):
 
 @pytest.fixture
 def member(cohort, clock):
-    one = Member(cohort.folder, 0, Options(launcher="test"))
+    one = Member(cohort.folder, 0, Options(), print)
     cohort.members.words(0)[channel.ORDER] = channel.RUN
     one.step_end()  # the fresh one
     return one

@@ -21,7 +21,7 @@ MEMBER = """
 import os, sys, time
 from pathlib import Path
 from scaling_study.member.member import Member, Options
-member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options())
+member = Member(Path(sys.argv[1]), int(sys.argv[2]), Options(), print)
 """
 STEPPING = f"{MEMBER}\nwhile True:\n    time.sleep(0.001)\n    member.step_end()\n"
 # It makes its steps as fast as it can, and counts them itself.

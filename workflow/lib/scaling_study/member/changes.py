@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scaling_study.member import files, loader_substitutes, loaders
 from scaling_study.member.after_torch import call_back, change_arguments
-from scaling_study.member.loaders import effects, refusals
+from scaling_study.member.loader_substitutes import effects, refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -148,6 +148,12 @@ def _collects_nothing() -> bool:
     return gc.collect is _collect_nothing and not gc.isenabled()
 
 
+def _note_opened(member: Member, _: Sequence[str]) -> None:
+    """Have the files noted that are opened for reading from now on."""
+    files.note_opened(member.folder, member.slot)
+    effects["files_noted"] += 1
+
+
 # ---- SPDL's pipelines in a process of their own, where their threads take nothing from training
 
 ELSEWHERE = "pipeline_elsewhere"
@@ -241,11 +247,11 @@ class _Pipeline:
 CHANGES: Mapping[str, Change] = {
     "flush_denormals": _flush_denormals,
     "loader_switched": loader_substitutes.switch,
-    "files_noted": files.note_opened,
+    "files_noted": _note_opened,
     "one_element": _exchange_one_number,
     "no_snapshots": _take_no_snapshots,
     "no_copies": loader_substitutes.send_nothing,
-    loaders.WHOLE: loader_substitutes.fetch_whole,
+    loader_substitutes.WHOLE: loader_substitutes.fetch_whole,
     ELSEWHERE: _put_elsewhere,
     "quick_switches": _switch_soon,
     "no_gc": _stop_collecting,

@@ -23,12 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scaling_study.member.after_torch import call_back
-from scaling_study.member.loaders import effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from scaling_study.member.member import Member
+    from collections.abc import Callable, Iterable
 
     File = str | bytes | os.PathLike[str]
     Hook = Callable[[str, tuple[object, ...]], None]
@@ -131,15 +128,14 @@ def shared(folder: Path) -> dict[str, int]:
     return {path: count for path, count in sorted(writers.items()) if count > 1}
 
 
-def note_opened(member: Member, _: Sequence[str]) -> None:
+def note_opened(folder: Path, slot: int) -> None:
     """Note the path of each file that is opened for reading from now on, once.
 
     Files that libraries open without Python's knowledge are not seen.
     """
-    effects["files_noted"] += 1
 
     def choose(file: File, mode: object, flags: int, *renamed: int) -> File | None:
         return None if renamed or mode == "w" or flags & os.O_ACCMODE else file
 
-    log = member.folder / f"{OPENED}{member.slot}"
+    log = folder / f"{OPENED}{slot}"
     _audit(choose, log, MOST_OPENED, lambda path: path.startswith(NO_DATA))

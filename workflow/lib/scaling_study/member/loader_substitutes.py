@@ -2,25 +2,28 @@
 
 A substitute wraps every loader of the script (see ``loaders``). The coordinator sets a number
 (``Ask``) that chooses whether a switched loader gives new batches, batches from memory or none, and
-how it makes new ones. Batches from memory are the loader's first ones.
-Standard library and torch only.
+how it makes new ones. Batches from memory are the loader's first ones. A data set without
+``__getitems__`` may take a list of indices in place of one, as those over tensors and arrays do:
+then all rows of a batch can be read at once. Standard library and torch only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
 import os
 import threading
+from collections import Counter
+from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member import loaders
-from scaling_study.member.loaders import effects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
     from torch.utils.data import DataLoader
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 # Enough for the batches to differ, few enough to stay in memory.
 CACHED_BATCHES = 8
 
+effects: Counter[str] = Counter()
+"""How often each change has taken effect in this process (see ``changes``)."""
+refusals: dict[str, str | None] = {}
+"""Why a change that was tried cannot be made here; None if it could be, at least once."""
 cached_facts: dict[str, object] = {}
 """Batches from memory, for the readback: how many, their bytes, whether they are copied."""
 _own = threading.local()
@@ -139,6 +146,84 @@ def _copy(value: object) -> object:
     return _pytree.tree_map(copied, value)
 
 
+@dataclass
+class _Notes:
+    """Notes on a data set.
+
+    Attributes:
+        gives_whole: whether it takes a list of indices in place of one; None before a trial.
+        batches: its first batches, in memory.
+    """
+
+    gives_whole: bool | None = None
+    batches: list[Batch] = field(default_factory=list)
+
+
+def _notes(reader: object) -> _Notes:
+    """Return the notes on the data set of a loader or a fetcher, to be read and written.
+
+    Workers get a copy when they are forked.
+    """
+    dataset = getattr(reader, "dataset", None)
+    record: _Notes = getattr(dataset, "__dict__", {}).setdefault("_study", _Notes())
+    return record
+
+
+# ---- all rows of a batch at once
+
+WHOLE = "whole_batches"
+"""The name of the change."""
+
+
+def _by_batch(dataset: Mapping[object, object]) -> Mapping[object, object]:
+    """Return a copy of a data set that gives torch all rows of a batch at once."""
+    copied = copy.copy(dataset)
+    setattr(copied, "__getitems__", functools.partial(_rows, copied))  # noqa: B010 (torch's name)
+    return copied
+
+
+def _rows(dataset: Mapping[object, object], indices: Iterable[object]) -> object:
+    return dataset[list(indices)]
+
+
+def whole_possible(loader: object) -> bool:
+    """Return whether a list of indices gives the same as its rows one by one; tried once."""
+    record = _notes(loader)
+    if record.gives_whole is None:
+        record.gives_whole = _gives_whole(loader)
+        reason = refusals.get(WHOLE, "the data set gives single rows only")
+        refusals[WHOLE] = None if record.gives_whole else reason
+    return record.gives_whole
+
+
+def _gives_whole(loader: object) -> bool:
+    from torch.utils.data import default_collate, default_convert  # noqa: PLC0415 (as above)
+
+    if not loaders.facts(loader).by_row:
+        return False
+    with contextlib.suppress(Exception):  # the script's code may raise anything: then it cannot
+        # A file that the data set opens to read a row must not be open when workers are forked.
+        dataset = _by_batch(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
+        indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
+        whole = default_convert(_rows(dataset, indices))
+        return _equal(whole, default_collate([dataset[index] for index in indices]))
+    return False
+
+
+def _equal(row: object, other: object) -> bool:
+    import torch  # noqa: PLC0415 (as above)
+
+    if isinstance(row, torch.Tensor):
+        return (
+            isinstance(other, torch.Tensor) and row.dtype == other.dtype and torch.equal(row, other)
+        )
+    if isinstance(row, dict) and isinstance(other, dict):
+        return row.keys() == other.keys() and all(_equal(row[key], other[key]) for key in row)
+    if isinstance(row, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(row) == len(other) and all(map(_equal, row, other))
+    return bool(row == other)
+
+
 # ---- a loader that the coordinator switches
 
 # The script gets new batches, batches from memory or, with SWAPPED, batches from memory in place of
@@ -206,7 +291,7 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
     facts, sources = loaders.facts(loader), _Sources(make, loader, member.holds_ready)
     trains = torch.is_grad_enabled()
     if facts.by_row:
-        loaders.whole_possible(loader)  # for the readback
+        whole_possible(loader)  # for the readback
 
     @functools.cache
     def asked(code: int) -> tuple[int, Ask]:
@@ -304,8 +389,8 @@ def _changed(loader: DataLoader[object], way: Ask) -> DataLoader[object]:
     }
     if attributes["persistent_workers"]:
         kept[way] = other
-    if way.whole and loaders.whole_possible(loader):
-        attributes |= {"dataset": loaders.by_batch(loader.dataset), "collate_fn": default_convert}
+    if way.whole and whole_possible(loader):
+        attributes |= {"dataset": _by_batch(loader.dataset), "collate_fn": default_convert}
     elif not workers:
         # A file that the data set opens to read a row must not be open when workers are forked.
         attributes["dataset"] = _copied(loader.dataset)
@@ -325,8 +410,8 @@ def fetch_whole(_: object, further: Sequence[str]) -> None:
     """Have all rows of a batch read at once, from data sets where this gives the same rows."""
 
     def around(inner: Makes, loader: object, *args: object, **kwargs: object) -> Iterator[object]:
-        if loaders.whole_possible(loader):
-            effects[loaders.WHOLE] += 1
+        if whole_possible(loader):
+            effects[WHOLE] += 1
             loader = _changed(loader, Ask(whole=True))
         return inner(loader, *args, **kwargs)
 
@@ -351,7 +436,7 @@ def send_nothing(member: Member, further: Sequence[str]) -> None:
         if os.getpid() == owner:
             return fetch
         # This worker was forked with the batches that the training process held then.
-        held = len(loaders.notes(fetcher).batches) == CACHED_BATCHES
+        held = len(_notes(fetcher).batches) == CACHED_BATCHES
         left = itertools.count(0 if held else CACHED_BATCHES, -1)
 
         def keep(indices: object) -> object:
@@ -367,7 +452,7 @@ def send_nothing(member: Member, further: Sequence[str]) -> None:
 def _from_tokens(make: Makes, _: Member, loader: object) -> Iterator[object]:
     """Yield the workers' first batches, then one from memory for each that they have made."""
     effects["no_copies"] += bool(loaders.facts(loader).workers)
-    batches = loaders.notes(loader).batches
+    batches = _notes(loader).batches
     again = itertools.cycle(range(CACHED_BATCHES))
     for batch in make(loader):
         if isinstance(batch, _Token):

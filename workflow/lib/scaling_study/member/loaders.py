@@ -6,47 +6,35 @@ one. Batches that threads other than the training one take belong to no step.
 
 torch's loaders make a batch with a fetcher of the data set, in the training thread or in worker
 processes. The fetcher is wrapped where it is created. Forked workers inherit the wrapper; spawned
-ones do not, and are not seen. A data set without ``__getitems__`` may take a list of indices in
-place of one, as those over tensors and arrays do: then all rows of a batch can be read at once.
-Standard library and torch only.
+ones do not, and are not seen. Standard library and torch only.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-import copy
 import functools
 import mmap
 import os
 import sys
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaling_study.member.after_torch import LOADERS, call_back, shares_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch.utils.data import DataLoader
     from torch.utils.data._utils.fetch import _BaseDatasetFetcher as Fetcher
     from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
-
-    from scaling_study.member.loader_substitutes import Batch
 
     Makes = Callable[..., Iterator[object]]
     Takes = Callable[..., object]
     Fetch = Callable[[object], object]
 
 STATEFUL = LOADERS[1][0]
-
-effects: Counter[str] = Counter()
-"""How often each change of loaders has taken effect in this process (see ``changes``)."""
-refusals: dict[str, str | None] = {}
-"""Why a change that was tried cannot be made here; None if it could be, at least once."""
 
 
 class Kind(NamedTuple):
@@ -245,84 +233,6 @@ def around_fetch(wrap: Callable[[Fetcher, Fetch], Fetch]) -> None:
         return fetcher
 
     _DatasetKind.create_fetcher = staticmethod(created)
-
-
-@dataclass
-class Notes:
-    """Notes on a data set.
-
-    Attributes:
-        gives_whole: whether it takes a list of indices in place of one; None before a trial.
-        batches: its first batches, in memory.
-    """
-
-    gives_whole: bool | None = None
-    batches: list[Batch] = field(default_factory=list)
-
-
-def notes(reader: object) -> Notes:
-    """Return the notes on the data set of a loader or a fetcher, to be read and written.
-
-    Workers get a copy when they are forked.
-    """
-    dataset = getattr(reader, "dataset", None)
-    record: Notes = getattr(dataset, "__dict__", {}).setdefault("_study", Notes())
-    return record
-
-
-# ---- all rows of a batch at once
-
-WHOLE = "whole_batches"
-"""The name of the change."""
-
-
-def by_batch(dataset: Mapping[object, object]) -> Mapping[object, object]:
-    """Return a copy of a data set that gives torch all rows of a batch at once."""
-    copied = copy.copy(dataset)
-    setattr(copied, "__getitems__", functools.partial(_rows, copied))  # noqa: B010 (torch's name)
-    return copied
-
-
-def _rows(dataset: Mapping[object, object], indices: Iterable[object]) -> object:
-    return dataset[list(indices)]
-
-
-def whole_possible(loader: object) -> bool:
-    """Return whether a list of indices gives the same as its rows one by one; tried once."""
-    record = notes(loader)
-    if record.gives_whole is None:
-        record.gives_whole = _gives_whole(loader)
-        reason = refusals.get(WHOLE, "the data set gives single rows only")
-        refusals[WHOLE] = None if record.gives_whole else reason
-    return record.gives_whole
-
-
-def _gives_whole(loader: object) -> bool:
-    from torch.utils.data import default_collate, default_convert  # noqa: PLC0415 (as above)
-
-    if not facts(loader).by_row:
-        return False
-    with contextlib.suppress(Exception):  # the script's code may raise anything: then it cannot
-        # A file that the data set opens to read a row must not be open when workers are forked.
-        dataset = by_batch(getattr(loader, "dataset"))  # noqa: B009 (by_row: a DataLoader)
-        indices = sorted({0, len(dataset) // 2, len(dataset) - 1})
-        whole = default_convert(_rows(dataset, indices))
-        return _equal(whole, default_collate([dataset[index] for index in indices]))
-    return False
-
-
-def _equal(row: object, other: object) -> bool:
-    import torch  # noqa: PLC0415 (as above)
-
-    if isinstance(row, torch.Tensor):
-        return (
-            isinstance(other, torch.Tensor) and row.dtype == other.dtype and torch.equal(row, other)
-        )
-    if isinstance(row, dict) and isinstance(other, dict):
-        return row.keys() == other.keys() and all(_equal(row[key], other[key]) for key in row)
-    if isinstance(row, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(row) == len(other) and all(map(_equal, row, other))
-    return bool(row == other)
 
 
 # ---- how long fetching takes

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaling_study.member import changes, channel, loaders
+from scaling_study.member import channel, loaders
 from scaling_study.member.iterations import MARK, THREADS, Iterations, replace_closure
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scaling_study.member.iterations import Args, Arguments, Kwargs
     from scaling_study.member.loaders import Makes
 
+    Writes = Callable[..., None]
     T = TypeVar("T")
 
 _now = time.perf_counter_ns
@@ -77,11 +78,15 @@ class Member(Iterations):
         forked: whether the script has forked this process from the member.
     """
 
-    def __init__(self, folder: Path, slot: int, options: Options, rank: int = 0) -> None:
+    def __init__(
+        self, folder: Path, slot: int, options: Options, write_readback: Writes, rank: int = 0
+    ) -> None:
         super().__init__(options.step)
         self.slot = slot
         self.folder = folder
         self.options = options
+        # Not imported: a readback knows all changes, and changes know the member.
+        self._write_readback = write_readback
         page, ranks = channel.open_words(folder), options.ranks or 1
         # The blocks of all ranks of its group.
         self._group = [channel.Page(page, slot * ranks + each).words for each in range(ranks)]
@@ -169,7 +174,7 @@ class Member(Iterations):
                 break
             self._answer(order)
         if order in channel.PROFILES:  # the order may be CLOSED again by now
-            from scaling_study.member import profiled  # noqa: PLC0415 (as above)
+            from scaling_study.member import profiled  # noqa: PLC0415 (not needed by any step)
 
             self._profile = profiled.start(order, words[channel.ASKED])
         # All members of a window are woken first and then start at one instant, by timer.
@@ -202,16 +207,14 @@ class Member(Iterations):
             self._read_back()
 
     def _read_back(self) -> None:
-        from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
-
-        readback.write(
+        self._write_readback(
             str(self.folder / f"readback-{self.slot}.json"),
             slot=self.slot,
             launcher=self.options.launcher,
             once=self.options.once,
             counted=self.report(),
             ended=self._ended(),
-            switches=changes.observed(self.options.switches),
+            switches=self.options.switches,
             loaders=[facts._asdict() for facts in self._loaders.values()],
         )
 
@@ -423,9 +426,9 @@ class Follower(Member):
         self._go_on()
 
 
-def member_of(folder: Path, slot: int, options: Options) -> Member:
+def member_of(folder: Path, slot: int, options: Options, write_readback: Writes) -> Member:
     """Return this process's member; in a group, its rank comes from the environment."""
     if options.ranks is None:
-        return Member(folder, slot, options)
+        return Member(folder, slot, options, write_readback)
     rank = int(os.environ["RANK"])
-    return (Follower if rank else Lead)(folder, slot, options, rank)
+    return (Follower if rank else Lead)(folder, slot, options, write_readback, rank)

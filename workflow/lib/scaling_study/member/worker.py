@@ -121,7 +121,7 @@ def main(cohort: str, number: str, how: str, *command: str, replaceable: bool = 
         arguments = words(folder, slot, command, options._replace(once=True))
         anew = command_line(sys.executable, arguments)
         begin_anew = functools.partial(_become, anew, dict(os.environ), Path.cwd())
-    member = member_of(folder, slot, options)
+    member = member_of(folder, slot, options, write_readback)
     elsewhere = folder / f"{iterations.ELSEWHERE}{slot}"
     elsewhere.mkdir(exist_ok=True)
     os.environ.update(iterations.environment(elsewhere, options.step, os.environ))
@@ -149,6 +149,19 @@ def main(cohort: str, number: str, how: str, *command: str, replaceable: bool = 
     if begin_anew is not None and options.ranks is None:
         _count_exits(member, begin_anew)
     run(member, command, begin_anew)
+
+
+def write_readback(file: str, switches: Sequence[str], **process: object) -> None:
+    """Write what holds in this process to a file.
+
+    Args:
+        file: the path.
+        switches: values of axes to read (see ``changes``).
+        process: what only the member knows of this process.
+    """
+    from scaling_study.member import readback  # noqa: PLC0415 (not needed by any step)
+
+    readback.write(file, switches=changes.observed(switches), **process)
 
 
 def _count_exits(member: Member, begin_anew: Callable[[], None]) -> None:

@@ -122,7 +122,11 @@ def clean_name(name: str) -> str:
 @functools.lru_cache(maxsize=MEMO)
 def _meaning(rules: tuple[Rule, ...], frame: Frame) -> str:
     """Return the meaning of the first rule that matches a frame; ``""`` if none does."""
-    return next((rule.meaning for rule in rules if rule.matches(frame)), "")
+    name = frame.name.rpartition(".")[2] if frame.python else frame.name
+    for rule in rules:
+        if re.fullmatch(rule.name, name) and re.fullmatch(rule.file, frame.file):
+            return rule.meaning
+    return ""
 
 
 def wait_of(frames: Sequence[Frame]) -> str:

@@ -1,13 +1,6 @@
 """Rules on frames of a sampled stack, as data: waiting, phases, noise."""
 
-from __future__ import annotations
-
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from scaling_study.profiling.stack_frames import Frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # hashed often, by identity
@@ -23,11 +16,6 @@ class Rule:
     meaning: str
     name: str = r".*"
     file: str = r".*"
-
-    def matches(self, frame: Frame) -> bool:
-        """Return whether the rule matches a frame."""
-        name = frame.name.rpartition(".")[2] if frame.python else frame.name
-        return bool(re.fullmatch(self.name, name) and re.fullmatch(self.file, frame.file))
 
 
 _OPENMP = r"lib(?:gomp|iomp5|omp)\.so"
