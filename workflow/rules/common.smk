@@ -29,11 +29,12 @@ from scaling_study.study import files as study_files
 from scaling_study.common import entries
 from scaling_study.common.storage import PROJECT
 from scaling_study.study.run import Run
+from scaling_study.study.snakemake_adapter import Snakemake
 
-RUN = Run(workflow)
+RUN = Run(Snakemake(workflow))
 
 # The full-size study is the default. Snakemake would merge it with a config that is given.
-if not workflow.overwrite_configfiles:
+if not RUN.snakemake.configs:
 
     configfile: str(PROJECT / "config/tsmixerx.yaml")
 
@@ -46,9 +47,6 @@ FOLDER = HERE.replace("{machine}", "{wildcards.machine}")  # in a job's command
 ROOT = Path(os.path.relpath(PROJECT))
 CODE = study_files.code(ROOT)
 TEMPLATES = study_files.templates(ROOT)
-
-# This replaces Snakemake's own prefix, and keeps its strict mode.
-shell.prefix(study_files.SHELL_PREFIX)
 
 # A job that measures starts members. Its supervisor ends them with the job, and with Snakemake.
 STAGE = "python -P -m scaling_study"

@@ -1,20 +1,70 @@
-"""A signal to Snakemake alone ends its jobs; tests/faults/test_kills.py does so to real studies."""
+"""What the adapter relies on is in the installed Snakemake; a signal to Snakemake ends its jobs.
 
+tests/faults/test_kills.py sends signals to real studies.
+"""
+
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
+import snakemake
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from snakemake.cli import get_argument_parser
+from snakemake.dag import DAG
+from snakemake.jobs import Job
+from snakemake.logging import LoggerManager
+from snakemake.modules import WorkflowModifier
+from snakemake.resources import Resources
+from snakemake.rules import Rule
+from snakemake.scheduling.job_scheduler import JobScheduler
+from snakemake.settings import types as settings
+from snakemake.shell import shell
+from snakemake.sourcecache import SourceFile
+from snakemake.workflow import Workflow
 
+from configs import ROOT
 from processes import PATIENCE_S, has_ended, killed_at_the_end
 from scaling_study.runner.supervisor import STUDY_STOPS
+from scaling_study.study import snakemake_adapter
+
+ROOTS = {"workflow": Workflow, "shell": shell, "job": Job}
+KINDS = {
+    "_processes": dict,
+    "config_settings": settings.ConfigSettings,
+    "current_basedir": SourceFile,
+    "dag": DAG,
+    "dag_settings": settings.DAGSettings,
+    "logger_manager": LoggerManager,
+    "modifier": WorkflowModifier,
+    "output_settings": settings.OutputSettings,
+    "resource_settings": settings.ResourceSettings,
+    "resources": Resources,
+    "rule": Rule,
+    "scheduler": JobScheduler,
+}
+"""Classes of Snakemake's objects by their names in the adapter."""
+
+ADAPTER = Path(snakemake_adapter.__file__)
+RULES = [ROOT / "Snakefile", ROOT / "workflow/Snakefile", *ROOT.glob("workflow/rules/*")]
+NAMES = sorted({
+    (root, *names.strip(".").split("."))
+    for path in [ADAPTER, *RULES]
+    for root, names in re.findall(r"(?<!/)(workflow|shell|job)((?:\.[a-z_]+)+)", path.read_text())
+})  # fmt: skip
 
 # What Snakemake does with its lock, its handler of SIGTERM, and Ctrl-C.
 SNAKEMAKE = """
 import os, signal, subprocess, sys, threading
 from types import SimpleNamespace
-from scaling_study.runner import stop
+from scaling_study.study import snakemake_adapter as stop
 
 class Scheduler:
     def __init__(self):
@@ -57,6 +107,38 @@ except KeyboardInterrupt:
         job.wait()
     print("interrupted", flush=True)
 """
+
+
+def has(kind, name):
+    """Whether a class has an attribute, or its methods give one to its objects."""
+    return name in {*dir(kind), *inspect.get_annotations(kind)} or bool(
+        re.search(rf"self\.{name}\b[^=\n]*=[^=]", inspect.getsource(kind))
+    )
+
+
+def test_the_versions_are_those_of_the_package_and_of_the_workflow():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    supported = needed["snakemake"]
+    assert supported == SpecifierSet(snakemake_adapter.SUPPORTED)
+    assert version("snakemake") in supported
+    (least,) = re.findall(r'min_version\("(.+)"\)', (ROOT / "workflow/Snakefile").read_text())
+    assert f">={least}" in map(str, supported)
+
+
+@pytest.mark.parametrize("names", NAMES, ids=".".join)
+def test_snakemake_has_each_name(names):
+    root, first, *others = names
+    assert has(ROOTS[root], first)
+    for kind, name in zip([first, *others], others, strict=False):
+        assert has(KINDS[kind], name)
+
+
+def test_snakemake_has_each_message_and_option():
+    package = Path(snakemake.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    assert not [phrase for phrase in snakemake_adapter.NOISE if phrase not in text]
+    assert set(get_argument_parser()._option_string_actions) >= snakemake_adapter.NO_JOBS
 
 
 def told(where, locked, *signals):
