@@ -60,6 +60,11 @@ NAMES = sorted({
     for root, names in re.findall(r"(?<!/)(workflow|shell|job)((?:\.[a-z_]+)+)", path.read_text())
 })  # fmt: skip
 
+READING = """
+from scaling_study.study.snakemake_adapter import Snakemake
+print("local:", Snakemake(workflow).local)
+"""
+
 # What Snakemake does with its lock, its handler of SIGTERM, and Ctrl-C.
 SNAKEMAKE = """
 import os, signal, subprocess, sys, threading
@@ -139,6 +144,15 @@ def test_snakemake_has_each_message_and_option():
     text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
     assert not [phrase for phrase in snakemake_adapter.NOISE if phrase not in text]
     assert set(get_argument_parser()._option_string_actions) >= snakemake_adapter.NO_JOBS
+
+
+@pytest.mark.parametrize("options", [["--cores=1"], ["--executor=slurm", "--jobs=1"]])
+def test_a_cluster_is_known_while_the_workflow_is_read(tmp_path, options):
+    snakefile = tmp_path / "Snakefile"
+    snakefile.write_text(READING)
+    words = [sys.executable, "-m", "snakemake", "--dry-run", "--directory", tmp_path, *options]
+    read = subprocess.check_output([*words, "--snakefile", snakefile], text=True, cwd=tmp_path)
+    assert f"local: {options == ['--cores=1']}" in read
 
 
 def told(where, locked, *signals):

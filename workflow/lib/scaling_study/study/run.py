@@ -150,8 +150,8 @@ class Run:
                 self.study = self._read(config)
             except ConfigError as error:
                 raise located(error, files, given=self.snakemake.options) from None
-        clustered = self.snakemake.clustered  # another machine measures
-        if not clustered and self.snakemake.is_main and isinstance(self.study, Study):
+        snakemake = self.snakemake
+        if snakemake.local and snakemake.is_main and isinstance(self.study, Study):
             self._try_what_was_skipped(self.study)
         return self.study
 
@@ -230,7 +230,7 @@ class Run:
 
     def group(self, name: str) -> str | None:
         """Return a name for jobs of a machine that share an allocation; None without a cluster."""
-        if not self.snakemake.clustered:
+        if self.snakemake.local:
             return None
         return f"{{machine}}-{name}" if self.study.machines else name
 

@@ -181,14 +181,16 @@ class Snakemake:
         return [] if self.in_module else [Path(file) for file in self._workflow.configfiles]
 
     @property
-    def clustered(self) -> bool:
-        """Whether other machines run jobs. Relies on this: only a cluster needs `--jobs`."""
-        return self._workflow.resource_settings.nodes is not None
-
-    @property
     def local(self) -> bool:
-        """Whether all jobs run here, as Snakemake knows once it has read the workflow."""
-        return bool(self._workflow.local_exec)
+        """Whether all jobs run here, and not on machines of a cluster.
+
+        Relies on this: while Snakemake reads the workflow, it has no executor yet, and `local_exec`
+        is true; but only a cluster needs the option `--jobs`.
+        """
+        workflow = self._workflow
+        if workflow.executor_plugin is None:
+            return workflow.resource_settings.nodes is None
+        return bool(workflow.local_exec)
 
     @property
     def starts_jobs(self) -> bool:
