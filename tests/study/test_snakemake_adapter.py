@@ -69,7 +69,8 @@ print("local:", Snakemake(workflow).local)
 SNAKEMAKE = """
 import os, signal, subprocess, sys, threading
 from types import SimpleNamespace
-from scaling_study.study import snakemake_adapter as stop
+from snakemake.shell import shell
+from scaling_study.study import snakemake_adapter
 
 class Scheduler:
     def __init__(self):
@@ -81,34 +82,36 @@ class Scheduler:
             os.write(self.writing, b"!")
 
 def start(command):
-    jobs.append(subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE))
-    return jobs[-1].pid
+    job = subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE)
+    shell._processes[job.pid] = job
+    return job
 
 where, locked = sys.argv[1:]
 if locked != "locked":
-    stop.LOCK_S = 600.0  # a busy machine is no lock
+    snakemake_adapter.LOCK_S = 600.0  # a busy machine is no lock
 workflow = SimpleNamespace(scheduler=None, local_exec=where == "local")
-jobs = []
-came = stop.end_jobs_with(workflow, lambda: [job.pid for job in list(jobs)])
+snakemake = object.__new__(snakemake_adapter.Snakemake)
+vars(snakemake).update(_workflow=workflow, terminal=None, stopped=[])
+snakemake.pass_signals_on()
 workflow.scheduler = Scheduler()
-start("sleep 600 | cat")
-start("setsid bash -c 'echo $$; exec sleep 600' 2> /dev/null & wait")
-other = jobs[1].stdout.readline().decode()
+first = start("sleep 600 | cat")
+second = start("setsid bash -c 'echo $$; exec sleep 600' 2> /dev/null & wait")
+other = second.stdout.readline().decode()
 try:
     if locked == "locked":
         with workflow.scheduler.lock:
             print(other, end="", flush=True)  # the signal comes after this
-            jobs[0].wait()
+            first.wait()
             signal.pause()
     print(other, end="", flush=True)
     os.read(workflow.scheduler.reading, 1)
     if where == "local":
         start("sleep 600")  # it was about to be started when the signal came
-    for job in jobs:
+    for job in shell._processes.values():
         job.wait()
-    print(*came, "graceful", flush=True)
+    print(*snakemake.stopped, "graceful", flush=True)
 except KeyboardInterrupt:
-    for job in jobs:
+    for job in shell._processes.values():
         job.wait()
     print("interrupted", flush=True)
 """

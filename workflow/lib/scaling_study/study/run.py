@@ -127,6 +127,7 @@ class Run:
 
     def __init__(self, snakemake: Snakemake) -> None:
         self.snakemake = snakemake
+        self._say = snakemake.say
         # Snakemake keeps its objects for each job. With 10,000 jobs, frequent garbage collection
         # takes a quarter of a dry run and finds nothing.
         gc.set_threshold(100_000, 50, 50)
@@ -193,9 +194,9 @@ class Run:
                 raise StudyError(f"The study has not begun: {known.observed.why}")
             write_file(path, known)
         if self.snakemake.is_main:
-            self.snakemake.say(f"unit of work: {estimate.unit(known.observed)}")
+            self._say(f"unit of work: {estimate.unit(known.observed)}")
             if clash := estimate.clash(known.observed):
-                self.snakemake.say(clash)
+                self._say(clash)
         return known.observed
 
     def _observe(self, config: Config) -> Observed:
@@ -204,9 +205,7 @@ class Run:
 
         plan, folder = make_plan(config), Path(f"results/{config.study}")
         began_s = time.monotonic()
-        self.snakemake.say(
-            f"{work.name(config.workload)}: one start is observed, to find its unit of work"
-        )
+        self._say(f"{work.name(config.workload)}: one start is observed, to find its unit of work")
         minutes = config.search.budget_minutes
         limit_s = 6 * minutes if minutes else config.measure.timeout_s  # a tenth of it
         (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -245,7 +244,7 @@ class Run:
             launch = study.launches[path.parent.name]
             if resolve.can(study.plan, launch.axes, machine, Path(BUILDS)):
                 if self.snakemake.dry_run:
-                    self.snakemake.say(f"{launch.label}: skipped before; this run would measure it")
+                    self._say(f"{launch.label}: skipped before; this run would measure it")
                 else:
                     path.unlink(missing_ok=True)
 
@@ -264,7 +263,7 @@ class Run:
         if isinstance(study, ImportedStudy):
             from scaling_study.analysis import imported  # noqa: PLC0415 (it loads pandas)
 
-            self.snakemake.say(imported.outline(study.study))
+            self._say(imported.outline(study.study))
             return
         from scaling_study.report import study as texts  # noqa: PLC0415 (jobs of a cluster need none)
 
@@ -281,7 +280,7 @@ class Run:
         if self.snakemake.local:
             left = study.raced or measured < len(records)
             said += [limits.tell_confined(), texts.look_around() if left else ""]
-        self.snakemake.say("\n".join(filter(None, said)))
+        self._say("\n".join(filter(None, said)))
         if self.snakemake.terminal is not None:
             self._watch(study, self.snakemake.terminal)
 
@@ -337,7 +336,7 @@ class Run:
         self._leave_to_the_next_run(ended=True)
         paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
         files = [read_file(path, Cohorts) for path in paths if path.exists()]
-        if self.snakemake.targets or not files:
+        if self.snakemake.has_targets or not files:
             return
         if not any(cohort.windows_valid for file in files for cohort in file.cohorts):
             raise StudyError(
@@ -357,11 +356,11 @@ class Run:
         if isinstance(study, ImportedStudy):
             from scaling_study.report import imported  # noqa: PLC0415 (it loads figures)
 
-            self.snakemake.say(imported.conclusion(results, report), last=True)
+            self._say(imported.conclusion(results, report), last=True)
         elif Path(study.planned).exists():
             compared = bool(study.machines)
             text = texts.conclusion(results, Path(study.planned), report, compared=compared)
-            self.snakemake.say(text, last=True)
+            self._say(text, last=True)
 
     def _leave_to_the_next_run(self, *, ended: bool) -> None:
         """Remove the names of files that lack results: the next run continues their parts."""
@@ -410,9 +409,7 @@ class Run:
         words += ["--report", study.so_far]
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         if not done.returncode:
-            self.snakemake.say(
-                f"So far (predicted, not confirmed): {done.stdout.rstrip()}", last=True
-            )
+            self._say(f"So far (predicted, not confirmed): {done.stdout.rstrip()}", last=True)
 
 
 def _shell_file(study: str) -> Path:

@@ -29,7 +29,7 @@ from scaling_study.host import kernel_counters
 from scaling_study.runner.supervisor import STUDY_STOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from types import FrameType
 
     from snakemake.workflow import Workflow
@@ -140,7 +140,8 @@ class Snakemake:
         # Here, and not in a profile, which does not apply in a module or with another profile.
         workflow.register_resource("quiet", QUIET)
         shell.prefix(SHELL_PREFIX)
-        self.stopped = end_jobs_with(workflow, _processes_of_jobs, self.terminal)
+        self.stopped: list[str] = []
+        self.pass_signals_on()
 
     def _refuse_paths(self) -> None:
         """Refuse paths that would change.
@@ -198,10 +199,9 @@ class Snakemake:
         return self.is_main and not self.dry_run and NO_JOBS.isdisjoint(sys.argv)
 
     @property
-    def targets(self) -> Collection[str]:
-        """The targets on the command line."""
-        targets: Collection[str] = self._workflow.dag_settings.targets
-        return targets
+    def has_targets(self) -> bool:
+        """Whether the command line names files or rules, and so perhaps a part of the study."""
+        return bool(self._workflow.dag_settings.targets)
 
     @property
     def jobs(self) -> list[tuple[str, object]]:
@@ -228,6 +228,68 @@ class Snakemake:
         else:
             logger.error(text, extra={"study_ends": True})
 
+    def pass_signals_on(self) -> None:
+        """End all jobs when SIGINT, SIGTERM or STUDY_STOPS comes to this process.
+
+        Ctrl-C in a terminal reaches the jobs, too. A signal to Snakemake alone, as from systemd,
+        scancel or another supervisor, does not. Relies on this: `exit_gracefully`, which is also
+        Snakemake's handler of SIGTERM, starts no further job and waits for the running ones, which
+        takes hours. So a thread passes the signal on to the jobs. It sleeps in a blocking read
+        until a signal's number is in Python's wake-up pipe. That works whatever handlers Snakemake
+        installs, and in a ``module:`` of another workflow, whose hooks Snakemake does not run.
+        """
+        workflow = self._workflow
+
+        def interrupt(signum: int, frame: FrameType | None) -> None:
+            # Without a scheduler there are no jobs. Snakemake itself cancels a cluster's jobs.
+            if workflow.scheduler is None or not workflow.local_exec:
+                signal.default_int_handler(signum, frame)
+
+        if threading.current_thread() is not threading.main_thread():
+            return  # Snakemake runs in another thread, where it gets no signals
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(INTERRUPT, signal.default_int_handler)
+        signal.signal(STUDY_STOPS, lambda *_: None)  # its number is in the wake-up pipe
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
+            signal.signal(signal.SIGINT, interrupt)
+        threading.Thread(target=self._end_jobs, args=(reading,), daemon=True).start()
+
+    def _end_jobs(self, reading: int) -> None:
+        """Wait for a signal; then let no job begin, and end those that run.
+
+        Relies on this: `shell._processes` has the shell of each job that runs here.
+        """
+        workflow = self._workflow
+        while (signum := os.read(reading, 1)[0]) not in STOP_SIGNALS:
+            pass
+        if self.terminal is not None:
+            self.terminal.stopping = True
+        while workflow.scheduler is None:
+            time.sleep(AGAIN_S)
+        if signum != STUDY_STOPS:
+            self.stopped.append(signal.Signals(signum).name)
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                text = f"{clear_line(sys.stderr)}{self.stopped[0]}: all jobs are being stopped"
+                print(text, file=sys.stderr, flush=True)
+        thread = threading.Thread(target=workflow.scheduler.exit_gracefully, daemon=True)
+        thread.start()
+        thread.join(LOCK_S)
+        cancels = signum != signal.SIGINT and not workflow.local_exec
+        for number in itertools.count():
+            # One that comes before the main thread waits for the lock does not wake it.
+            locked = thread.is_alive() and number % round(LOCK_S / AGAIN_S) == 0
+            if locked or (cancels and not number):
+                signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
+            jobs = [process.pid for process in list(shell._processes.values())]
+            for pid in [process for job in jobs for process in kernel_counters.descendants(job)]:
+                # A supervisor's command is in another process group: the supervisor ends it.
+                with contextlib.suppress(ProcessLookupError):
+                    if os.getpgid(pid) == os.getpgrp():
+                        os.kill(pid, signal.SIGTERM)
+            time.sleep(AGAIN_S)
+
 
 def _both(theirs: Callable[[object], None], ours: Callable[[], None]) -> Callable[[object], None]:
     """Return a handler that calls the outer workflow's handler, then the run's."""
@@ -237,85 +299,3 @@ def _both(theirs: Callable[[object], None], ours: Callable[[], None]) -> Callabl
         ours()
 
     return both
-
-
-def _processes_of_jobs() -> list[int]:
-    """Return the shells of jobs. Relies on this: each is in `shell._processes` while it runs."""
-    return [process.pid for process in list(shell._processes.values())]
-
-
-def end_jobs_with(
-    workflow: Workflow, jobs: Callable[[], Collection[int]], terminal: LogHandler | None = None
-) -> list[str]:
-    """End all jobs when SIGINT, SIGTERM or STUDY_STOPS comes to this process, Snakemake's.
-
-    Ctrl-C in a terminal reaches the jobs, too. A signal to Snakemake alone, as from systemd,
-    scancel or another supervisor, does not. Relies on this: `exit_gracefully`, which is also
-    Snakemake's handler of SIGTERM, starts no further job and waits for the running ones, which
-    takes hours. So a thread passes the signal on to the jobs. It sleeps in a blocking read until a
-    signal's number is in Python's wake-up pipe. That works whatever handlers Snakemake installs,
-    and in a ``module:`` of another workflow, whose hooks Snakemake does not run.
-
-    Args:
-        workflow: Snakemake's.
-        jobs: returns the processes of the jobs that run on this machine.
-        terminal: is told that jobs which end from now on have not failed.
-
-    Returns:
-        A list that gets the name of SIGINT or SIGTERM when it comes.
-    """
-    came: list[str] = []
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        # Without a scheduler there are no jobs. Snakemake itself cancels a cluster's jobs.
-        if workflow.scheduler is None or not workflow.local_exec:
-            signal.default_int_handler(signum, frame)
-
-    if threading.current_thread() is not threading.main_thread():
-        return came  # Snakemake runs in another thread, where it gets no signals
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(INTERRUPT, signal.default_int_handler)
-    signal.signal(STUDY_STOPS, lambda *_: None)  # its number is in the wake-up pipe
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
-        signal.signal(signal.SIGINT, interrupt)
-    arguments = (reading, workflow, jobs, terminal, came)
-    threading.Thread(target=_end_jobs, args=arguments, daemon=True).start()
-    return came
-
-
-def _end_jobs(
-    reading: int,
-    workflow: Workflow,
-    jobs: Callable[[], Collection[int]],
-    terminal: LogHandler | None,
-    came: list[str],
-) -> None:
-    """Wait for a signal; then let no job begin, and end those that run."""
-    while (signum := os.read(reading, 1)[0]) not in STOP_SIGNALS:
-        pass
-    if terminal is not None:
-        terminal.stopping = True
-    while workflow.scheduler is None:
-        time.sleep(AGAIN_S)
-    if signum != STUDY_STOPS:
-        came.append(signal.Signals(signum).name)
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            text = f"{clear_line(sys.stderr)}{came[0]}: all jobs are being stopped"
-            print(text, file=sys.stderr, flush=True)
-    thread = threading.Thread(target=workflow.scheduler.exit_gracefully, daemon=True)
-    thread.start()
-    thread.join(LOCK_S)
-    cancels = signum != signal.SIGINT and not workflow.local_exec
-    for number in itertools.count():
-        # One that comes before the main thread waits for the lock does not wake it.
-        locked = thread.is_alive() and number % round(LOCK_S / AGAIN_S) == 0
-        if locked or (cancels and not number):
-            signal.pthread_kill(threading.main_thread().ident or 0, INTERRUPT)
-        for pid in [process for job in jobs() for process in kernel_counters.descendants(job)]:
-            # A supervisor's command is in another process group: the supervisor ends it.
-            with contextlib.suppress(ProcessLookupError):
-                if os.getpgid(pid) == os.getpgrp():
-                    os.kill(pid, signal.SIGTERM)
-        time.sleep(AGAIN_S)
