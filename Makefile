@@ -59,6 +59,10 @@ lint: $(ENV)/tests
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/mypy
+	for config in tsmixerx import-example; do \
+	  $(BIN)/snakemake --lint --configfile config/$$config.yaml 2>&1 | awk '/^Lints for/ {where = $$0} \
+	    /^    \* / {linted = 1; if (!/conda environment or container/) {print where; print; other = 1}} \
+	    END {exit other || !linted}' || exit; done
 
 lines:
 	$(PYTHON) scripts/count_lines.py

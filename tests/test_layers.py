@@ -27,6 +27,11 @@ def imported(path):
             yield from [module] if file.exists() else [f"{module}.{one.name}" for one in node.names]
 
 
+def roots(path):
+    """First parts of the names of the modules that a module imports."""
+    return {name.partition(".")[0] for name in imported(path)}
+
+
 def known(path):
     """Modules of the package that a module imports."""
     prefix = "scaling_study."
@@ -59,12 +64,17 @@ def test_no_modules_import_each_other_in_a_circle():
     TopologicalSorter(graph).prepare()  # its error names them
 
 
+def test_only_the_adapter_knows_snakemake():
+    knowing = [path.stem for path in PACKAGE.rglob("*.py") if "snakemake" in roots(path)]
+    assert knowing == ["snakemake_adapter"]
+
+
 def test_the_package_does_without_the_repository_s_other_folders():
     others = {
         path.stem for name in ("benchmarks", "tests", "scripts") for path in (ROOT / name).iterdir()
     }
     for path in PACKAGE.rglob("*.py"):
-        assert not {name.partition(".")[0] for name in imported(path)} & others, path
+        assert not roots(path) & others, path
         assert '"benchmarks/' not in path.read_text(encoding="utf-8"), path
 
 
@@ -77,5 +87,4 @@ def test_a_user_s_process_brings_nothing_but_torch_these_stages_and_counters(sta
 
 def test_no_test_imports_from_another_test_module():
     for path in (ROOT / "tests").rglob("*.py"):
-        names = {name.partition(".")[0] for name in imported(path)}
-        assert not {name for name in names if name.startswith("test_")}, path
+        assert not {name for name in roots(path) if name.startswith("test_")}, path

@@ -10,6 +10,7 @@ import pytest
 from snakemake.settings.types import OutputSettings, Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from scaling_study.study.snakemake_adapter import user_text
 from snakemake_logger_plugin_study import CLEAR, LogHandler, LogHandlerSettings
 
 JOB = {"jobid": 7, "rule_name": "measure", "log": ["logs/0.log"], "output": ["0.jsonl"]}
@@ -30,7 +31,9 @@ def terminal(monkeypatch, capsys):
 
 def handler(verbose=False, **common):
     common = OutputSettings(quiet={Quietness.RULES}, **common)
-    return LogHandler(common, LogHandlerSettings(verbose=verbose))
+    shown = LogHandler(common, LogHandlerSettings(verbose=verbose))
+    shown.user_text = user_text
+    return shown
 
 
 def send(to, text, level=logging.INFO, **more):
@@ -42,7 +45,7 @@ def send(to, text, level=logging.INFO, **more):
 def test_a_user_sees_what_there_is_to_know_and_not_snakemakes_own_steps(capsys):
     shown = handler()
     for text in (
-        "Building DAG of jobs...", "Select jobs to execute...", "Execute 1 jobs...",
+        "Building DAG of jobs...", "Select jobs to execute...",
         "Touching output file 0.done.", "Updating checkpoint dependencies.",
         "Complete log(s): /a.log", "Elapsed time: 0:00:01",
         "Nothing to be done (all requested files are present and up to date).",
@@ -78,7 +81,7 @@ def test_a_job_that_fails_is_named_with_its_log_and_without_its_command(capsys):
 
 def test_jobs_that_were_stopped_have_not_failed(capsys):
     shown = handler()
-    send(shown, "Will exit after finishing currently running jobs (scheduler).")
+    shown.stopping = True
     send(shown, "error", logging.ERROR, event=LogEvent.JOB_ERROR, **JOB)
     assert capsys.readouterr() == ("", "")
 

@@ -12,13 +12,6 @@ ANALYSES = multiext(
 )
 
 
-def tables(*names):
-    return multiext(
-        f"{HERE}/tables/",
-        *(f"{name}.{kind}" for name in names for kind in ("parquet", "csv")),
-    )
-
-
 rule analyse:
     """Make tables of the records, and analyse them: intervals, laws, recommendation, failures."""
     input:

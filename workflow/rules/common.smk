@@ -29,11 +29,12 @@ from scaling_study.study import files as study_files
 from scaling_study.common import entries
 from scaling_study.common.storage import PROJECT
 from scaling_study.study.run import Run
+from scaling_study.study.snakemake_adapter import Snakemake
 
-RUN = Run(workflow)
+RUN = Run(Snakemake(workflow))
 
 # The full-size study is the default. Snakemake would merge it with a config that is given.
-if not workflow.overwrite_configfiles:
+if not RUN.snakemake.configs:
 
     configfile: str(PROJECT / "config/tsmixerx.yaml")
 
@@ -47,9 +48,8 @@ ROOT = Path(os.path.relpath(PROJECT))
 CODE = study_files.code(ROOT)
 TEMPLATES = study_files.templates(ROOT)
 
-# This replaces Snakemake's own prefix, and keeps its strict mode.
-shell.prefix(study_files.SHELL_PREFIX)
-
+# Rules have no conda environment and no container, which `snakemake --lint` wants: jobs run in the
+# interpreter that runs Snakemake, and measure how this machine runs a script as its user starts it.
 # A job that measures starts members. Its supervisor ends them with the job, and with Snakemake.
 STAGE = "python -P -m scaling_study"
 MEASURING = f"exec {STAGE}.runner.supervisor --watch $PPID -- {STAGE}"
@@ -58,6 +58,28 @@ JOB = f"--job {{params.job:q}} --builds {study_files.BUILDS} --probed {{input.pr
 
 # A job that measures a named machine checks that its node is the one that was probed.
 PROBED = ancient(f"{HERE}/machine.json") if STUDY.machines else []
+
+
+def tables(*names):
+    return multiext(
+        f"{HERE}/tables/",
+        *(f"{name}.{kind}" for name in names for kind in ("parquet", "csv")),
+    )
+
+
+def rounds_needed(_):
+    """Return the files of the rounds that are decided; a race's last one measures nothing."""
+    for number in STUDY.rounds:
+        checkpoints.decide.get(round=number)
+        if STUDY.is_over(number):
+            break
+    return expand(f"{RESULTS}/rounds/{{round}}.json", round=range(number + 1))
+
+
+def last_measured(wildcards):
+    """Return the files that exist once the last round is measured, if it measures anything."""
+    last = len(rounds_needed(wildcards)) - 1
+    return [] if STUDY.is_over(last) else STUDY.measured(last)
 
 
 wildcard_constraints:

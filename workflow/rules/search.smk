@@ -6,21 +6,6 @@ localrules:
     searched,
 
 
-def rounds_needed(_):
-    """Return the files of the rounds that are decided; a race's last one measures nothing."""
-    for number in STUDY.rounds:
-        checkpoints.decide.get(round=number)
-        if STUDY.is_over(number):
-            break
-    return expand(f"{RESULTS}/rounds/{{round}}.json", round=range(number + 1))
-
-
-def last_measured(wildcards):
-    """Return the files that exist once the last round is measured, if it measures anything."""
-    last = len(rounds_needed(wildcards)) - 1
-    return [] if STUDY.is_over(last) else STUDY.measured(last)
-
-
 checkpoint decide:
     """Decide what a round measures: a pure function of plan, machine and all records."""
     input:

@@ -11,11 +11,10 @@ study uses, so nothing is imported from that package here at run time.
 
 import logging
 import os
-import re
 import shutil
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -39,20 +38,6 @@ SAID, LAST = "study_says", "study_ends"
 """Attributes of log records. SAID: the text is the study's own, and goes to standard output. LAST:
 no job runs any more."""
 
-NOISE = re.compile(
-    r"Assuming unrestricted shared|Building DAG|Using shell|Updating checkpoint|Select jobs"
-    r"|Execute \d+ jobs|Touching output|Complete log|Elapsed time|Shutting down|Will exit after"
-    r"|DAG of jobs will be updated|Write-protecting|Trying to restart|Job rate limit"
-    # Errors that say less than the messages above them.
-    r"|Exiting because a job|WorkflowError:\nAt least one job|Job failed, going on"
-    r"|Warning: the following output files of rule render were not present"
-)
-"""Messages of Snakemake that no user of a study needs."""
-
-STOPPING = "Will exit after"
-"""The beginning of a message; jobs that end after it were stopped, and have not failed."""
-
-
 Fields = Mapping[str, Any]  # the data of one of Snakemake's events
 
 
@@ -66,7 +51,13 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Writes what a user of a study needs to see."""
+    """Writes what a user of a study needs to see.
+
+    Attributes:
+        user_text: returns a message of Snakemake's as users need it, empty if they do not. The
+            study sets it.
+        stopping: whether jobs that end were stopped, and have not failed. The study sets it.
+    """
 
     writes_to_stream = True
     writes_to_file = False
@@ -95,7 +86,8 @@ class LogHandler(LogHandlerBase):
             )
         self._watched: Progress | None = None
         self._failed: set[int] = set()
-        self._stopping = False
+        self.user_text: Callable[[str], str] = str
+        self.stopping = False
         self._over = threading.Event()
 
     def watch(self, progress: "Progress") -> str:
@@ -154,15 +146,13 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def _emit_text(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if text.startswith(STOPPING):
-            self._stopping = True
-        hidden = getattr(record, "quietness", None) is not None or NOISE.match(text)
+        text = self.user_text(record.getMessage())
+        hidden = getattr(record, "quietness", None) is not None
         if record.levelno >= logging.INFO and text not in {"", "None"} and not hidden:
             self._write(text, sys.stderr)
 
     def _emit_event(self, event: LogEvent, record: logging.LogRecord, found: Fields) -> None:
-        """Update the progress; show failed jobs, and errors without the prefix of Snakemake."""
+        """Update the progress; show failed jobs, and errors."""
         watched = self._watched
         if event == LogEvent.JOB_INFO and watched is not None:
             watched.start(found["jobid"], found["rule_name"], next(iter(found["log"]), None))
@@ -175,15 +165,13 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.GROUP_ERROR:
             for job in found["job_error_info"]:
                 self._emit_failed(job)
-        elif event == LogEvent.ERROR:
-            text = record.getMessage()
-            if "CalledProcessError" not in text and not NOISE.match(text):
-                self._write(re.sub(r"^StudyError:\n", "", text), sys.stderr)
+        elif event == LogEvent.ERROR and (text := self.user_text(record.getMessage())):
+            self._write(text, sys.stderr)
 
     def _emit_failed(self, job: Fields) -> None:
         """Write which job has failed; its own message is already above."""
         number = job["jobid"]
-        if self._stopping or number in self._failed:
+        if self.stopping or number in self._failed:
             return
         self._failed.add(number)
         if self._watched is not None:

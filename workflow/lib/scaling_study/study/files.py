@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +28,6 @@ if TYPE_CHECKING:
 OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
 BUILDS = "results/.builds"  # no study can have this name
 KEPT_MICROBENCHMARKS = "results/.microbenchmarks"
-BIN = shlex.quote(str(Path(sys.executable).parent)).replace("{", "{{").replace("}", "}}")
-SHELL_PREFIX = f"set -euo pipefail; export PATH={BIN}:$PATH; "
-"""Jobs run in the interpreter that runs Snakemake, wherever that is."""
-
 STAGE = ("python", "-P", "-m", "scaling_study")
 
 DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -13,14 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snakemake.exceptions import WorkflowError
-from snakemake.logging import logger
-from snakemake.shell import shell
-
 from scaling_study.common import file_errors, storage
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import ConfigError
-from scaling_study.common.storage import PROJECT
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import estimate, work
 from scaling_study.config.config import CHOICE, load_config
@@ -33,14 +28,13 @@ from scaling_study.host import limits, probe
 from scaling_study.records.analysis import STAGE_TIMES
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.records.cohorts import Cohorts
-from scaling_study.runner import job_process, jobs, measure, resolve, stop
+from scaling_study.runner import job_process, jobs, measure, resolve
 from scaling_study.runner.supervisor import supervised
 from scaling_study.study.files import BUILDS, STAGE, ImportedStudy, Study
+from scaling_study.study.snakemake_adapter import QUIET, Snakemake, StudyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from snakemake.workflow import Workflow
+    from collections.abc import Iterator
 
     from scaling_study.config.config import Config
     from snakemake_logger_plugin_study import LogHandler
@@ -52,17 +46,7 @@ NUMBER_S = 1.0
 """Time in which the holder of a lock writes its process id. A process of another node is not seen
 in this one's /proc."""
 
-QUIET = 100
-"""Amount of the resource quiet. A measurement takes all of it, any other job takes 1."""
-
 OF_SHELL = " (`python` of your shell; workload.python can name another)"
-
-NO_JOBS = {
-    *("--unlock", "--lint", "--summary", "-S", "--detailed-summary", "-D", "--report", "--dag"),
-    *("--rulegraph", "--filegraph", "--d3dag", "--list", "--list-rules", "--list-target-rules"),
-    *("--touch", "-t", "--cleanup-metadata", "--delete-all-output", "--archive", "--containerize"),
-}
-"""Options with which Snakemake reads a workflow and starts no job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +105,6 @@ class StudyLock:
             time.sleep(storage.LOOK_AGAIN_S)
 
 
-class StudyError(WorkflowError):  # type: ignore[misc]  # without types
-    """An error that the user can put right; Snakemake prints its text alone."""
-
-    @property
-    def __traceback__(self) -> None:
-        """Return None: Snakemake would list each frame outside of its own package."""
-
-    @__traceback__.setter
-    def __traceback__(self, _traceback: object) -> None:
-        """Ignore the traceback, which contextlib sets if the error passes through a context."""
-
-
 @contextmanager
 def refused() -> Iterator[None]:
     """Turn errors that a user can put right into a StudyError."""
@@ -150,46 +122,16 @@ class Run:
     """A run, from the reading of its config to its end.
 
     Args:
-        workflow: Snakemake's.
-
-    Raises:
-        StudyError: Snakemake cannot run this workflow from where it is.
+        snakemake: the process that reads the workflow.
     """
 
-    def __init__(self, workflow: Workflow) -> None:
-        if {"{", "}"} & set(str(PROJECT)) or "<" in os.path.relpath(PROJECT):
-            raise StudyError(
-                f"the project's folder, {PROJECT}, has a brace or < in its path, which Snakemake"
-                " reads as a wildcard; allowed: a path without them"
-            )
-        if workflow.modifier.modify_path("results") != "results":
-            raise StudyError(
-                "the module of this workflow has a prefix, which its jobs do not know; allowed: a"
-                " module without prefix and replace_prefix. Studies are told apart by their names"
-                " (study), and --directory puts all results elsewhere"
-            )
+    def __init__(self, snakemake: Snakemake) -> None:
+        self.snakemake = snakemake
+        self._say = snakemake.say
         # Snakemake keeps its objects for each job. With 10,000 jobs, frequent garbage collection
         # takes a quarter of a dry run and finds nothing.
         gc.set_threshold(100_000, 50, 50)
-        # Here, and not in a profile, which does not apply in a module or with another profile.
-        workflow.register_resource("quiet", QUIET)
-        self._workflow = workflow
-        self._in_module = not workflow.modifier.is_main_snakefile()
-        self._stopped = stop.end_jobs_with(
-            workflow, lambda: [job.pid for job in list(shell._processes.values())]  # noqa: SLF001
-        )  # fmt: skip
-        # The handler of this project's logger plugin, unless it shows Snakemake's own output.
-        handlers = workflow.logger_manager.plugin_handlers
-        own_handlers = (
-            handler for handler in handlers if getattr(handler, "snakemakes", handler) is None
-        )
-        self._terminal: LogHandler | None = next(own_handlers, None)
-        # In a module, Snakemake ignores onstart, onsuccess and onerror, so they are set here, once:
-        # for `use rule *`, and not again for statements that name rules.
-        if self._in_module and workflow.modifier.rule_whitelist is None:
-            for name, ours in (("start", self.start), ("success", self.end), ("error", self.fail)):
-                theirs = getattr(workflow, f"_on{name}")
-                setattr(workflow, f"_on{name}", _both(theirs, ours))
+        self.snakemake.call(self.start, self.end, self.fail)
 
     def load(self, config: object) -> Study | ImportedStudy:
         """Check the config that Snakemake has merged, and return its study.
@@ -199,18 +141,18 @@ class Run:
         """
         with refused():
             # Snakemake has read these files, but does not report keys that occur twice in them.
-            files = [] if self._in_module else [Path(file) for file in self._workflow.configfiles]
+            files = self.snakemake.files
             try:
                 for path in files:
                     read_config(path)
                 config = shipped(config)  # a copy: an outer workflow may use its own again
-                if "workload" not in self._workflow.config_settings.config:
+                if "workload" not in self.snakemake.options:
                     config = as_written(config, files)
                 self.study = self._read(config)
             except ConfigError as error:
-                raise located(error, files, given=self._workflow.config_settings.config) from None
-        local = self._workflow.resource_settings.nodes is None  # else another machine measures
-        if local and self._workflow.is_main_process and isinstance(self.study, Study):
+                raise located(error, files, given=self.snakemake.options) from None
+        snakemake = self.snakemake
+        if snakemake.local and snakemake.is_main and isinstance(self.study, Study):
             self._try_what_was_skipped(self.study)
         return self.study
 
@@ -222,8 +164,8 @@ class Run:
         choice = config.pop(CHOICE, None) if isinstance(config, dict) else None
         checked = load_config(config)
         # Jobs read what the run found (see `start`).
-        if self._workflow.is_main_process:
-            policy = limits.read_memory_policy() if self._workflow.local_exec else ""
+        if self.snakemake.is_main:
+            policy = limits.read_memory_policy() if self.snakemake.local else ""
             self._shell = _Shell(look(os.environ, policy), work.python_of_shell(checked.workload))
         else:
             self._shell = read_file(_shell_file(checked.study), _Shell)
@@ -245,14 +187,13 @@ class Run:
         key = jobs.digest(jobs.workload_digest(workload), workload.model_dump(mode="json"))
         known = read_file(path, _Known) if path.exists() else None
         if known is None or known.key != key:
-            runs_jobs = NO_JOBS.isdisjoint(sys.argv) and not self._workflow.output_settings.dryrun
-            if not (self._workflow.is_main_process and self._workflow.local_exec and runs_jobs):
+            if not (self.snakemake.local and self.snakemake.starts_jobs):
                 return None
             known = _Known(key, self._observe(config))
             if not known.observed.step:
                 raise StudyError(f"The study has not begun: {known.observed.why}")
             write_file(path, known)
-        if self._workflow.is_main_process:
+        if self.snakemake.is_main:
             self._say(f"unit of work: {estimate.unit(known.observed)}")
             if clash := estimate.clash(known.observed):
                 self._say(clash)
@@ -286,21 +227,9 @@ class Run:
         add_time(folder / STAGE_TIMES, "observe", time.monotonic() - began_s)
         return observed
 
-    def _say(self, text: str, *, last: bool = False) -> None:
-        """Print a message of the study, above the progress line.
-
-        Args:
-            text: one or more lines.
-            last: whether no job runs any more.
-        """
-        if self._terminal is None:
-            print(text)
-        else:
-            logger.info(text, extra={"study_says": True, "study_ends": last})
-
     def group(self, name: str) -> str | None:
         """Return a name for jobs of a machine that share an allocation; None without a cluster."""
-        if self._workflow.resource_settings.nodes is None:  # `jobs` in a profile
+        if self.snakemake.local:
             return None
         return f"{{machine}}-{name}" if self.study.machines else name
 
@@ -314,7 +243,7 @@ class Run:
         for path in skipped:
             launch = study.launches[path.parent.name]
             if resolve.can(study.plan, launch.axes, machine, Path(BUILDS)):
-                if self._workflow.output_settings.dryrun:
+                if self.snakemake.dry_run:
                     self._say(f"{launch.label}: skipped before; this run would measure it")
                 else:
                     path.unlink(missing_ok=True)
@@ -338,7 +267,7 @@ class Run:
             return
         from scaling_study.report import study as texts  # noqa: PLC0415 (jobs of a cluster need none)
 
-        if self._workflow.local_exec:
+        if self.snakemake.local:
             self._refuse_what_needs_a_cluster(study)
         for path in study.stopped:
             path.unlink()
@@ -348,12 +277,12 @@ class Run:
         inferred = self._shell.python and self._shell.python == study.plan.workload.python
         said += [f"  runs in {runs_in}{OF_SHELL if inferred else ''}"]
         # On a cluster other machines measure, and have not been chosen yet.
-        if self._workflow.local_exec:
+        if self.snakemake.local:
             left = study.raced or measured < len(records)
             said += [limits.tell_confined(), texts.look_around() if left else ""]
         self._say("\n".join(filter(None, said)))
-        if self._terminal is not None:
-            self._watch(study, self._terminal)
+        if self.snakemake.terminal is not None:
+            self._watch(study, self.snakemake.terminal)
 
     def _watch(self, study: Study, terminal: LogHandler) -> None:
         """Show the run's progress; jobs then print only warnings and errors to the terminal."""
@@ -367,7 +296,7 @@ class Run:
             "loader_experiment": len(study.loader),
         }
         spent_s = max((decision.spent_s for decision in study.decided()), default=0.0)
-        planned = Counter(job.rule.name for job in self._workflow.dag.needrun_jobs())
+        planned = Counter(rule for rule, _ in self.snakemake.jobs)
         expected = expected_s(study.plan, counts, jobs, spent_s)
         times = Path(study.results, STAGE_TIMES)
         progress = Progress(planned, expected, study.best_so_far, times)
@@ -380,9 +309,8 @@ class Run:
             StudyError: the config names several.
         """
         measuring = (
-            job for job in self._workflow.dag.needrun_jobs()
-            if job.resources.get("quiet") == QUIET or job.rule.name.endswith("probe")
-        )  # fmt: skip
+            quiet == QUIET or rule.endswith("probe") for rule, quiet in self.snakemake.jobs
+        )
         if len(study.chosen) > 1 and any(measuring):
             raise StudyError(
                 f"The config names the machines {', '.join(study.chosen)}, and this run can only"
@@ -408,7 +336,7 @@ class Run:
         self._leave_to_the_next_run(ended=True)
         paths = map(Path, self.study.of_chosen(f"{self.study.here}/tables/cohorts.json"))
         files = [read_file(path, Cohorts) for path in paths if path.exists()]
-        if self._workflow.dag_settings.targets or not files:
+        if self.snakemake.has_targets or not files:
             return
         if not any(cohort.windows_valid for file in files for cohort in file.cohorts):
             raise StudyError(
@@ -453,17 +381,15 @@ class Run:
 
         failed = "\n".join(map(texts.tell_stopped, self.study.stopped))
         why = "The study stopped before its end; the message above says why."
-        if self._stopped:
-            why = f"{self._stopped[0]} stopped the study before its end."
+        stopped = self.snakemake.stopped
+        if stopped:
+            why = f"{stopped[0]} stopped the study before its end."
         if isinstance(self.study, Study):
             why += " Windows that were taken are kept: the same command goes on where it stopped."
-        if self._terminal is None:
-            print(failed or why, file=sys.stderr)
-        else:
-            logger.error(failed or why, extra={"study_ends": True})
+        self.snakemake.say_failure(failed or why)
         if isinstance(self.study, Study):
             self._report_what_is_there(self.study)
-            if self._stopped[:1] == ["SIGINT"] and not self.study.machines:
+            if stopped[:1] == ["SIGINT"] and not self.study.machines:
                 self._report_so_far(self.study)
         self._leave_to_the_next_run(ended=False)
 
@@ -488,13 +414,3 @@ class Run:
 
 def _shell_file(study: str) -> Path:
     return Path(f"results/{study}/shell.json")
-
-
-def _both(theirs: Callable[[object], None], ours: Callable[[], None]) -> Callable[[object], None]:
-    """Return a handler that calls the outer workflow's handler, then the run's."""
-
-    def both(log: object) -> None:
-        theirs(log)
-        ours()
-
-    return both
