@@ -10,7 +10,7 @@ from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import profile_launch, stacks
-from scaling_study.records.profile import Profile
+from scaling_study.records.profile import PointProfile
 
 QUICK = PROFILE_EFFORTS["quick"]
 
@@ -19,7 +19,7 @@ def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
     # The second member is twice as slow as the first, and the sampler costs each a tenth.
     turns_s = [(0, [0.011] * 20), (1, [0.022] * 10)]
     found = profile_launch._with_cost(
-        Profile(kind="stacks", status="ok"), turns_s, [0.009, 0.02], [0.011, 0.02]
+        PointProfile(kind="stacks", status="ok"), turns_s, [0.009, 0.02], [0.011, 0.02]
     )
     assert found.step_s == pytest.approx(0.44 / 30)
     assert found.unprofiled_step_s == pytest.approx(0.4 / 30)
