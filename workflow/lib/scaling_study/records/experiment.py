@@ -352,8 +352,13 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
     """The rate at which one process reads from the disk."""
 
 
-ExperimentRecord = ExperimentReadbacks | ExperimentWindow | ExperimentEvent | ExperimentEnd
-WhyRecord = WhyHead | ExperimentRecord | Samples | Foreign | ChangeFailed | ChangeLeftOut
-LoaderRecord = LoaderHead | ExperimentRecord | Ways | Use
+WhyRecord = (
+    WhyHead | ExperimentReadbacks | ExperimentWindow | Samples | Foreign | ChangeFailed
+    | ChangeLeftOut | ExperimentEvent | ExperimentEnd
+)  # fmt: skip
+LoaderRecord = (
+    LoaderHead | ExperimentReadbacks | ExperimentWindow | Ways | Use
+    | ExperimentEvent | ExperimentEnd
+)  # fmt: skip
 Record = WhyRecord | LoaderRecord
 DECODER: json.Decoder[Record] = json.Decoder(Record)
