@@ -14,13 +14,7 @@ from msgspec.structs import replace
 from scaling_study.analysis.accounts import accounts
 from scaling_study.records import codec, experiment, window
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import (
-    CohortSummary,
-    Compiled,
-    CountMethod,
-    InvalidWindow,
-    Reported,
-)
+from scaling_study.records.cohorts import CohortSummary, Compiled, Counting, InvalidWindow, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.runner.windows import INVALID
@@ -215,7 +209,7 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
     return replace(
         reports,
         counted=tuple(
-            convert(member.counted or None, CountMethod | None) for member in after.members[:1]
+            convert(member.counted or None, Counting | None) for member in after.members[:1]
         ),
         once=any(member.once for member in after.members),
         compiled=tuple(

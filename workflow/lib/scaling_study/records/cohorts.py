@@ -24,7 +24,7 @@ class Optimizer(Struct, frozen=True, kw_only=True):
     """Whether its steps end iterations."""
 
 
-class CountMethod(Struct, frozen=True, kw_only=True):
+class Counting(Struct, frozen=True, kw_only=True):
     """How a member counted iterations."""
 
     how: str = ""
@@ -52,7 +52,7 @@ class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
     member: Readback | None = None
     """All that the first member reported before the first window."""
     """Settings that the script had changed in the first member by the last window."""
-    counted: tuple[CountMethod | None, ...] | None = None
+    counted: tuple[Counting | None, ...] | None = None
     """How the first member counted iterations."""
     once: bool | None = None
     """Whether each run of the script needs a process of its own."""
