@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.host import probe
+from scaling_study.queues import bind
 from scaling_study.records import codec
 from scaling_study.runner import resolve
 from small_cohort import SmallCohort
@@ -70,11 +72,8 @@ def kernel_says(pid, places):
 
 def policy(pid, address):
     """The memory policy of the mapping that an address lies in (numa_maps in proc(5))."""
-    found = [
-        line.split()[1]
-        for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
-        if int(line.split()[0], 16) <= address
-    ]
+    text = Path(f"/proc/{pid}/numa_maps").read_text().replace("prefer (many)", "prefer")
+    found = [line.split()[1] for line in text.splitlines() if int(line.split()[0], 16) <= address]
     return found[-1]
 
 
@@ -137,13 +136,37 @@ def launches(name, machine):
     return found
 
 
+def full_node(node=2, mib=shapes.MACHINES["uneven"].nodes[2].memory_mib):
+    """What becomes of a process that wants half as much again as a node has, and where it lies."""
+    script = FOLDER / "fill.py"
+    script.write_text(
+        f"held = bytearray(b'x') * {mib * 3 // 2 * 2**20}\n"
+        "print(open('/proc/self/numa_maps').read())\n"
+    )
+    found = {}
+    for mode in ("bind", "prefer"):
+        command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:{node}", "--"]
+        done = subprocess.run(
+            [*command, sys.executable, str(script)], capture_output=True, text=True, check=False
+        )
+        pages = Counter()
+        for at, count in re.findall(r" N(\d+)=(\d+)", done.stdout):
+            pages[at] += int(count)
+        found[mode] = {"status": done.returncode, "pages": pages, "error": done.stderr}
+    return found
+
+
 def main(name):
     """Look at everything, and leave a file of it."""
     # Pages that the kernel has marked to see who uses them are hidden from move_pages(2).
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     FOLDER.mkdir()
     machine = probe.read_machine()
-    found = {"machine": codec.plain(machine), "launches": launches(name, machine)}
+    found = {
+        "machine": codec.plain(machine),
+        "launches": launches(name, machine),
+        "full_node": full_node() if name == "uneven" else None,
+    }
     (RESULTS / "found.json").write_text(json.dumps(found))
 
 

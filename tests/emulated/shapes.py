@@ -56,7 +56,7 @@ CPUS = {
 }
 
 PLACEMENTS = tuple(CPUS["two"])
-MEMBINDS = ("none", "local", "interleave", "listed")
+MEMBINDS = ("none", "local", "preferred", "interleave", "listed")
 
 # Node of each CPU as far as memory goes: what has no memory takes its nearest node's.
 NODE_OF_CPU = {"two": [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, "uneven": [0, 0, 0, 0, 2, 2, 2, 2]}

@@ -4,6 +4,7 @@ Everything ran inside emulated machines (conftest.py boots them, inside.py is wh
 that was measured there means anything, and none is looked at.
 """
 
+import signal
 from itertools import product
 
 import pytest
@@ -16,10 +17,11 @@ from scaling_study.common.topology import Topology, format_cpu_list, parse_cpu_l
 pytestmark = pytest.mark.emulated
 
 REFUSED = {
-    ("two", "none", "local"): "placement none does not bind it",
-    ("uneven", "none", "local"): "placement none does not bind it",
-    ("uneven", "lists", "local"): "NUMA node 1 is not there, has no memory",
+    ("two", "none"): "placement none does not bind it",
+    ("uneven", "none"): "placement none does not bind it",
+    ("uneven", "lists"): "NUMA node 1 is not there, has no memory",
 }
+REFUSED = {(*where, near): why for where, why in REFUSED.items() for near in ("local", "preferred")}
 """Launches without local memory, and why."""
 LAUNCHES = product(shapes.MACHINES, shapes.PLACEMENTS, shapes.MEMBINDS)
 PAGES = {"data": 1024, "weights": 256, "gradients": 256, "momentum": 256}
@@ -78,6 +80,7 @@ def test_each_member_has_the_cpus_and_the_memory_of_its_slot(found, name, placem
         policy, nodes = {
             "none": ("default", own),
             "local": (f"bind:{format_cpu_list(own)}", own),
+            "preferred": (f"prefer:{format_cpu_list(own)}", own),
             "interleave": (f"interleave:{format_cpu_list(interleaved)}", interleaved),
             "listed": (f"bind:{listed}", set(parse_cpu_list(listed))),
         }[membind]
@@ -92,6 +95,15 @@ def test_each_member_has_the_cpus_and_the_memory_of_its_slot(found, name, placem
             assert lies <= nodes, (one["slot"], tensor)
             if membind == "interleave":
                 assert lies == nodes, (one["slot"], tensor)
+
+
+def test_preferred_memory_goes_on_elsewhere_where_local_memory_is_full(found):
+    """A process fills a node, and asks for half as much again."""
+    bound, preferred = (found("uneven")["full_node"][mode] for mode in ("bind", "prefer"))
+    assert bound["status"] == -signal.SIGKILL
+    assert preferred["status"] == 0
+    here = preferred["pages"].pop("2")
+    assert min(here, sum(preferred["pages"].values())) > 2**16  # 256 MiB
 
 
 @pytest.mark.parametrize(("name", "placement", "membind"), REFUSED)

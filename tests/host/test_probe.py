@@ -112,8 +112,12 @@ def test_an_arm_processor_and_settings_of_the_kernel(tmp_path):
         },
     }
     machine = probe.read_machine(machines.write(tmp_path, files))
-    assert (machine.cpu_model, machine.cpu_vendor) == ("0xd4f", "0x41")
+    assert (machine.cpu_model, machine.cpu_vendor) == ("Arm Neoverse V2", "0x41")
     assert machine.isa == ("asimd", "sve")
+    assert not machine.is_x86
+    switched = machines.write(tmp_path, {"sys/kernel/debug/sched/llc_balancing/enabled": "advise"})
+    (changed,) = probe.differences(probe.read_machine(switched), machine)
+    assert str(changed) == "llc_balancing: advise here, None there"
     assert (machine.thp, machine.numa_balancing) == ("always", True)
     assert machine.governor == "performance, powersave"
 
@@ -122,7 +126,7 @@ def test_kinds_of_cores_are_a_fact_only_where_there_are_two():
     one, two = (probe.read_machine(machines.root(name)) for name in ("graviton3", "gb10"))
     same = [replace(cpu, kind=0) for cpu in two.topology.cpus]
     merged = structs.replace(two, topology=replace(two.topology, cpus=tuple(same)))
-    assert {fact.name for fact in probe.differences(two, merged)} == {"topology", "topology_layout"}
+    assert {item.fact for item in probe.differences(two, merged)} == {"topology", "topology_layout"}
     assert all("kind" not in probe._layout(cpu) for cpu in one.topology.cpus)
 
 

@@ -12,6 +12,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, libraries, threads
 from scaling_study.launch.axes.axis_table import DEFAULTS
 
+ARM = hardware(cpu_vendor="0x41", isa=("asimd", "sve", "bf16"))
 BARE = hardware(libraries=dict.fromkeys(LIBRARIES), isa=("sse2",), thp="never")
 
 
@@ -134,6 +135,9 @@ REFUSED = [
     (BARE, {"huge_pages": "always"}, "off", "/sys/kernel/mm/transparent_hugepage/enabled"),
     (BARE, {"autocast": "bf16"}, "no instructions for bf16", "AMX"),
     (BARE, {"matmul_precision": "bf16"}, "no instructions for bf16", "AMX"),
+    (ARM, {"blas": "mkl"}, "for x86", "openblas"),
+    (ARM, {"blas": "bundled-intel-path"}, "for x86", "openblas"),
+    (ARM, {"isa": "avx2"}, "no avx2, fma", "a machine that has it"),
     (MACHINE, {"huge_pages": "always", "allocator": "jemalloc"}, "of jemalloc", "allocator: jem"),
     (MACHINE, {"launcher": "dask", "membind": "local"}, "that dask starts", "membind: local"),
     (MACHINE, BOUND_TO | {"placement": "none"}, "would share one CPU", "placement to cores"),
@@ -248,7 +252,10 @@ RIGHT_AND_WRONG = [
                                            {"preload": [TCMALLOC], "allocator": None}]),
     ("allocator", "mimalloc", [preloaded(LIBRARIES["mimalloc"], "allocator")], [{}]),
     ("allocator", MINE, [preloaded(MINE, "allocator")], [{}, IN_TCMALLOC]),
-    ("huge_pages", "always", [{"huge_page_bytes": 2**21}], [{}, {"huge_page_bytes": None}]),
+    *(
+        ("huge_pages", word, [{"huge_page_bytes": 2**21}], [{}, {"huge_page_bytes": None}])
+        for word in ("always", "tensors")
+    ),
     ("ranks", 2, [{"switches": {"ranks": 2}}],
      [{"switches": {"ranks": 1}}, {"switches": {"ranks": "joined nothing"}}]),
 ]  # fmt: skip

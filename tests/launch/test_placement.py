@@ -228,6 +228,8 @@ def policy(membind, machine, cpus=None):
     [
         ("none", NPS4, None, "default"),
         ("local", NPS4, (23, 24, 192), "bind:0-1"),
+        ("preferred", NPS4, (23, 24, 192), "prefer:0-1"),
+        ("preferred", "kunpeng-920-2s", (32,), "prefer:1"),
         ("2-3,5", NPS4, None, "bind:2-3,5"),
         ("8-15", "xeon-max-9480-2s-snc4", None, "bind:8-15"),  # nodes without CPUs
         ("interleave", "emulated-uneven", None, "interleave:0,2"),
@@ -265,7 +267,7 @@ def test_a_policy_that_cannot_be_set_says_what_could(membind, machine, bound, re
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("membind", ["local", "interleave", "0"])
+@pytest.mark.parametrize("membind", ["local", "preferred", "interleave", "0"])
 def test_a_machine_that_tells_nothing_of_its_memory_has_no_policy_to_set(membind):
     topology = Topology((Cpu(0, 0, 0, 0, 0),), (Node(0, 0, {}),))
     with pytest.raises(UnavailableError, match="no NUMA node is known to have memory"):

@@ -29,7 +29,8 @@ from small_cohort import SmallCohort
 from switches import SCRIPT, placed_here
 
 VALUES = {
-    "inter_op": [3], "optimizer_kernel": ["foreach", "fused"], "matmul_precision": ["bf16"],
+    "inter_op": [3], "optimizer_kernel": ["foreach", "fused"],
+    "matmul_precision": ["onednn-bf16", "bf16"],
     "autocast": ["bf16"], "memory_format": ["channels_last"], "compile": ["default"],
     "denormals": ["flush"], "gc": ["frozen"], "prefetch": [4],
     "persistent_workers": ["keep", "restart"], "loader_workers": [0, 2], "loader_cpus": ["rest", 1],

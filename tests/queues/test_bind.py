@@ -62,7 +62,8 @@ def test_the_mask_is_the_commands(cpu):
         ("--cpus", f"{CPUS[0]},99999", "CPUs [99999] cannot be used"),
         pytest.param("--mempolicy", "bind:1023", "nodes [1023] cannot be used", marks=needs_numa),
         pytest.param("--mempolicy", "interleave:0,1023", "nodes [1023] cannot", marks=needs_numa),
-        pytest.param("--mempolicy", "prefer:0", "use default, bind:NODES", marks=needs_numa),
+        pytest.param("--mempolicy", "near:0", "use default, bind:NODES", marks=needs_numa),
+        pytest.param("--mempolicy", "prefer:1023", "policy of nodes [1023]", marks=needs_numa),
         pytest.param("--mempolicy", "bind", "", marks=needs_numa),
         pytest.param("--mempolicy", "bind:x", "", marks=needs_numa),
     ],
@@ -77,7 +78,7 @@ def test_what_cannot_be_bound_is_named_in_one_line(option, value, words):
 
 
 @needs_numa
-@pytest.mark.parametrize("mode", ["bind", "interleave"])
+@pytest.mark.parametrize("mode", ["bind", "interleave", "prefer"])
 def test_a_memory_policy_holds_for_all_that_the_command_maps(mode):
     got = told("--mempolicy", f"{mode}:0")
     assert got["policies"] == [f"{mode}:0"]

@@ -312,6 +312,49 @@ def test_each_worker_of_dask_has_a_slots_cpus_and_environment(tmp_path):
     assert ast.literal_eval(done.stdout) == [([cpu], "hot", None) for cpu in sorted(cpus)]
 
 
+RAY = """
+import os, subprocess, sys, ray
+
+ray.init(address="auto")
+start = ["ray", "start", "--address", "localhost:6379", "--num-cpus", "1", "--block"]
+nodes = [subprocess.Popen([*sys.argv[1:], "--slot", str(slot), *start]) for slot in range(2)]
+
+@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+def where():
+    import time
+    time.sleep(5)  # or one node does both
+    return sorted(os.sched_getaffinity(0)), os.environ["SPICY"], os.environ["OMP_NUM_THREADS"]
+
+print(sorted(ray.get([where.remote() for _ in range(2)])))
+"""
+
+
+def test_each_node_of_ray_has_a_slots_cpus_and_environment(tmp_path):
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    docs = (ROOT / "docs/own-script.md").read_text(encoding="utf-8")
+    assert "ray start --head --num-cpus 0 --port 6379" in docs
+    assert "--slot $slot ray start --address localhost:6379 --num-cpus 1 --block" in docs
+    (tmp_path / "sweep.py").write_text(RAY, encoding="utf-8")
+    cpus = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    slots = [slot(at, str(cpu)) for at, cpu in enumerate(cpus)]
+    launch = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(tmp_path / "train.py"))
+    head = ["start", "--head", "--num-cpus", "0", "--port", "6379", "--include-dashboard", "false"]
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    try:
+        subprocess.run(
+            [*ray, *head, "--temp-dir", tmp_path / "ray"], check=True, timeout=PATIENCE_S
+        )
+        done = subprocess.run(
+            [sys.executable, "sweep.py", BASH, launch],
+            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+        )  # fmt: skip
+    finally:
+        subprocess.run([*ray, "stop", "--force"], check=True, timeout=PATIENCE_S)
+    found = [line for line in done.stdout.splitlines() if line.startswith("[(")]
+    # Ray's own default: as many threads as CPUs of the task.
+    assert ast.literal_eval(found[-1]) == [([cpu], "hot", "1") for cpu in sorted(cpus)]
+
+
 def test_nothing_to_recommend_is_said_and_fails(tmp_path, script):
     found = {"status": "none", "reason": "no window; $(touch hacked)\n'", "recommended": None}
     path = write(tmp_path, found, plan(script))

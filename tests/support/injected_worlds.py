@@ -3,6 +3,7 @@
 import numpy as np
 
 from scaling_study.records.experiment import ForeignProcess, SampledLock
+from scaling_study.records.profile import Operators, OperatorSums
 from synthetic_why import KERNELS, MS, Step, World, seen
 
 ALL = (
@@ -63,6 +64,19 @@ class SlowerCores(World):
         for cpu in found["topology"]["cpus"][2:]:
             cpu["kind"] = 1
         return found
+
+
+class OperatorCalls(World):
+    """Six thousand calls of a microsecond in a step of ten milliseconds."""
+
+    first = "operator_calls"
+    operators = Operators(
+        steps=2,
+        rows=(OperatorSums(operator="aten::add", phase="forward", calls=12_000),),
+        call_s=1e-6,
+        width=32,
+        stacks={8: 3.0, 32: 7.5},
+    )
 
 
 class PileUp(World):

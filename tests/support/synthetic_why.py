@@ -99,6 +99,7 @@ class World:
         slowed: By what part of a step a full dose of a kernel slows it down.
         inflated: How much slower a kernel's member gets with n of them.
         foreign: Programs beside the study.
+        operators: Profiled operators with one process; None without a profile.
     """
 
     n = 2
@@ -118,6 +119,7 @@ class World:
     slowed = {}
     inflated = {}
     foreign = []
+    operators = None
 
     def __init__(self, **changed):
         for name, value in changed.items():
@@ -238,7 +240,7 @@ def judge(world, seed=3, *, replicates=1, change=list, measured=True, **options)
         records = change(make_records(world, rng, replicate=replicate, **options))
         runs.append(WhyRun(records[0], records))
     known = microbenchmarks(world, rng) if measured else None
-    return codec.plain(cause_file.judge(runs, known, None))
+    return codec.plain(cause_file.judge(runs, known, None, world.operators))
 
 
 def named(target, scope=None):

@@ -150,7 +150,7 @@ def _slower_cores_s(
     windows: Sequence[experiment.ExperimentWindow],
     rows: pd.DataFrame,
     kinds: Mapping[tuple[str, int], int],
-) -> pd.Series:
+) -> "pd.Series[float]":
     """Return how much longer the mean step of each window is than that on fast cores (s).
 
     NaN where the kind of a member's core is not known, and where none has fast ones.
@@ -171,7 +171,7 @@ def _frame(
     head: experiment.WhyHead,
     windows: Sequence[experiment.ExperimentWindow],
     counted: pd.DataFrame,
-    slower_s: pd.Series,
+    slower_s: "pd.Series[float]",
 ) -> pd.DataFrame:
     """Return rows of the table, one per window."""
     if not windows:

@@ -33,8 +33,8 @@ ORDER = (
     *("loader_snapshots", "loader_rows", "loader_copies", "loader_interference"),
     *("helper_threads", "denormals", "loader_storage", "too_few_workers", "loader_preparation"),
     *("data_loading", "compilation", "interpreter", "swap", "page_faults", "thp"),
-    *("numa_balancing", "remote_memory", "frequency", "smt", "migrations", "last_level_cache"),
-    *("memory_bandwidth", "shell"),
+    *("numa_balancing", "remote_memory", "slower_cores", "frequency", "smt", "migrations"),
+    *("last_level_cache", "memory_bandwidth", "shell", "operator_calls"),
 )
 """The causes of `OWN` as they are judged, in steps of 10. Specific causes come before general ones,
 and counted shares before compared ones: a cause can depend on those named before it."""

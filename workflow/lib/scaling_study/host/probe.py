@@ -30,6 +30,15 @@ ISA = (
 )
 """Instruction sets that matrix libraries choose their kernels by (x86, then ARM)."""
 
+ARM_CORES = {
+    "0xd0c": "Arm Neoverse N1",
+    "0xd40": "Arm Neoverse V1",
+    "0xd49": "Arm Neoverse N2",
+    "0xd4f": "Arm Neoverse V2",
+    "0xd84": "Arm Neoverse V3",
+}
+"""Names of servers' cores (Main ID registers, Arm); their kernel knows only numbers."""
+
 USUAL_FOLDERS = (
     *(f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/local/lib", "/usr/lib64", "/usr/lib"),
     "/opt/intel/oneapi/mkl/latest/lib",
@@ -68,7 +77,8 @@ def _read_machine(root: Path) -> Machine:
 
     cpu, memory = system.read_cpu_info(root), text("proc/meminfo")
     flags = cpu.get("flags", cpu.get("Features", "")).split()  # x86, ARM
-    models = (cpu.get(key) for key in ("model name", "cpu", "CPU part"))  # x86, POWER, ARM
+    part = cpu.get("CPU part", "")
+    models = (cpu.get("model name"), cpu.get("cpu"), ARM_CORES.get(part), part)  # x86, POWER, ARM
     vendors = (cpu.get(key) for key in ("vendor_id", "CPU implementer"))
     folders = library_folders()
     topology = system.read_topology(root)
@@ -97,6 +107,7 @@ def _read_machine(root: Path) -> Machine:
         governor=system.read_governor(root),
         thp=system.read_thp(root),
         numa_balancing=balancing != "0" if balancing else None,
+        llc_balancing=text("sys/kernel/debug/sched/llc_balancing/enabled") or None,
         perf_counters=perf_events.has_hardware_counters(),
         libraries={name: find_library(name, folders) for name in LIBRARIES},
         versions={"python": platform.python_version(), **dict(_versions())},
@@ -204,12 +215,14 @@ def speed_facts(machine: Machine) -> dict[str, object]:
     ]
     copied = ("cpu_model", "isa", "l2_bytes", "l3_bytes", "allowed_cpus", "allowed_nodes")
     settings = ("quota_cpus", "kernel", "governor", "thp", "numa_balancing", "virtual")
+    known = {"llc_balancing": machine.llc_balancing} if machine.llc_balancing else {}
     return {
         **{name: getattr(machine, name) for name in copied},
         "topology": topology.describe(),
         "topology_layout": _digest(layout),
         "memory_gib": round(machine.memory_bytes / 2**30),
         **{name: getattr(machine, name) for name in settings},
+        **known,
     }
 
 
@@ -228,7 +241,9 @@ def differences(here: Machine, there: Machine) -> tuple[Fact, ...]:
     """Return the facts in which two machines differ; empty exactly if their hashes are equal."""
     ours, theirs = speed_facts(here), speed_facts(there)
     return tuple(
-        Fact(fact, ours[fact], theirs[fact]) for fact in ours if ours[fact] != theirs[fact]
+        Fact(fact, ours.get(fact), theirs.get(fact))
+        for fact in ours | theirs
+        if ours.get(fact) != theirs.get(fact)
     )
 
 

@@ -36,8 +36,8 @@ class RunLosses:
         self._done = 0
         self._values: list[float] = []
 
-    def attach(self, seed: int) -> None:
-        """Install the hooks in this process's torch."""
+    def attach(self, shift: int) -> None:
+        """Install the hooks in this process's torch; seeds are moved by ``shift``."""
         import torch  # noqa: PLC0415 (the script's to import first: see after_torch)
         from torch.optim import optimizer  # noqa: PLC0415
 
@@ -46,14 +46,14 @@ class RunLosses:
 
         @functools.wraps(backward)
         def note(tensors: Tensor | Sequence[Tensor], *args: object, **kwargs: object) -> None:
-            tensor = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
-            if tensor.numel() == 1:
-                self._values.append(float(tensor.detach()))
+            first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+            if isinstance(first, torch.Tensor) and first.numel() == 1:
+                self._values.append(float(first.detach()))
             backward(tensors, *args, **kwargs)
 
         @functools.wraps(manual_seed)
-        def moved(number: int) -> Generator:
-            return manual_seed(int(number) + seed)
+        def moved(seed: int) -> Generator:  # named as torch's: scripts may name it
+            return manual_seed(int(seed) + shift)
 
         torch.autograd.backward = note
         torch.manual_seed = torch.random.manual_seed = moved

@@ -64,6 +64,9 @@ class Machine(Struct, frozen=True, kw_only=True):
     /sys/kernel/mm/transparent_hugepage/enabled."""
     numa_balancing: bool | None
     """Whether automatic NUMA balancing is on. Source: /proc/sys/kernel/numa_balancing."""
+    llc_balancing: str | None = None
+    """Mode of the scheduler that keeps a process's threads on one L3 (Linux 7.2); null where there
+    is none or only root may read it. Source: /sys/kernel/debug/sched/llc_balancing/enabled."""
     perf_counters: bool
     """Whether hardware counters can be read. Source: perf_event_open(2)."""
     libraries: dict[str, str | None]
@@ -72,6 +75,11 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Version of each package that is installed, and of Python."""
     commit: str | None
     """Commit of this project, where it runs from a checkout."""
+
+    @property
+    def is_x86(self) -> bool:
+        """Return whether its processor is of x86: others name their vendor by a number, or none."""
+        return not self.cpu_vendor.startswith("0x") and self.cpu_vendor != "unknown"
 
     @property
     def cpus(self) -> tuple[int, ...]:

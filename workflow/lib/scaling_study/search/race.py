@@ -438,15 +438,19 @@ class Race:
     # What is known
 
     def _simplest(self) -> Point:
-        """Return the best point; among near-ties, the one with the fewest changes and processes."""
+        """Return the best point; among near-ties, the one with the fewest changes and processes.
+
+        Local memory alone kills a process once its node is full: any other launch goes before it.
+        """
         means = {
             point: self._known.mean(point) for point in self._column if self._eligible(point[0])
         }
         enough = max(means.values()) - HARDLY * self._settings.tolerance
         close = [point for point, mean in means.items() if mean >= enough]
 
-        def order(point: Point) -> tuple[int, int, float]:
-            return len(self._entrants[point[0]].changes), point[1], -means[point]
+        def order(point: Point) -> tuple[bool, int, int, float]:
+            changes = self._entrants[point[0]].changes
+            return ("membind", "local") in changes, len(changes), point[1], -means[point]
 
         return min(close, key=order)
 

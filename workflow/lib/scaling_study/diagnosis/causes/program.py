@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from scaling_study.common.quantities import format_cpus, format_number
+from scaling_study.common.quantities import format_cpus, format_number, format_seconds
 from scaling_study.diagnosis.case import CACHED
 from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
-from scaling_study.diagnosis.evidence import MOST, Evidence, Query
-from scaling_study.diagnosis.shares import Counted, recovered, recovered_share
+from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested
+from scaling_study.diagnosis.shares import Counted, recovered, recovered_share, share_of
 from scaling_study.diagnosis.waits import kind_of
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
@@ -70,7 +70,44 @@ def _unnamed(query: Query) -> Evidence:
     return Evidence(back is None or known < MOST * back.value, "fact", text)
 
 
+def operator_calls(query: Query) -> Measured | Untested:
+    """Return the time that the calls of a step's operators take, whatever they compute."""
+    operators = query.case.operators
+    if operators is None or operators.call_s is None:
+        return Untested("no profile of its operators with one process")
+    calls, step = operators.calls_per_step, query.case.step(1)
+    text = (
+        f"A step calls {format_number(calls)} operators. A call with nothing to compute takes"
+        f" {format_seconds(operators.call_s)} here: {{share}} of the step of one process."
+    )
+    over = np.minimum(calls * operators.call_s / step, 1.0)
+    return share_of(query, over, text, "microbenchmarks")
+
+
+def _stack_gains(query: Query) -> Evidence:
+    operators = query.case.operators
+    if operators is None or not operators.stacks:
+        return Evidence(None, "microbenchmarks", "It multiplies no matrices.")
+    gains = " and ".join(
+        f"{models} models {gain:.1f} times" for models, gain in operators.stacks.items()
+    )
+    text = (
+        f"Trained as one, {gains} as many steps per second as one at a time, with layers of"
+        f" {operators.width} units, whose multiplies are as large as those here on average."
+    )
+    return Evidence(max(operators.stacks.values()) > 1, "microbenchmarks", text)
+
+
 CAUSES = {
+    "operator_calls": Cause(
+        "Calls of operators on few numbers",
+        "torch.func.stack_module_state, Model ensembling in PyTorch's tutorials",
+        "Train several models as one in a process (docs/tiny-models.md), or take larger batches: "
+        "no launch makes calls cheaper.",
+        share=operator_calls,
+        requires=(_stack_gains,),
+        scopes=SINGLE_PROCESS_LOSS,
+    ),
     "communication": Cause(
         "Ranks that exchange their gradients",
         "torch.nn.parallel.DistributedDataParallel, communication hooks",

@@ -148,8 +148,8 @@ def memory_policy(membind: str, slot: PlacedSlot, topology: Topology) -> str:
         raise UnavailableError("no NUMA node is known to have memory", "set membind to none")
     if membind == "interleave":
         # A node without CPUs is slower or scarcer: CXL, persistent, high-bandwidth, a GPU's.
-        nodes = [node.node for node in topology.nodes if node.has_cpus and node.node in usable]
-        return f"interleave:{format_cpu_list(nodes or usable)}"
+        near_cpus = [node.node for node in topology.nodes if node.has_cpus and node.node in usable]
+        return f"interleave:{format_cpu_list(near_cpus or usable)}"
     near = membind in {"local", "preferred"}
     wanted = _local_nodes(slot, membind, topology) if near else set(parse_cpu_list(membind))
     if missing := wanted.difference(usable):

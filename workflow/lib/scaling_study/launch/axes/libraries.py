@@ -87,6 +87,8 @@ def intel_path_library(folder: Path, machine: str) -> str:
 
 
 def _prepare_blas(value: str, where: Where) -> Effects:
+    if value in {"mkl", INTEL_PATH} and not where.machine.is_x86:
+        raise UnavailableError("MKL is a library for x86", "set blas to openblas")
     if value == INTEL_PATH:
         if where.builds is None:
             raise UnavailableError("the library is not compiled here", INSTALL_COMPILER)
@@ -209,19 +211,21 @@ def _holds_allocator(value: str, readback: Readback, _slot: window.Slot) -> bool
 
 
 def _refuse_huge_pages(axes: Axes) -> None:
-    if not str(axes["allocator"]).startswith("glibc"):
+    if axes["huge_pages"] == "always" and not str(axes["allocator"]).startswith("glibc"):
         raise UnavailableError(
             f"huge_pages always is a setting of glibc's allocator, not of {axes['allocator']}",
             "exclude: [{huge_pages: always, allocator: " + str(axes["allocator"]) + "}]",
         )
 
 
-def _prepare_huge_pages(_value: str, where: Where) -> Effects:
+def _prepare_huge_pages(value: str, where: Where) -> Effects:
     if where.machine.thp == "never":
         raise UnavailableError(
             "transparent huge pages are switched off",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
         )
+    if value == "tensors":
+        return Effects({"THP_MEM_ALLOC_ENABLE": "1"})
     # hugetlb=1 makes malloc ask for transparent huge pages by madvise (glibc 2.35 and newer).
     return Effects({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
 
@@ -282,9 +286,13 @@ AXES: dict[str, Axis[Never]] = {
         holds=_holds_allocator,
     ),
     "huge_pages": Axis(
-        "whether malloc asks for transparent huge pages",
-        {"default": "it does not ask", "always": "it asks for them (a tunable of glibc)"},
-        variables=("GLIBC_TUNABLES",),
+        "whether malloc or torch asks for transparent huge pages",
+        {
+            "default": "they do not ask",
+            "always": "malloc asks for them (a tunable of glibc)",
+            "tensors": "torch asks for them for tensors of 2 MiB and more (THP_MEM_ALLOC_ENABLE)",
+        },
+        variables=("GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE"),
         refuse=_refuse_huge_pages,
         prepare=_prepare_huge_pages,
         effective=_effective_huge_pages,

@@ -88,18 +88,31 @@ FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 """CPU flags (x86, then ARM). Without any of them, oneDNN would only emulate the type."""
 
 
+FPMATH = "onednn-bf16"
+
+
 def apply_matmul_precision(value: str) -> None:
-    """Make oneDNN multiply matrices in this type."""
+    """Make oneDNN multiply matrices in this type, unless a variable has told it already."""
     import torch
 
-    torch.backends.mkldnn.matmul.fp32_precision = value
+    if value == "bf16":
+        torch.backends.mkldnn.matmul.fp32_precision = value
 
 
 def observe_matmul_precision() -> str:
     """Return the type in which oneDNN multiplies matrices."""
+    import os
+
     import torch
 
+    if os.environ.get("DNNL_DEFAULT_FPMATH_MODE") == "BF16":
+        return FPMATH
     return str(torch.backends.mkldnn.matmul.fp32_precision)
+
+
+def _prepare_matmul_precision(value: str, where: Where) -> Effects:
+    mode = Effects({"DNNL_DEFAULT_FPMATH_MODE": "BF16"} if value == FPMATH else {})
+    return _need_bf16(value, where) | mode
 
 
 def _need_bf16(_value: str, where: Where) -> Effects:
@@ -342,10 +355,17 @@ AXES: dict[str, Axis[Never]] = {
         {
             "default": "32 bits",
             "bf16": "bfloat16, with sums of 32 bits; oneDNN takes the multiplication from BLAS",
+            FPMATH: "bfloat16 wherever oneDNN computes, which on Arm multiplies most matrices "
+            "(DNNL_DEFAULT_FPMATH_MODE)",
         },
-        prepare=_need_bf16,
+        variables=("DNNL_DEFAULT_FPMATH_MODE",),
+        prepare=_prepare_matmul_precision,
         apply=apply_matmul_precision,
-        lines="torch.backends.mkldnn.matmul.fp32_precision = {!r}".format,
+        lines=lambda value: (
+            'os.environ["DNNL_DEFAULT_FPMATH_MODE"] = "BF16"  # before `import torch`'
+            if value == FPMATH
+            else f"torch.backends.mkldnn.matmul.fp32_precision = {value!r}"
+        ),
         observe=observe_matmul_precision,
         numbers="coarser",
     ),
