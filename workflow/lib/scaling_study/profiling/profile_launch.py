@@ -28,7 +28,12 @@ from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
-from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
+from scaling_study.launch.launchers.launcher import (
+    LaunchSpec,
+    MemberSpec,
+    bind_command,
+    split_preload,
+)
 from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
@@ -115,7 +120,7 @@ def _of_members(
     _measure_calls(resolved.launch, specs[0], folder / "1/operators.json")
 
 
-def _measure_calls(launch: Launch, member: Member, operators: Path) -> None:
+def _measure_calls(launch: LaunchSpec, member: MemberSpec, operators: Path) -> None:
     """Add to a profile of one process what calls cost, and what stacked models would save."""
     if not operators.exists():
         return
