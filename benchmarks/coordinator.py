@@ -24,7 +24,7 @@ from figures import figure
 
 from scaling_study.common import private
 from scaling_study.host import probe
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import channel
 from scaling_study.records import codec
 from scaling_study.runner import cohort, environment, member_processes, resolve, windows
@@ -41,12 +41,12 @@ MADE_STEPS = 100
 MADE_STEP_NS = 10_000_000
 
 
-def start(count: int, folder: Path, host: member_processes.Host) -> cohort.Cohort:
+def start(count: int, folder: Path, host: member_processes.HostFacts) -> cohort.Cohort:
     """Start that many members of the tiny workload, forked from one process."""
     env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-    launch = Launch(folder, sys.executable, env, step="optimizer", launcher="fork")
+    launch = LaunchSpec(folder, sys.executable, env, step="optimizer", launcher="fork")
     command = (str(SCRIPT), "--steps", "1000000000")
-    specs = [Member(slot, None, "default", command) for slot in range(count)]
+    specs = [MemberSpec(slot, None, "default", command) for slot in range(count)]
     one = cohort.Cohort(launch, specs, host)
     one.start(range(count), START_TIMEOUT_S)
     return one
@@ -55,7 +55,7 @@ def start(count: int, folder: Path, host: member_processes.Host) -> cohort.Cohor
 def window_cost(one: cohort.Cohort, number: int) -> float:
     """Take one window of all members; return the CPU time (s) that it cost."""
     began_cpu_s = time.process_time()
-    record = one.take(windows.Window(number, 0, one.size), TIMING)
+    record = one.take(windows.WindowPlan(number, 0, one.size), TIMING)
     codec.encode(record)
     return time.process_time() - began_cpu_s
 
@@ -82,7 +82,7 @@ def made_steps_cost(one: cohort.Cohort) -> float:
     return time.process_time() - began_s
 
 
-def measure(count: int, taken: int, host: member_processes.Host) -> float:
+def measure(count: int, taken: int, host: member_processes.HostFacts) -> float:
     """Return what a window of so many members costs: the median CPU time (s) of its windows."""
     with (
         private.folder() as folder,

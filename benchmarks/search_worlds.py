@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaling_study.config import process_counts
-from scaling_study.search.race import Entrant, Field, combination
+from scaling_study.search.race import Entrant, RaceField, combination
 from scaling_study.stats.throughputs import Start
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class World:
         others = [*singles, *pairs]
         self._failing = {one.launch for one in others if rng.random() < FAILS}
         baseline = Entrant("baseline", frozenset())
-        self.field = Field(default, baseline, tuple(others), tuple(counts), tuple(named))
+        self.field = RaceField(default, baseline, tuple(others), tuple(counts), tuple(named))
         self._known = self.field.entrants
         self._interactions = {}
         for a, b in itertools.combinations(sorted(self._effects), 2):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ledger import Entry
 
-    from scaling_study.records.confirmation import Run
+    from scaling_study.records.confirmation import ModelRun
     from scaling_study.stats.interval import Floats
 
 SLACK_S = 5e-5
@@ -215,7 +215,7 @@ def rounds_of(records: Sequence[Round], logs: Logs) -> list[dict[int, list[Log]]
     left = {slot: [*each] for slot, each in logs.items()}
     found = []
     for record in records:
-        first: Run = min(record.runs, key=lambda one: (one.slot, one.model))
+        first: ModelRun = min(record.runs, key=lambda one: (one.slot, one.model))
         cut_s = left[first.slot][0].began - first.began_s + record.cut_s
         begun = {slot: sum(log.began < cut_s for log in each) for slot, each in left.items()}
         found.append({slot: each[: begun[slot]] for slot, each in left.items()})

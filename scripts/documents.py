@@ -147,7 +147,7 @@ RECORD_TABLES = {
     "machine": lambda: field_table(fields(Machine).values()),
     "data loader records": lambda: record_sections(experiment.LoaderRecord),
     "confirmation records": lambda: record_sections(confirmation.Record),
-    "confirmation run": lambda: field_table(fields(confirmation.Run).values()),
+    "confirmation run": lambda: field_table(fields(confirmation.ModelRun).values()),
 }
 
 DOCUMENTS: dict[str, Callable[[str], str]] = {

@@ -12,10 +12,10 @@ from quotas import divided_group, set_quota
 from scaling_study.analysis import accounts
 from scaling_study.analysis.record_rows import read_rows
 from scaling_study.records.columns import PER_STEP
-from scaling_study.records.window import Member, WindowMachine
+from scaling_study.records.window import MemberWindow, WindowMachine
 
 ONE = np.zeros(1, dtype=np.int64)
-FIELDS = [*WindowMachine.__struct_fields__, *Member.__struct_fields__]
+FIELDS = [*WindowMachine.__struct_fields__, *MemberWindow.__struct_fields__]
 
 
 def rows(**changed):

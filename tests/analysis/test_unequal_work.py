@@ -14,7 +14,13 @@ from made_records import made_plan, reported, summary
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
 from scaling_study.common.tables import read_table
-from scaling_study.records.analysis import Noise, Ranked, Recommendation, Recommended, Reference
+from scaling_study.records.analysis import (
+    Noise,
+    Ranked,
+    Recommendation,
+    Recommended,
+    ReferencePoint,
+)
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
 from scaling_study.stats.interval import Interval
 
@@ -173,7 +179,7 @@ def choice(gain, replicates=1, others=1):
     point = {"launch": "a", "label": "a", "n": 1, "replicates": replicates}
     return Recommendation(
         status="ok",
-        default=Reference(**point),
+        default=ReferencePoint(**point),
         recommended=Recommended(**point),
         ratio=None if gain is None else Interval(gain),
         ranking=(Ranked(**point),) * (1 + others),

@@ -14,9 +14,9 @@ from confirm_jobs import of_kind
 from jobs import WORKLOADS, environment, left_behind, processes
 from processes import wait_until
 from scaling_study.confirm import one_round
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import iterations
-from scaling_study.records.confirmation import End
+from scaling_study.records.confirmation import ConfirmationEnd
 from scaling_study.runner.environment import INHERITED
 from scaling_study.runner.free_run import Program
 
@@ -50,7 +50,7 @@ def test_every_arm_has_its_rounds_in_turn_with_busy_slots(confirmed):
     assert [one.turn for one in rounds] == [0] * 3 + [1] * 3 + [2] * 3
     assert [one.arm for one in rounds] == [one.arm for one in rounds[:3]] * 3
     assert all(one.status == "ok" for one in rounds), [one.reason for one in rounds]
-    assert isinstance(records[-1], End)
+    assert isinstance(records[-1], ConfirmationEnd)
     assert {arm.launch for arm in head.arms} == {plan.default, plan.baseline}
     for one in rounds:
         assert any(run.iterations > 1 for run in one.runs)
@@ -105,7 +105,7 @@ def test_another_choice_is_confirmed_anew_and_none_is_not(confirmed, tmp_path):
     nothing = structs.replace(found, status="none", recommended=None, reason="no window")
     head, end = confirm_jobs.run(plan, nothing, tmp_path)
     assert head.arms == []
-    assert isinstance(end, End)
+    assert isinstance(end, ConfirmationEnd)
 
 
 def test_a_stop_leaves_no_process(tmp_path):
@@ -186,9 +186,9 @@ def test_the_counted_process_is_that_of_the_launch_script(tmp_path, monkeypatch,
     pages.mkdir()
     switches = tmp_path / "recommended.switches.py" if inter_op else None
     env = {**kept, **own, "TOLD": str(tmp_path / "b")}
-    launch = Launch(tmp_path, sys.executable, env, step="optimizer")
+    launch = LaunchSpec(tmp_path, sys.executable, env, step="optimizer")
     program = Program([str(script)], switches)
-    member = Member(0, cpu, "default", (str(script), "--x", "0"))
+    member = MemberSpec(0, cpu, "default", (str(script), "--x", "0"))
     words = [*program.command(launch, member, pages), *member.command[1:]]
     subprocess.run(words, env=env, cwd=tmp_path, check=True)
     first, second = (json.loads((tmp_path / name).read_text()) for name in "ab")
@@ -203,7 +203,7 @@ def test_ordinary_iterations_are_told_from_long_ones(tmp_path, monkeypatch):
     times_ns = [80 if step % 10 == 9 else 1 for step in range(40)]
     clock = accumulate([0, *times_ns])  # the page is made first
     monkeypatch.setattr(iterations.time, "monotonic_ns", lambda: next(clock))
-    counter = iterations.Counter(str(tmp_path), "mark")
+    counter = iterations.IterationCounter(str(tmp_path), "mark")
     for _ in times_ns:
         counter.step_end()
     (page,) = iterations.read_pages(tmp_path)

@@ -5,7 +5,7 @@ from msgspec import convert, structs
 
 from scaling_study.config.launches import Launch
 from scaling_study.confirm import confirm
-from scaling_study.records.analysis import Recommendation, Reference
+from scaling_study.records.analysis import Recommendation, ReferencePoint
 
 DEFAULT = Launch("default-1", "default", "default", {})
 
@@ -45,7 +45,7 @@ def test_the_default_is_confirmed_at_its_own_best_and_at_the_recommended_n(
 
 
 def test_todays_launch_takes_the_defaults_place_at_the_same_n():
-    whole = structs.replace(found(X4, DEFAULT_1), today=convert(point("today", 2), Reference))
+    whole = structs.replace(found(X4, DEFAULT_1), today=convert(point("today", 2), ReferencePoint))
     arms = confirm.choose_arms(whole, DEFAULT, Launch("today", "today", "today", {}))
     assert [(arm.key, arm.launch, arm.n) for arm in arms] == [
         *BEST,

@@ -23,13 +23,13 @@ LOADER = Loader(
     shares_out=True, by_row=True, ready=4,
 )  # fmt: skip
 NO_WORKERS = structs.replace(LOADER, workers=0, by_row=False)
-HEAD = experiment.LoaderExperiment(
+HEAD = experiment.LoaderHead(
     schema_version=3, study="", launch="a", label="intra_op 1", role="", axes={}, replicate=0,
     effort="quick", n=2, seed=1, machine_hash="", machine=HARDWARE, measured_hash="",
     harness_hash="", started="", blocks=BLOCKS,
 )  # fmt: skip
 CACHED = {"cached_batches": 8, "cached_bytes": 1000, "copied": False}
-END = experiment.End(status="complete", reason=None, remedy=None, wall_s=1.0)
+END = experiment.ExperimentEnd(status="complete", reason=None, remedy=None, wall_s=1.0)
 
 
 def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
@@ -210,7 +210,7 @@ def looks(shared_bytes=2**31, **rates):
     still = dict.fromkeys(("stalled_cpu_s", "stalled_io_s", "disk_bytes", "network_bytes"), 0)
     rates = {"trainers_s": 1.0, "threads_s": 0.0, "workers_s": 0.5, "busy_s": 1.6} | still | rates
     seen = [
-        experiment.Look(
+        experiment.UseReading(
             at_s=5 + at / 2, memory_left_bytes=2**33, shared_left_bytes=2**30,
             **{name: rate * at / 2 for name, rate in rates.items()},
         )
@@ -245,7 +245,7 @@ def test_what_the_machine_was_used_for_answers_rules_of_thumb(use, cpus, disk, s
 def seen(**variants):
     """What steps of variants take (ms): step, load, CPU, the training thread's, making a batch."""
     times = {
-        name.replace("__", "@workers-").replace("only_", "only@"): loader_model.Seen(
+        name.replace("__", "@workers-").replace("only_", "only@"): loader_model.StepParts(
             *(one * MS for one in values)
         )
         for name, values in variants.items()

@@ -332,7 +332,10 @@ def without(*kinds, name=None):
 
 def test_the_step_times_divide_to_the_growth_where_windows_were_lost():
     def lost(one):
-        known = isinstance(one, experiment.Window) and (one.name, one.n) == ("reference", 2)
+        known = isinstance(one, experiment.ExperimentWindow) and (one.name, one.n) == (
+            "reference",
+            2,
+        )
         return known and one.block < 3
 
     def lose(records):
@@ -354,13 +357,15 @@ def test_three_starts_are_the_units():
     assert first(target) == "cpu_oversubscription"
 
 
-FAILED = experiment.End(status="failed", reason="no module named torch", remedy=None, wall_s=1.0)
+FAILED = experiment.ExperimentEnd(
+    status="failed", reason="no module named torch", remedy=None, wall_s=1.0
+)
 
 
 @pytest.mark.parametrize(
     ("change", "status", "reason"),
     [
-        (without(experiment.End, experiment.Samples), "explained", "a job was cut off"),
+        (without(experiment.ExperimentEnd, experiment.Samples), "explained", "a job was cut off"),
         (lambda made: [made[0], FAILED], "failed", "no module named torch"),
         (lambda made: made[:1], "failed", "no usable window"),
         (

@@ -8,11 +8,17 @@ import pytest
 
 import made_records
 from scaling_study.experiments.conditions import Condition, irregular, key
-from scaling_study.experiments.experiment import Experiment, Impossible, Planned, groups, unchanged
+from scaling_study.experiments.experiment import (
+    CohortPlan,
+    Experiment,
+    Impossible,
+    groups,
+    unchanged,
+)
 from scaling_study.runner.blocks import LostError
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.member_processes import MemberEndedError
-from scaling_study.runner.windows import Window
+from scaling_study.runner.windows import WindowPlan
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
 
@@ -45,7 +51,7 @@ class Cohort:
         self.did.append("thaw")
 
 
-WINDOW = Window(3, 2, 1)
+WINDOW = WindowPlan(3, 2, 1)
 
 
 def test_a_frozen_cohort_goes_on_for_its_windows_alone():
@@ -139,7 +145,7 @@ CANNOT = report({"whole_batches": "single rows"}, whole_batches=False)
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    cohorts = [Planned(str(size), {}, SimpleNamespace(members=(None,) * size)) for size in sizes]
+    cohorts = [CohortPlan(str(size), {}, SimpleNamespace(members=(None,) * size)) for size in sizes]
     found = groups(cohorts, FOUR_CPUS)
     assert [[one.size for one in group] for group in found] == together
     assert [one for group in found for one in group] == cohorts

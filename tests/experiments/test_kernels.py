@@ -64,7 +64,7 @@ def test_a_cohort_runs_the_kernel_asked_for_at_the_duty_asked_for(tmp_path):
 
         def rate(kernel, duty):
             one.tell(kernels.encode(kernel, duty))
-            (found,) = kernel_cohort.rates(one.take(windows.Window(0, 0, 1), settings))
+            (found,) = kernel_cohort.rates(one.take(windows.WindowPlan(0, 0, 1), settings))
             return found
 
         rates = {duty: [] for duty in (0.05, 1.0)}

@@ -14,7 +14,14 @@ from scaling_study.experiments import why
 from scaling_study.experiments.conditions import key
 from scaling_study.experiments.interventions import INTERVENTIONS
 from scaling_study.records import codec
-from scaling_study.records.experiment import DECODER, ChangeLeftOut, End, Readbacks, Why, Window
+from scaling_study.records.experiment import (
+    DECODER,
+    ChangeLeftOut,
+    ExperimentEnd,
+    ExperimentReadbacks,
+    ExperimentWindow,
+    WhyHead,
+)
 
 STAGE = "scaling_study why"
 
@@ -54,7 +61,7 @@ def of(records, kind, **wanted):
 
 def median_s(records, value, **wanted):
     """Median over members of windows, so that one disturbed window decides nothing."""
-    windows = of(records, Window, **wanted)
+    windows = of(records, ExperimentWindow, **wanted)
     return statistics.median(value(member) for one in windows for member in one.members)
 
 
@@ -72,7 +79,7 @@ def test_every_cohort_is_proved_and_an_injected_loader_is_found(tmp_path):
     assert "passive" in [one.intervention for one in head.not_applicable]
     # The data set gives no list of rows.
     assert [one.intervention for one in of(records, ChangeLeftOut)] == ["whole_batches"]
-    proved = {one.cohort: one for one in of(records, Readbacks)}
+    proved = {one.cohort: one for one in of(records, ExperimentReadbacks)}
     assert set(proved) == {"reference", *names} - {"whole_batches"}
     changes = {intervention.name: intervention.change for intervention in INTERVENTIONS}
     for name, one in proved.items():
@@ -91,12 +98,12 @@ def test_every_cohort_is_proved_and_an_injected_loader_is_found(tmp_path):
 def test_one_cohort_trains_without_its_loader_and_beside_all_of_its_work(tmp_path):
     args = ["torch", "--workers", "1"]
     records = run(config(WORKLOADS / "feeds.py", args=args, processes=[1]), tmp_path)
-    names = {one.cohort for one in of(records, Readbacks)}
+    names = {one.cohort for one in of(records, ExperimentReadbacks)}
     assert "cached_batches" in names
     assert "loader_beside" not in names
 
     def waited_s(name):
-        assert len(of(records, Window, name=name, n=1)) >= records[0].blocks
+        assert len(of(records, ExperimentWindow, name=name, n=1)) >= records[0].blocks
         return median_s(records, lambda one: one.load_s / one.steps, name=name, n=1)
 
     assert waited_s("cached_batches") < 0.001
@@ -122,13 +129,15 @@ def test_an_interrupted_job_leaves_nothing_behind_and_goes_on(tmp_path):
     records = run(mapping, tmp_path)
     whole = (tmp_path / "0.jsonl").read_bytes()
     assert whole.startswith(kept[: kept.rfind(b"\n") + 1])  # it went on after what was there
-    assert len(of(records, Why)) == len(of(records, End)) == 1
-    taken = [key(window) for window in of(records, Window, attempt=0)]
+    assert len(of(records, WhyHead)) == len(of(records, ExperimentEnd)) == 1
+    taken = [key(window) for window in of(records, ExperimentWindow, attempt=0)]
     assert len(taken) == len(set(taken))
     assert records[-1].status == "complete"
     # Windows hold many of the rare long steps, after the interruption too.
     assert records[0].shortest_s == why.PERIODS_S
     assert records[0].blocks == efforts.FEWEST_BLOCKS
-    assert {window.block for window in of(records, Window, name="reference")} == {*range(5)}
-    assert min(window.window_s for window in of(records, Window)) > 0.9 * why.PERIODS_S
+    assert {window.block for window in of(records, ExperimentWindow, name="reference")} == {
+        *range(5)
+    }
+    assert min(window.window_s for window in of(records, ExperimentWindow)) > 0.9 * why.PERIODS_S
     assert median_s(records, step_s, name="reference") > 0.002

@@ -43,7 +43,7 @@ def test_the_machines_counters(tmp_path):
     (tmp_path / "pressure/io").mkdir()  # there, but not to be read, as where it is switched off
     machine = machine_counters.read_machine(frozenset({0}), tmp_path)
     ticks = os.sysconf("SC_CLK_TCK")
-    assert machine == machine_counters.Machine(116 / ticks, 4 / ticks, 2.0, 3.0, None)
+    assert machine == machine_counters.MachineCounters(116 / ticks, 4 / ticks, 2.0, 3.0, None)
 
 
 # ---- throttling: whose files count it

@@ -10,14 +10,14 @@ import pytest
 import machines
 from processes import descriptors
 from scaling_study.host import perf_events
-from scaling_study.host.perf_events import Event, PerfEvents, Reading
+from scaling_study.host.perf_events import PerfEvent, PerfEvents, Reading
 
 pytestmark = pytest.mark.timing
 
 SOFTWARE = 1
-FAULTS = Event("page_faults", SOFTWARE, 2)
-TASK_CLOCK = Event("task_clock", SOFTWARE, 1)
-NOT_THERE = Event("not_there", SOFTWARE, 9999)
+FAULTS = PerfEvent("page_faults", SOFTWARE, 2)
+TASK_CLOCK = PerfEvent("task_clock", SOFTWARE, 1)
+NOT_THERE = PerfEvent("not_there", SOFTWARE, 9999)
 
 
 needs_perf = pytest.mark.skipif(
@@ -71,11 +71,11 @@ def test_an_event_is_counted_in_the_unit_of_each_kind_of_core(monkeypatch):
 
 @needs_perf
 def test_a_unit_that_cannot_be_opened_leaves_none_open(monkeypatch):
-    monkeypatch.setattr(Event, "by_unit", lambda self: [self, NOT_THERE])
+    monkeypatch.setattr(PerfEvent, "by_unit", lambda self: [self, NOT_THERE])
     before = descriptors()
     assert not perf_events._countable(FAULTS)
     assert descriptors() == before
-    monkeypatch.setattr(Event, "by_unit", lambda self: [self, self])
+    monkeypatch.setattr(PerfEvent, "by_unit", lambda self: [self, self])
     with contextlib.closing(PerfEvents(1, (TASK_CLOCK,))) as events:
         events.add(0, os.getpid())
         assert len(descriptors()) == len(before) + 2

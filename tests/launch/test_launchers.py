@@ -28,7 +28,7 @@ from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers import dask as dask_launcher
 from scaling_study.launch.launchers.exec import Exec
 from scaling_study.launch.launchers.host import Host
-from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
+from scaling_study.launch.launchers.launcher import LaunchError, LaunchSpec, MemberSpec
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))
@@ -62,13 +62,13 @@ def launch(tmp_path):
     interpreter.chmod(0o700)
     folder = private_folder(tmp_path / "cohort")
     env = {"PATH": os.environ["PATH"], "A": "b c"}
-    return Launch(folder, str(interpreter), env, step="optimizer")
+    return LaunchSpec(folder, str(interpreter), env, step="optimizer")
 
 
 def told(launch, slot=0, cpus=None):
     """Start a member by exec; return what it tells, and its process id."""
     with contextlib.closing(Exec(launch)) as one:
-        pid = one.start(Member(slot, cpus, "default", ("s.py",)))
+        pid = one.start(MemberSpec(slot, cpus, "default", ("s.py",)))
         with killed_at_the_end(*one._processes.values()):
             return json.loads(written(Path(launch.python).with_name("told"))), pid
 
@@ -118,7 +118,7 @@ def test_a_host_that_cannot_start_a_member_says_why(launch):
         hosting(launch, ANSWERS) as one,
         pytest.raises(LaunchError, match=r"^error: no such slot$"),
     ):
-        one.start(Member(9, None, "default", ()))
+        one.start(MemberSpec(9, None, "default", ()))
 
 
 @pytest.mark.parametrize("code", ["sys.exit('no dask here')", "sys.stdin.readline(); 1 / 0"])
@@ -126,15 +126,15 @@ def test_a_host_that_ends_leaves_its_last_words(launch, code):
     words = r"the launcher's host ended: (.|\n)*(dask here|Zero)"
     with hosting(launch, code) as one:
         with pytest.raises(LaunchError, match=words):
-            one.start(Member(0, None, "default", ()))
+            one.start(MemberSpec(0, None, "default", ()))
         with pytest.raises(LaunchError, match="the launcher's host ended"):
-            one.start(Member(1, None, "default", ()))
+            one.start(MemberSpec(1, None, "default", ()))
 
 
 def test_a_host_leaves_no_process_and_no_descriptor(launch):
     before = descriptors()
     with hosting(launch, ANSWERS) as one:
-        assert one.start(Member(0, None, "default", ())) == 4000
+        assert one.start(MemberSpec(0, None, "default", ())) == 4000
     wait_ended(one._process.pid)
     assert descriptors() == before
 
@@ -231,7 +231,7 @@ def test_a_dask_cluster_hears_nobody_else(dask):
 def test_a_dask_worker_is_not_started_twice(dask):
     _, host, _ = dask
     with pytest.raises(LaunchError, match="not started twice"):
-        host.start(Member(0, None, "default", ("s.py",)))
+        host.start(MemberSpec(0, None, "default", ("s.py",)))
 
 
 def test_dask_workers_end_with_their_host(dask):

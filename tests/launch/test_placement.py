@@ -6,7 +6,7 @@ import machines
 from scaling_study.common.topology import Cpu, Node, Topology
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table, binding, placement
-from scaling_study.launch.axes.axis import Slot
+from scaling_study.launch.axes.axis import PlacedSlot
 
 NPS4 = "epyc-9654-2s-nps4"
 
@@ -151,7 +151,11 @@ def test_which_cpus_slots_have(name, machine, width, placed):
 
 def test_lists_are_used_in_turn_whatever_the_width():
     slots = placement.slots(["0-1", "3"], machines.usable("vm-no-l3"), 3, 1)
-    assert slots == (Slot(0, (0, 1), False), Slot(1, (3,), False), Slot(2, (0, 1), True))
+    assert slots == (
+        PlacedSlot(0, (0, 1), False),
+        PlacedSlot(1, (3,), False),
+        PlacedSlot(2, (0, 1), True),
+    )
     overlapping = placement.slots(["0-1", "1-2"], machines.usable("vm-no-l3"), 2, 2)
     assert [slot.oversubscribed for slot in overlapping] == [False, True]
 
@@ -216,7 +220,7 @@ def test_no_cpu_at_all():
 
 
 def policy(membind, machine, cpus=None):
-    return binding.memory_policy(membind, Slot(0, cpus, False), machines.usable(machine))
+    return binding.memory_policy(membind, PlacedSlot(0, cpus, False), machines.usable(machine))
 
 
 @pytest.mark.parametrize(
@@ -267,5 +271,5 @@ def test_a_policy_that_cannot_be_set_says_what_could(membind, machine, bound, re
 def test_a_machine_that_tells_nothing_of_its_memory_has_no_policy_to_set(membind):
     topology = Topology((Cpu(0, 0, 0, 0, 0),), (Node(0, 0, {}),))
     with pytest.raises(UnavailableError, match="no NUMA node is known to have memory"):
-        binding.memory_policy(membind, Slot(0, (0,), False), topology)
-    assert binding.memory_policy("none", Slot(0, (0,), False), topology) == "default"
+        binding.memory_policy(membind, PlacedSlot(0, (0,), False), topology)
+    assert binding.memory_policy("none", PlacedSlot(0, (0,), False), topology) == "default"

@@ -12,7 +12,7 @@ import pytest
 
 from processes import private_folder
 from scaling_study.member import channel
-from scaling_study.member.channel import HEADER, STEP_FIELDS, STEPS, TIMED, Page, Step
+from scaling_study.member.channel import HEADER, STEP_FIELDS, STEPS, TIMED, PageBlock, Step
 
 LIBRARY = str(channel.__file__).rpartition("/scaling_study/")[0]
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def test_one_mapping_sees_what_another_wrote(folder):
     channel.create(folder, 2)
-    member, coordinator = (Page(channel.open_words(folder), 1) for _ in range(2))
+    member, coordinator = (PageBlock(channel.open_words(folder), 1) for _ in range(2))
     steps = [[*range(at, at + STEP_FIELDS)] for at in range(5)]
     flat = array.array("q", itertools.chain.from_iterable(steps))
     member.words[HEADER : HEADER + len(flat)] = memoryview(flat)

@@ -52,7 +52,7 @@ def test_all_ranks_rest_after_the_same_step_again_and_again(groups):
 def test_what_is_asked_is_asked_of_all_ranks(groups):
     groups.members.ask(1, 7)
     words = channel.open_words(groups.folder)
-    asked = [channel.Page(words, block).words[channel.ASKED] for block in range(4)]
+    asked = [channel.PageBlock(words, block).words[channel.ASKED] for block in range(4)]
     assert asked == [0, 0, 7, 7]
 
 

@@ -11,7 +11,7 @@ from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import profile_launch, stacks
 from scaling_study.records.codec import read_file
-from scaling_study.records.profile import Operators, Profile
+from scaling_study.records.profile import Operators, PointProfile
 
 QUICK = PROFILE_EFFORTS["quick"]
 
@@ -20,7 +20,7 @@ def test_the_cost_of_turns_is_that_of_the_member_whose_turn_it_is():
     # The second member is twice as slow as the first, and the sampler costs each a tenth.
     turns_s = [(0, [0.011] * 20), (1, [0.022] * 10)]
     found = profile_launch._with_cost(
-        Profile(kind="stacks", status="ok"), turns_s, [0.009, 0.02], [0.011, 0.02]
+        PointProfile(kind="stacks", status="ok"), turns_s, [0.009, 0.02], [0.011, 0.02]
     )
     assert found.step_s == pytest.approx(0.44 / 30)
     assert found.unprofiled_step_s == pytest.approx(0.4 / 30)

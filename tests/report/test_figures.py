@@ -9,7 +9,7 @@ import rendering
 import synthetic
 from scaling_study.records.codec import read_file
 from scaling_study.report import draw, figures
-from scaling_study.report.draw import About, Curve, Row, Stack, Step
+from scaling_study.report.draw import About, Curve, DotRow, Stack, WaterfallBar
 from scaling_study.report.model import read_machines
 from scaling_study.stats.interval import Interval
 from synthetic import typed
@@ -54,7 +54,7 @@ def test_boundaries_of_the_machine_are_named():
 
 
 def test_dots_beyond_the_axis_stand_at_its_edge():
-    rows = [Row("near", (Interval(0.5, 0.4, 0.6),)), Row("far", (Interval(40.0),))]
+    rows = [DotRow("near", (Interval(0.5, 0.4, 0.6),)), DotRow("far", (Interval(40.0),))]
     drawn = draw.dots(rows, ABOUT, ("of it",)).svg
     assert {"near", "far", "of it", "100%"} <= set(texts(drawn))
     assert "4000%" not in texts(drawn)
@@ -67,10 +67,18 @@ def test_stacks_have_their_sums_and_parts():
 
 
 def test_a_waterfall_has_steps_and_whole_bars():
-    steps = [Step("a", 0.004, "part-1"), Step("b", -0.001, "part-2"), Step("c", 0.003, whole=True)]
+    steps = [
+        WaterfallBar("a", 0.004, "part-1"),
+        WaterfallBar("b", -0.001, "part-2"),
+        WaterfallBar("c", 0.003, whole=True),
+    ]
     minus = "\N{MINUS SIGN}1.00 ms"
     assert {"a", "b", "+4.00 ms", minus, "+3.00 ms"} <= set(texts(draw.waterfall(steps, ABOUT).svg))
-    whole = [Step("before", 0.005, whole=True), steps[0], Step("after", 0.009, whole=True)]
+    whole = [
+        WaterfallBar("before", 0.005, whole=True),
+        steps[0],
+        WaterfallBar("after", 0.009, whole=True),
+    ]
     assert {"5.00 ms", "+4.00 ms", "9.00 ms"} <= set(texts(draw.waterfall(whole, ABOUT).svg))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 import synthetic_causes
-from scaling_study.records.analysis import Arm, Confirmation, Failures, Noise, Recommendation
+from scaling_study.records.analysis import ArmResult, Confirmation, Failures, Noise, Recommendation
 from scaling_study.records.verdict import Target
 from scaling_study.report import words
 from scaling_study.report.words import NO_GAIN, Answer
@@ -174,7 +174,7 @@ def arm(role, value, n, spread):
     """A launch as it ran freely."""
     low, high = value * (1 - spread[0]), value * (1 + spread[1])
     label = "default" if role == "default" else "blas mkl"
-    return Arm(role=role, launch=label, label=label, n=n, start="fresh", rounds=3,
+    return ArmResult(role=role, launch=label, label=label, n=n, start="fresh", rounds=3,
                value=value, low=low, high=high)  # fmt: skip
 
 

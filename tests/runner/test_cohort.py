@@ -14,24 +14,24 @@ from jobs import WORKLOADS
 from processes import state, wait_until
 from scaling_study.common import private
 from scaling_study.host import kernel_counters, probe
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import channel
 from scaling_study.runner import cohort, environment, headroom, member_processes, windows
-from scaling_study.runner.member_processes import Host, MemberEndedError
+from scaling_study.runner.member_processes import HostFacts, MemberEndedError
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = cohort.WindowSettings(steps=5, shortest_s=0.2, longest_s=3.0, settle_s=0.05)
-HOST = Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
+HOST = HostFacts(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
 
 
 def prepared(folder, script, args=(), *, members=1, host=HOST, env=None, step="optimizer"):
     """A cohort of which nothing is started yet."""
     asked = {"OMP_NUM_THREADS": "1", **(env or {})}
     env = environment.member_environment(os.environ, asked, {})
-    launch = Launch(folder, sys.executable, env, step=step)
+    launch = LaunchSpec(folder, sys.executable, env, step=step)
     command = (str(WORKLOADS / script), *map(str, args))
-    specs = [Member(slot, None, "default", command) for slot in range(members)]
+    specs = [MemberSpec(slot, None, "default", command) for slot in range(members)]
     return cohort.Cohort(launch, specs, host)
 
 
@@ -47,7 +47,7 @@ def test_a_member_that_stops_stepping_is_ended(make, monkeypatch):
     one.start([0], 60)
     pid = one.members.pids[0]
     with pytest.raises(MemberEndedError):
-        one.take(windows.Window(0, 0, 1), SETTINGS)
+        one.take(windows.WindowPlan(0, 0, 1), SETTINGS)
     assert one.alive == ()
     assert [event.what for event in one.events] == ["hung"]
     assert kernel_counters.descendants(pid) == [pid]
@@ -78,7 +78,7 @@ def test_a_member_may_rest_before_its_launcher_has_returned(make, monkeypatch):
     monkeypatch.setattr(one._launcher, "start", start_and_lose_the_cpu)
     one.start([0], 120)
     assert one.events == []
-    assert one.take(windows.Window(0, 0, 1), SETTINGS).members[0].steps >= 5
+    assert one.take(windows.WindowPlan(0, 0, 1), SETTINGS).members[0].steps >= 5
 
 
 def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
@@ -90,7 +90,7 @@ def test_the_last_member_goes_when_memory_runs_out(make, monkeypatch):
     assert one.alive == (0,)
     assert one.events[0].what == "out_of_memory"
     assert "memory.max of the job" in one.events[0].reason
-    assert one.take(windows.Window(0, 0, 1), SETTINGS).members[0].steps >= 5
+    assert one.take(windows.WindowPlan(0, 0, 1), SETTINGS).members[0].steps >= 5
 
 
 def test_on_a_large_machine_several_members_report_at_once_but_no_neighbours(make, monkeypatch):
@@ -117,10 +117,10 @@ def test_threads_that_spin_for_long_are_stopped_with_their_member(make, name):
         pytest.skip(f"{name} is not installed")
     one = make("plain_loop.py", members=2, env={"OMP_NUM_THREADS": "2", "LD_PRELOAD": library})
     one.start([0, 1], 120)
-    one.take(windows.Window(0, 0, 2), SETTINGS)
+    one.take(windows.WindowPlan(0, 0, 2), SETTINGS)
     with one._quiet([0]):
         wait_until(lambda: state(one.members.pids[1]) == "T", "the sleeping member's stop")
-    record = one.take(windows.Window(1, 0, 1), SETTINGS)
+    record = one.take(windows.WindowPlan(1, 0, 1), SETTINGS)
     assert "sleeping_member_ran" not in record.flags
 
 
@@ -139,7 +139,7 @@ def three():
 @pytest.mark.timing
 def test_sleeping_members_sleep(three):
     steps = three.members.words(1)[channel.STEPS]
-    record = three.take(windows.Window(0, 0, 1), SETTINGS)
+    record = three.take(windows.WindowPlan(0, 0, 1), SETTINGS)
     assert three.members.words(1)[channel.STEPS] == steps
     (member,) = record.members
     assert member.slot == 0
@@ -149,14 +149,14 @@ def test_sleeping_members_sleep(three):
 
 def test_a_window_says_when_it_began(three):
     before_s = time.monotonic()
-    record = three.take(windows.Window(0, 0, 2), SETTINGS)
+    record = three.take(windows.WindowPlan(0, 0, 2), SETTINGS)
     assert before_s < record.released_s < time.monotonic() - record.window_s
 
 
 @pytest.mark.timing
 def test_a_window_of_bursts_holds_every_step_of_each(three):
     bursts = cohort.WindowSettings(0, 0.05, 0.05, 0.0, bursts=3, rest_s=0.1)
-    record = three.take(windows.Window(0, 0, 2), bursts)
+    record = three.take(windows.WindowPlan(0, 0, 2), bursts)
     assert record.window_s > 2 * 0.1 + 3 * 0.05  # rests and bursts, but for the first rest
     for member in record.members:
         assert member.steps == member.steps_active == len(member.step_us) >= 3
@@ -171,7 +171,7 @@ def test_a_window_of_bursts_holds_every_step_of_each(three):
 
 def test_members_take_turns_and_one_that_ends_while_another_reports_is_left_out(three):
     def trained(n, first):
-        record = three.take(windows.Window(0, 0, n), SETTINGS, first)
+        record = three.take(windows.WindowPlan(0, 0, n), SETTINGS, first)
         return [member.slot for member in record.members if member.steps >= 5]
 
     assert [trained(1, first) for first in (0, 1, 5)] == [[0], [1], [2]]
@@ -188,7 +188,7 @@ def test_all_members_train_on_until_the_slowest_has_ended_its_step(make):
     one = make("plain_loop.py", ["--every", 5, "--phase-s", 0.4], members=2)
     one.start([0, 1], 60)
     short = cohort.WindowSettings(steps=1, shortest_s=0.1, longest_s=3.0, settle_s=0.3)
-    records = [one.take(windows.Window(at, 0, 2), short) for at in range(6)]
+    records = [one.take(windows.WindowPlan(at, 0, 2), short) for at in range(6)]
     assert all(record.overlap > 0.99 for record in records)
     members = [member for record in records for member in record.members]
     assert all(member.steps >= 1 for member in members)
@@ -205,7 +205,7 @@ def test_what_a_loader_has_saved_up_is_used_up_before_a_window_counts(make):
     settings = cohort.WindowSettings(steps=8, shortest_s=0.5, longest_s=10.0, settle_s=0.05)
     for at in range(3):
         time.sleep(1.0)
-        (member,) = one.take(windows.Window(at, 0, 1), settings).members
+        (member,) = one.take(windows.WindowPlan(at, 0, 1), settings).members
         assert len(member.settled_us) >= 6
         assert member.steps / sum(member.step_us) * 1e6 < 12
 
@@ -216,7 +216,7 @@ def test_a_script_that_can_run_only_once_gets_its_process_anew(make):
     pid = one.members.pids[0]
     assert one.read_back(60)[0].once is False
     for at in range(60):
-        record = one.take(windows.Window(at, 0, 1), SETTINGS)
+        record = one.take(windows.WindowPlan(at, 0, 1), SETTINGS)
         if one.members.words(0)[channel.RESTARTS] >= 2:
             break
     assert one.members.words(0)[channel.RESTARTS] >= 2

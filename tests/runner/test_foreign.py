@@ -6,7 +6,7 @@ import machines
 from scaling_study.records.analysis import Failures, Invalid
 from scaling_study.report.words import MANY_LOST, lost_windows, warn_busy
 from scaling_study.runner import foreign
-from scaling_study.runner.foreign import Look, Lookout, Program
+from scaling_study.runner.foreign import ForeignLoad, ForeignProgram, Lookout
 
 ALLOWED = frozenset(os.sched_getaffinity(0))
 
@@ -32,7 +32,10 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
     took = [("stress", 900, 0.5), ("stress", 901, 0.25), ("cc1", 902, 0.125)]
     found = foreign.record(before, after, 1.0).processes
     assert [(one.name, one.pid, one.share) for one in found] == took
-    assert foreign._by_name(found) == (Program("stress", 2, 0.75), Program("cc1", 1, 0.125))
+    assert foreign._by_name(found) == (
+        ForeignProgram("stress", 2, 0.75),
+        ForeignProgram("cc1", 1, 0.125),
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,16 +45,16 @@ def test_who_took_time_is_listed_and_the_study_itself_is_not():
 )
 def test_busy_is_what_costs_windows(cpus, cost, unseen):
     for less, busy in [(-0.01, False), (0.01, True)]:
-        seen = Look(cpus, cost + less, 0.0, (Program("it", 1, cost),))
-        stolen = Look(cpus, 0.0, cost + less, ())
+        seen = ForeignLoad(cpus, cost + less, 0.0, (ForeignProgram("it", 1, cost),))
+        stolen = ForeignLoad(cpus, 0.0, cost + less, ())
         assert [bool(warn_busy(one)) for one in (seen, stolen)] == [busy, busy]
-        text = warn_busy(Look(cpus, unseen + less, 0.0, ()))
+        text = warn_busy(ForeignLoad(cpus, unseen + less, 0.0, ()))
         assert ("none that can be seen from here" in text) == busy == bool(text)
 
 
 def test_the_warning_names_programs_and_how_much_they_take():
-    programs = (Program("stress", 2, 1.7), Program("in)it\x1b[31m", 1, 0.2))
-    text = warn_busy(Look(2, 1.9, 0.0, programs))
+    programs = (ForeignProgram("stress", 2, 1.7), ForeignProgram("in)it\x1b[31m", 1, 0.2))
+    text = warn_busy(ForeignLoad(2, 1.9, 0.0, programs))
     assert "other programs keep 1.9 of the 2 CPUs of this study busy" in text
     assert r"(stress: 1.7 in 2 processes, in)it\x1b[31m: 0.2)" in text
     assert "more than 0.05 CPUs" in text

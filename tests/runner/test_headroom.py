@@ -13,7 +13,7 @@ from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.launch.launchers.exec import Exec
 from scaling_study.launch.launchers.launcher import Launcher
 from scaling_study.records import codec
-from scaling_study.records.window import End
+from scaling_study.records.window import CohortEnd
 from scaling_study.runner import headroom
 from scaling_study.runner.headroom import Footprint, Need, Room
 
@@ -219,7 +219,7 @@ def test_free_tasks(tmp_path, files, own, left):
 
 
 def end(taken, shared=0):
-    record = End(
+    record = CohortEnd(
         cohort=0, status="complete", reason=None, remedy=None, wall_s=2.0, start_s=1.0,
         in_windows_s=1.0, member_bytes=taken, member_shared_bytes=shared,
     )  # fmt: skip

@@ -28,7 +28,7 @@ from scaling_study.config.config import load_config
 from scaling_study.config.plan import make_plan
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.records import codec
-from scaling_study.records.window import DECODER, End, Window
+from scaling_study.records.window import DECODER, CohortEnd, Window
 from scaling_study.runner import cohort_windows, measure
 from scaling_study.runner.blocks import Blocks
 from scaling_study.runner.cohort_windows import Count
@@ -47,7 +47,7 @@ def normal(tmp_path_factory):
 def test_records_follow_the_schema_and_nothing_is_left(normal):
     folder, records = normal
     *_, (_, last) = codec.read(folder / "0.jsonl", DECODER)
-    assert isinstance(last, End)
+    assert isinstance(last, CohortEnd)
     # A second name of the same file, until it has been collected.
     assert (folder / "0.jsonl.part").samefile(folder / "0.jsonl")
     assert left_behind(folder) == []

@@ -9,9 +9,9 @@ import pytest
 
 from processes import wait_until
 from scaling_study.common import code_digest, private
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.runner import cohort, environment, headroom, jobs, windows
-from scaling_study.runner.member_processes import Host
+from scaling_study.runner.member_processes import HostFacts
 
 MOST_LINES = 3_000
 
@@ -59,19 +59,21 @@ def test_the_list_is_short():
 def test_all_that_runs_in_a_window_is_in_the_list(tmp_path):
     script, noted = tmp_path / "script.py", tmp_path / "noted"
     script.write_text(SCRIPT)
-    host = Host(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
+    host = HostFacts(frozenset(os.sched_getaffinity(0)), headroom.read_free_memory().free, ())
     settings = cohort.WindowSettings(steps=40, shortest_s=0.5, longest_s=30.0, settle_s=0.05)
     files = set()
     with private.folder() as folder, contextlib.ExitStack() as stack:
         env = environment.member_environment(os.environ, {"OMP_NUM_THREADS": "1"}, {})
-        launch = Launch(folder, sys.executable, env, step="optimizer")
-        members = [Member(slot, None, "default", (str(script), str(noted))) for slot in range(2)]
+        launch = LaunchSpec(folder, sys.executable, env, step="optimizer")
+        members = [
+            MemberSpec(slot, None, "default", (str(script), str(noted))) for slot in range(2)
+        ]
         running = stack.enter_context(cohort.Cohort(launch, members, host))
         running.start([0, 1], 120)
         running.warm_up(5)
         sys.setprofile(lambda frame, *_: files.add(frame.f_code.co_filename))
         try:
-            taken = running.take(windows.Window(0, 0, 1), settings)
+            taken = running.take(windows.WindowPlan(0, 0, 1), settings)
         finally:
             sys.setprofile(None)
         wait_until(noted.exists, "the script's note")

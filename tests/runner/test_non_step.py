@@ -17,13 +17,15 @@ def life(n, steps, *, member=0, start=0, every=400, us=3_000_000, seed=1):
     at = np.arange(start, start + steps)
     took = (n * USUAL_US * rng.lognormal(0, 0.1, steps)).astype(np.int64)
     took[at % every == every - 1] += n * us
-    return non_step.Steps(
+    return non_step.LaunchSteps(
         np.full(steps, member), np.full(steps, n), at, took, np.zeros(steps, dtype=bool)
     )
 
 
 def test_a_phase_that_comes_back_is_found_with_all_counts_together():
-    steps = non_step.Steps.concat([life(1, 900), life(2, 700, start=900), life(2, 700, member=1)])
+    steps = non_step.LaunchSteps.concat(
+        [life(1, 900), life(2, 700, start=900), life(2, 700, member=1)]
+    )
     found = non_step.find(steps)
     (kind,) = found.kinds
     assert (kind.every, kind.seen) == (400, 5)
@@ -45,7 +47,7 @@ def test_long_steps_that_come_in_bursts_do_not_come_back():
     """OpenMP threads that spin: now and then two steps in a row take thirty times as long."""
     one, two = life(1, 250, every=10_000), life(2, 250, every=10_000, member=1)
     two.us[[40, 41, 150, 151]] *= 30
-    steps = non_step.Steps.concat([one, two])
+    steps = non_step.LaunchSteps.concat([one, two])
     pairs = steps.us > 200_000
     assert non_step._distances(steps, pairs).tolist() == [1, 109, 1]
     assert non_step.find(steps).kinds == ()
@@ -91,12 +93,12 @@ def test_long_steps_of_one_count_ask_for_windows_of_that_count():
     """Threads that spin make steps of seconds with two processes, and none with one."""
     two = life(2, 300, start=1_300, every=10_000)
     two.us[150] += 2_000_000
-    steps = non_step.Steps.concat([life(1, 1_300), two])
+    steps = non_step.LaunchSteps.concat([life(1, 1_300), two])
     assert 1 not in non_step.lacking(steps, non_step.find(steps), [1, 2])
 
 
 def test_a_count_that_has_seen_none_yet_is_lacking():
-    steps = non_step.Steps.concat([life(1, 1_300), life(2, 100, start=1_300)])
+    steps = non_step.LaunchSteps.concat([life(1, 1_300), life(2, 100, start=1_300)])
     found = non_step.find(steps)
     assert non_step.lacking(steps, found, [1, 2, 4]) == [2, 4]
 
@@ -135,6 +137,6 @@ def test_steps_of_windows_that_follow_each_other_have_no_gap():
         life, counted = windows.life_record(one, *span), windows.member_record(one, *span)
         parts.append(non_step.member_steps(0, 1, life, counted.step_us)[0])
         first += len(made)
-    found = non_step.find(non_step.Steps.concat(parts))
+    found = non_step.find(non_step.LaunchSteps.concat(parts))
     assert [kind.every for kind in found.kinds] == [400]
     assert not found.suspect

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scaling_study.runner import non_step, settling
-from scaling_study.runner.non_step import Steps
+from scaling_study.runner.non_step import LaunchSteps
 
 USUAL_US = 5000
 
@@ -37,13 +37,13 @@ def cohort(pace=lambda at: 1.0, phase=None, *, every=50, windows=6, counts=(1, 2
             if phase is not None:
                 us += [USUAL_US * n * phase(k) if k % every == every - 1 else 0.0 for k in at]
             own = np.full(100, slot), np.full(100, n), at, us.astype(np.int64)
-            members.append(Steps(*own, np.zeros(100, dtype=bool)))
-        taken.append(Steps.concat(members))
+            members.append(LaunchSteps(*own, np.zeros(100, dtype=bool)))
+        taken.append(LaunchSteps.concat(members))
     return taken
 
 
 def change(windows):
-    return settling.change(windows, non_step.find(Steps.concat(windows)))
+    return settling.change(windows, non_step.find(LaunchSteps.concat(windows)))
 
 
 SLOW = np.random.default_rng(2).random(2000) < 0.2
@@ -87,4 +87,4 @@ def test_a_change_of_little_time_is_none():
 
 def test_few_windows_say_nothing():
     assert change(cohort(lambda at: 1.0 + at, windows=1)) is None
-    assert settling.change([], non_step.find(Steps.concat([]))) is None
+    assert settling.change([], non_step.find(LaunchSteps.concat([]))) is None

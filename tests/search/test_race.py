@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scaling_study.search.race import Entrant, Field, Race, Settings, dealt
+from scaling_study.search.race import Entrant, Race, RaceField, Settings, dealt
 from scaling_study.stats.throughputs import Start
 
 LONG = Settings(budget_s=1e5)
@@ -19,7 +19,7 @@ def single(axis, value="on"):
 
 
 def field(*others, default=DEFAULT):
-    return Field(default, BASELINE, others, COUNTS, boundaries=(8, 16))
+    return RaceField(default, BASELINE, others, COUNTS, boundaries=(8, 16))
 
 
 def plateau(at, top=1.0):
@@ -164,7 +164,7 @@ def few(n):
 
 def test_the_launch_that_the_choice_is_compared_with_is_searched_as_well():
     counts = (1, 2, 4, 8, 16, 32, 64)
-    competing = Field(DEFAULT, BASELINE, (single("a"),), counts, (64,), today_counts=(32,))
+    competing = RaceField(DEFAULT, BASELINE, (single("a"),), counts, (64,), today_counts=(32,))
     machine = Machine({"baseline": plateau(64), "a": plateau(64, 1.2), "default": few})
     race, history, starts = run(machine, competing)
     assert (race.choice.launch, race.choice.n) == ("a", 64)

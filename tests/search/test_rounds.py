@@ -19,8 +19,8 @@ from scaling_study.config.launches import Launch
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
 from scaling_study.records import codec
-from scaling_study.records.verdict import Cause, Judged, Remedy, Target
-from scaling_study.records.window import End
+from scaling_study.records.verdict import CauseResult, Judged, Remedy, Target
+from scaling_study.records.window import CohortEnd
 from scaling_study.runner import journal
 from scaling_study.runner.jobs import harness_digest
 from scaling_study.search import rounds
@@ -96,7 +96,7 @@ def test_what_the_config_excludes_or_one_thread_leaves_idle_no_combination_has(m
 
 def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     plan = planned()
-    end = End(
+    end = CohortEnd(
         cohort=0, status="complete", reason=None, remedy=None, start_s=20.0, wall_s=50.0,
         in_windows_s=30.0,
     )  # fmt: skip
@@ -205,7 +205,7 @@ def write(folder, launch, replicate, **head):
 
 def target(launch, *changes, scope="scaling_loss"):
     """A target of causes.json whose causes are named in one scope, with these remedies."""
-    named = tuple(Cause(title="", remedy=Remedy(axes=axes)) for axes in changes)
+    named = tuple(CauseResult(title="", remedy=Remedy(axes=axes)) for axes in changes)
     return Target(target=launch, launch=launch, label="", status="", **{scope: Judged(named=named)})
 
 

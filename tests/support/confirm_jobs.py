@@ -5,7 +5,7 @@ import json
 import jobs
 from scaling_study.host import probe
 from scaling_study.records import codec
-from scaling_study.records.analysis import Machines, Recommendation, Recommended, Reference
+from scaling_study.records.analysis import Machines, Recommendation, Recommended, ReferencePoint
 from scaling_study.records.confirmation import DECODER
 from scaling_study.runner.jobs import job_sections, job_text
 
@@ -22,7 +22,7 @@ def recommendation(plan, n=1, default_n=1, machine=None):
         machine=machine or probe.read_machine().hash,
         status="ok",
         recommended=Recommended(**point(plan, plan.baseline, n)),
-        default=Reference(**point(plan, plan.default, default_n)) if default_n else None,
+        default=ReferencePoint(**point(plan, plan.default, default_n)) if default_n else None,
     )
 
 

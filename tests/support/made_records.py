@@ -12,10 +12,17 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.records import codec
 from scaling_study.records.cohorts import CohortSummary, Reported
-from scaling_study.records.confirmation import FirstModels, Round, Run
+from scaling_study.records.confirmation import FirstModels, ModelRun, Round
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
-from scaling_study.records.window import Cohort, Member, Slot, Taken, Window, WindowMachine
+from scaling_study.records.window import (
+    CohortHead,
+    MemberWindow,
+    Slot,
+    Taken,
+    Window,
+    WindowMachine,
+)
 
 HARDWARE = Machine(
     hash="m", hostname="host-a", cpu_model="Example CPU", cpu_vendor="GenuineIntel", isa=("avx2",),
@@ -35,7 +42,7 @@ def hardware(**changed):
     return structs.replace(HARDWARE, **changed)
 
 
-HEAD = Cohort(
+HEAD = CohortHead(
     schema_version=2, study="s", launch="a", role="grid", label="a", axes={}, replicate=0, cohort=0,
     process_counts=[1], seed=1, measured_hash="w", harness_hash="h", machine_hash="m",
     machine=HARDWARE, started="2025-01-01T00:00:00+00:00", slots=[], requested_env={},
@@ -70,7 +77,7 @@ def member(step_us, slot=0, **changed):
         "voluntary_switches": 0, "involuntary_switches": 0, "migrations": None, "threads": 1,
         "processes": 1, "rss_bytes": 2**28,
     }  # fmt: skip
-    return Member(**usual | changed)
+    return MemberWindow(**usual | changed)
 
 
 def taken(members, **changed):
@@ -128,7 +135,7 @@ def first_models(fresh=(0.0, 4.0, 14.5), *forked):
 
     def record(*runs):
         made = [
-            Run(
+            ModelRun(
                 slot=0, model=at, ahead=bool(at), began_s=began_s, first_s=first_s,
                 latest_s=ended_s and ended_s - (end_s or [0.5])[0], iterations=100, ordinary_s=0.1,
                 ended_s=ended_s,

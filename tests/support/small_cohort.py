@@ -14,7 +14,7 @@ from msgspec import convert
 from processes import PATIENCE_S, wait_until
 from scaling_study.host import kernel_counters
 from scaling_study.launch.axes.launcher import LAUNCHERS
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import channel
 from scaling_study.records.readback import Readback
 from scaling_study.runner.environment import member_environment
@@ -68,7 +68,7 @@ class SmallCohort:
         """A launcher of the real kind, with what is changed inside; the cohort closes it."""
         own = os.environ | ({"PYTHONPATH": str(FORKING)} if name == "fork" else {})
         env = member_environment(own, ONE_THREAD | (env or {}), {})
-        launch = Launch(
+        launch = LaunchSpec(
             self.folder, sys.executable, env, step, launcher=name, ranks=self.ranks, **inside
         )
         self._launchers.append(STARTERS[name].starter(launch, members))
@@ -77,7 +77,7 @@ class SmallCohort:
     def start(self, how, slot, *command, cpus=None):
         """Start a member, and return its process id."""
         self.members.clear(slot)
-        pid = how.start(Member(slot, cpus, "default", tuple(map(str, command))))
+        pid = how.start(MemberSpec(slot, cpus, "default", tuple(map(str, command))))
         self.members.add(slot, pid)
         return pid
 

@@ -23,7 +23,16 @@ from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.records import codec
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check
-from scaling_study.records.window import Cohort, End, Event, Member, Readbacks, Record, Slot, Window
+from scaling_study.records.window import (
+    CohortEnd,
+    CohortEvent,
+    CohortHead,
+    MemberWindow,
+    Readbacks,
+    Record,
+    Slot,
+    Window,
+)
 
 AXES: dict[str, Any] = dict(DEFAULTS)
 MEASURE: dict[str, Any] = {
@@ -255,7 +264,7 @@ def _slots(launch: Launch, count: int, where: dict[str, Any]) -> list[Slot]:
 
 
 def _cohort(
-    head: Cohort,
+    head: CohortHead,
     launch: Launch,
     noise: Noise,
     rng: np.random.Generator,
@@ -264,7 +273,7 @@ def _cohort(
     steps: int,
 ) -> Iterator[Record]:
     """All records of one cohort, in the order the harness writes them."""
-    end = End(
+    end = CohortEnd(
         cohort=head.cohort, status=launch.ending, reason=None, remedy=None, wall_s=30.0,
         start_s=6.0, in_windows_s=22.0,
     )  # fmt: skip
@@ -282,7 +291,7 @@ def _cohort(
     if launch.ending == "partial":
         lost = ns.pop()
         end = replace(end, reason=f"a member died at n = {lost}")
-        yield Event(
+        yield CohortEvent(
             cohort=head.cohort, slot=lost - 1, what="died", reason="killed by signal 9",
             log="Traceback …",
         )  # fmt: skip
@@ -305,7 +314,7 @@ def _cohort(
     yield end
 
 
-def _readback(head: Cohort, launch: Launch) -> Readbacks:
+def _readback(head: CohortHead, launch: Launch) -> Readbacks:
     effective = {
         axis: value if launch.check_ok or axis != "blas" else "bundled"
         for axis, value in head.axes.items()
@@ -356,7 +365,7 @@ def _window(
     )  # fmt: skip
 
 
-def _member(slot: int, step_us: list[int], window_s: float) -> Member:
+def _member(slot: int, step_us: list[int], window_s: float) -> MemberWindow:
     counted_s = sum(step_us) / 1e6
     steps = len(step_us) + 2
     return made_records.member(

@@ -7,7 +7,7 @@ from scaling_study.records import codec
 from scaling_study.records.profile import (
     Operators,
     OperatorSums,
-    Profile,
+    PointProfile,
     Profiled,
     ProfiledPoint,
     Turn,
@@ -63,12 +63,12 @@ def write_target(folder, launch, machine, *, target=None, factor=1.0):
         codec.write_file(place / str(n) / "operators.json", content)
         profiled_s = sum(row.self_s for row in content.rows) / STEPS + OUTSIDE_S
         overhead = 1.22 if n == 1 else 1.04
-        taken = Profile(
+        taken = PointProfile(
             kind="operators", status="ok", steps=content.steps, step_s=profiled_s,
             overhead=overhead, unprofiled_step_s=profiled_s / overhead,
             files=(f"{n}/operators.json",),
         )  # fmt: skip
-        skipped = Profile(
+        skipped = PointProfile(
             kind="stacks", status="skipped", reason="py-spy: Permission denied",
             remedy="sudo sysctl kernel.yama.ptrace_scope=0",
         )  # fmt: skip
@@ -96,7 +96,7 @@ def add_stacks(place, *, lines=None):
         turn = Turn(
             slot=0, pid=7, trainer_tid=7, seconds=10.0, steps=100, samples=150, file=path.name
         )
-        taken = Profile(
+        taken = PointProfile(
             kind="stacks", status="ok", steps=100, step_s=0.02, unprofiled_step_s=0.019,
             overhead=1.05, rate_hz=20, native=True, seconds=10.0, samples=150, members=1,
             turns=(turn,), files=(f"{point.n}/stacks-0.raw",),

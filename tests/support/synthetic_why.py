@@ -210,7 +210,9 @@ def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0
             experiment.Samples(n=n, interval_s=0.02, members=members, locks=one["locks"])
         )
     records.append(experiment.Foreign(span_s=60.0, processes=world.foreign))
-    records.append(experiment.End(status="complete", reason=None, remedy=None, wall_s=90.0))
+    records.append(
+        experiment.ExperimentEnd(status="complete", reason=None, remedy=None, wall_s=90.0)
+    )
     return records
 
 
@@ -263,7 +265,7 @@ def microbenchmarks(world, rng, noise=0.03):
                 )  # fmt: skip
     return experiment.Microbenchmarks(
         schema_version=1, machine=world.machine()["hash"], started="2025-01-01T00:00:00+00:00",
-        kernels=[experiment.Kernel(kernel=one, title=one, bound_by="") for one in KERNELS],
+        kernels=[experiment.NamedKernel(kernel=one, title=one, bound_by="") for one in KERNELS],
         rows=rows,
     )  # fmt: skip
 
@@ -279,7 +281,7 @@ def _head(world, replicate, effort):
         )
         for name in world.interventions
     ]
-    return experiment.Why(
+    return experiment.WhyHead(
         schema_version=2, study="synthetic", target="default-44136f", launch="default-44136f",
         label="default", role="default", axes=AXES | world.axes, replicate=replicate,
         effort=effort, n=world.n, seed=1, machine_hash=where.hash, machine=where,
@@ -303,7 +305,7 @@ def _readback(world, name):
         isa="AVX512", huge_page_bytes=2**30 if name == "huge_pages" else 2**22,
         pages_by_node={"0": 1000}, loaders=loaders,
     )  # fmt: skip
-    return experiment.Readbacks(
+    return experiment.ExperimentReadbacks(
         cohort=name,
         checks=[Check(axis="launcher", requested="exec", effective="exec", ok=True)],
         members=[
@@ -335,7 +337,7 @@ def _window(world, step, kind, *, name, n, block, factor, first=0):
             busy_cpu_s=0.0,
         ),
     )  # fmt: skip
-    return experiment.Window(
+    return experiment.ExperimentWindow(
         **structs.asdict(taken), experiment=kind, name=name, dose=None, count=None,
         rate_share=None, attempt=0, vmstat={"pswpin": 0, "pswpout": 0},
     )  # fmt: skip

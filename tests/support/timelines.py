@@ -1,6 +1,6 @@
 """Rounds of a confirmation, as slots would make them that train one model after another."""
 
-from scaling_study.records.confirmation import Round, Run
+from scaling_study.records.confirmation import ModelRun, Round
 
 PER_HOUR = 3600
 
@@ -16,7 +16,7 @@ def queue(slot, models, cut_s, *, way="fresh", gap_s=0.0):
         done = min(done, iterations)
         ended_s = at_s + start_s + iterations * iteration_s + end_s
         ahead = way == "forked" and number > 0
-        one = Run(
+        one = ModelRun(
             slot=slot, model=number, ahead=ahead, iterations=done,
             ordinary_s=iteration_s if done > 1 else None, began_s=at_s,
             first_s=first_s if done else None,

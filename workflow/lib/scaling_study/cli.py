@@ -314,11 +314,11 @@ def analyse(options: argparse.Namespace) -> None:
 @_stage(*MEASURING, "--study-folder", "--plan")
 def confirm(options: argparse.Namespace) -> None:
     """Run the recommended and the default launch as a user would."""
-    from scaling_study.confirm.confirm import Confirmation
+    from scaling_study.confirm.confirm import ConfirmationJob
 
     plan, recommendation = _recommendation(options)
     with job_process.prepared("confirm", options.log, options.probed):
-        Confirmation(
+        ConfirmationJob(
             read_job(options.job, 0), plan.by_id, recommendation, options.output, options.builds,
             baseline=plan.baseline, today=plan.today,
         ).run()  # fmt: skip
@@ -349,7 +349,7 @@ def why(options: argparse.Namespace) -> None:
     job, plan, machine = _targeted(options)
     launch = job.launch.id
     with job_process.prepared(_title("why", options, job), options.log, options.probed):
-        experiments = why.Why(job, options.target, options.output, options.builds)
+        experiments = why.WhyExperiment(job, options.target, options.output, options.builds)
         if not launch:
             experiments.leave_out("no launch is recommended on this machine")
         elif plan is not None and launch in plan.explained:

@@ -42,7 +42,7 @@ def accounts(counts: Mapping[str, Floats], at: Integers) -> dict[str, Floats]:
     """Return the quantities derived from records of members.
 
     Args:
-        counts: Arrays with an element per member and window: the fields of `window.Member` and
+        counts: Arrays with an element per member and window: the fields of `MemberWindow` and
             `WindowMachine` (null as NaN), and `step_mean_s`.
         at: The number of each element's window.
 

@@ -20,7 +20,7 @@ from scaling_study.host import probe
 from scaling_study.records import analysis, codec
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
-from scaling_study.records.window import DECODER, Cohort
+from scaling_study.records.window import DECODER, CohortHead
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.throughputs import interval_of
 
@@ -111,7 +111,7 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
     # The last value of a key stays: that of a file's first cohort.
     for file, time in {cohort.file: cohort.started for cohort in reversed(study.cohorts)}.items():
         _, head = next(codec.read(folder / file, DECODER))
-        if not isinstance(head, Cohort) or head.started != time:
+        if not isinstance(head, CohortHead) or head.started != time:
             return True
     return False
 

@@ -60,18 +60,18 @@ class WhyRun:
         end: Its last record; None where the job was cut off.
     """
 
-    def __init__(self, head: experiment.Why, records: Sequence[experiment.Record]) -> None:
+    def __init__(self, head: experiment.WhyHead, records: Sequence[experiment.Record]) -> None:
         self.head = head
         self.readbacks = {
             readback.cohort: readback
-            for readback in record_rows.of_kind(records, experiment.Readbacks)
+            for readback in record_rows.of_kind(records, experiment.ExperimentReadbacks)
         }
         unproven = {name for name, readback in self.readbacks.items() if not readback.proven}
         windows = [
             record_rows.flagged(window, record_rows.NOT_PROVEN)
             if _cohort(window) in unproven
             else window
-            for window in record_rows.of_kind(records, experiment.Window)
+            for window in record_rows.of_kind(records, experiment.ExperimentWindow)
         ]
         counted = record_rows.member_rows(windows, OF_MEMBER)
         kinds = _kinds_of_cores(head.machine, self.readbacks)
@@ -84,7 +84,7 @@ class WhyRun:
         self.samples = record_rows.of_kind(records, experiment.Samples)
         foreign = record_rows.of_kind(records, experiment.Foreign)
         self.foreign = [process for each in foreign for process in each.processes]
-        self.end = record_rows.last(records, experiment.End)
+        self.end = record_rows.last(records, experiment.ExperimentEnd)
 
 
 def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
@@ -101,7 +101,7 @@ def _read(path: Path, kind: type[R]) -> tuple[R, list[experiment.Record]]:
 
 
 def _refuse(record: experiment.Record) -> None:
-    if isinstance(record, experiment.Window):
+    if isinstance(record, experiment.ExperimentWindow):
         record_rows.refuse_contradictions(record, in_turns=True)
 
 
@@ -114,7 +114,7 @@ def read_run(path: Path) -> WhyRun:
     Raises:
         RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
-    return WhyRun(*_read(path, experiment.Why))
+    return WhyRun(*_read(path, experiment.WhyHead))
 
 
 def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
@@ -123,13 +123,13 @@ def frame(runs: Iterable[WhyRun]) -> pd.DataFrame:
     return EXPERIMENTS.frame(pd.concat(frames, ignore_index=True) if frames else None)
 
 
-def _cohort(window: experiment.Window) -> str:
+def _cohort(window: experiment.ExperimentWindow) -> str:
     """Return the name of the cohort whose members trained in a window."""
     return window.name if window.experiment == "intervention" else "reference"
 
 
 def _kinds_of_cores(
-    machine: Machine, readbacks: Mapping[str, experiment.Readbacks]
+    machine: Machine, readbacks: Mapping[str, experiment.ExperimentReadbacks]
 ) -> dict[tuple[str, int], int]:
     """Return the kind of core that members are bound to, by cohort and slot.
 
@@ -147,7 +147,9 @@ def _kinds_of_cores(
 
 
 def _slower_cores_s(
-    windows: Sequence[experiment.Window], rows: pd.DataFrame, kinds: Mapping[tuple[str, int], int]
+    windows: Sequence[experiment.ExperimentWindow],
+    rows: pd.DataFrame,
+    kinds: Mapping[tuple[str, int], int],
 ) -> "pd.Series[float]":
     """Return how much longer the mean step of each window is than that on fast cores (s).
 
@@ -166,8 +168,8 @@ def _slower_cores_s(
 
 
 def _frame(
-    head: experiment.Why,
-    windows: Sequence[experiment.Window],
+    head: experiment.WhyHead,
+    windows: Sequence[experiment.ExperimentWindow],
     counted: pd.DataFrame,
     slower_s: "pd.Series[float]",
 ) -> pd.DataFrame:
@@ -185,7 +187,7 @@ def _frame(
     return EXPERIMENTS.frame(rows)
 
 
-def _is_evidence(window: experiment.Window) -> bool:
+def _is_evidence(window: experiment.ExperimentWindow) -> bool:
     """Return whether a window is valid, or only disturbed from outside, and all members trained."""
     against = record_rows.AGAINST.intersection(window.flags)
     return len(window.members) == window.n and (window.valid or against <= EVIDENCE)
@@ -214,7 +216,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _machine(windows: Sequence[experiment.Window], members: pd.DataFrame) -> pd.DataFrame:
+def _machine(windows: Sequence[experiment.ExperimentWindow], members: pd.DataFrame) -> pd.DataFrame:
     """Return readings of the machine: per second of a window's span, or per step of all members."""
     machine = record_rows.machine_rows(windows)
     window_s = pd.Series([window.window_s for window in windows])
@@ -255,12 +257,12 @@ class LoaderRun:
         use: Use of the machine meanwhile; None if it was not recorded.
     """
 
-    head: experiment.LoaderExperiment
+    head: experiment.LoaderHead
     readbacks: dict[str, Readback]
     windows: pd.DataFrame
     ways: experiment.Ways | None
     invalid: int
-    end: experiment.End | None
+    end: experiment.ExperimentEnd | None
     use: experiment.Use | None = None
 
 
@@ -273,23 +275,23 @@ def read_loader_run(path: Path) -> LoaderRun:
     Raises:
         RecordError: A record is unreadable or contradicts itself, or there is not one first record.
     """
-    head, records = _read(path, experiment.LoaderExperiment)
-    taken = record_rows.of_kind(records, experiment.Window)
+    head, records = _read(path, experiment.LoaderHead)
+    taken = record_rows.of_kind(records, experiment.ExperimentWindow)
     return LoaderRun(
         head=head,
         readbacks={
             readback.cohort: readback.members[0]
-            for readback in record_rows.of_kind(records, experiment.Readbacks)
+            for readback in record_rows.of_kind(records, experiment.ExperimentReadbacks)
         },
         windows=_loader_windows(head.replicate, taken),
         ways=record_rows.last(records, experiment.Ways),
         invalid=sum(not window.valid for window in taken),
-        end=record_rows.last(records, experiment.End),
+        end=record_rows.last(records, experiment.ExperimentEnd),
         use=record_rows.last(records, experiment.Use),
     )
 
 
-def _loader_windows(replicate: int, taken: list[experiment.Window]) -> pd.DataFrame:
+def _loader_windows(replicate: int, taken: list[experiment.ExperimentWindow]) -> pd.DataFrame:
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()

@@ -25,7 +25,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.config.import_config import KEY, ImportConfig, read_table
 from scaling_study.config.mistakes import validate
-from scaling_study.config.operator_text import TRUNCATED, OperatorTable, Row
+from scaling_study.config.operator_text import TRUNCATED, OperatorLine, OperatorTable
 from scaling_study.profiling.operator_groups import NOT_IN_BOTH
 from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.analysis import Findings, Inflation, SavedTable, Side
@@ -95,7 +95,7 @@ def read_tables(study: ImportConfig) -> list[Imported]:
         raise ConfigError(error.under(KEY, "tables")) from None
 
 
-def _optimizers(table: OperatorTable) -> list[Row]:
+def _optimizers(table: OperatorTable) -> list[OperatorLine]:
     return [row for row in table.rows if row.operator.startswith(OPTIMIZER)]
 
 
@@ -151,7 +151,7 @@ def interpret(
 
 
 def _find_steps(
-    path: str, table: OperatorTable, optimizers: Sequence[Row], said: int | None
+    path: str, table: OperatorTable, optimizers: Sequence[OperatorLine], said: int | None
 ) -> tuple[int, str]:
     """Return the number of steps that a table covers, and its source in words.
 

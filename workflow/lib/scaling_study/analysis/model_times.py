@@ -93,7 +93,7 @@ class ModelTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class _MeanStart:
     """The mean start of a cohort's members.
 
     Attributes:
@@ -120,7 +120,7 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
         cohorts: Its cohorts.
         first: The first models that it trained.
     """
-    by_group: dict[tuple[str, ...], dict[str, list[_Start]]] = {}
+    by_group: dict[tuple[str, ...], dict[str, list[_MeanStart]]] = {}
     for cohort in cohorts:
         if cohort.readback is not None and cohort.readback.start_s:
             alike = tuple(str(cohort.axes.get(name)) for name in ALIKE)
@@ -149,7 +149,7 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
     }
     mean_growth = growths(means, np.asarray(parts["fresh"][0])) if of_first else {}
 
-    def logs(launch: str, starts: Sequence[_Start]) -> Floats:
+    def logs(launch: str, starts: Sequence[_MeanStart]) -> Floats:
         """Return the logarithms of starts as they are among the launch's mean number of members."""
         growth = float(mean_growth.get(launch, 0.0))
         usual = 1 + growth * (members[launch] - 1)
@@ -173,13 +173,13 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
     )
 
 
-def _start(cohort: CohortSummary) -> _Start:
+def _start(cohort: CohortSummary) -> _MeanStart:
     """Return the start of a cohort whose members have told theirs."""
     readback = cohort.readback
     compiled = readback.compiled or () if readback else ()
     # start_s already includes compilation in the first step.
     later_s = fmean(each.warm_up_s for each in compiled) if compiled else 0.0
-    return _Start(
+    return _MeanStart(
         fmean(readback.start_s if readback else []) + later_s,
         max(cohort.process_counts),
         fmean(each.seconds for each in compiled) if compiled else 0.0,
@@ -189,7 +189,7 @@ def _start(cohort: CohortSummary) -> _Start:
     )
 
 
-def _usual(starts: Sequence[_Start]) -> list[_Start]:
+def _usual(starts: Sequence[_MeanStart]) -> list[_MeanStart]:
     """Return the starts that compiled nothing new, as most of many models do; else all."""
     return [each for each in starts if not each.anew] or [*starts]
 

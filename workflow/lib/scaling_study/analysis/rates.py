@@ -34,7 +34,7 @@ def rates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         `quantiles`, with n and `STEP_QUANTILES` of all counted steps, a row per process count.
     """
     valid = rows[rows["valid"]]
-    kinds: tuple[non_step.Kind, ...] = ()
+    kinds: tuple[non_step.PhaseKind, ...] = ()
     labels, known = [np.zeros_like(step_us) for step_us in valid["step_us"]], pd.DataFrame()
     quantiles, looks_long = _distribution(valid)
     if looks_long and rows["life"].notna().all():
@@ -103,7 +103,9 @@ def _ordinary(valid: pd.DataFrame, labels: Sequence[Integers]) -> tuple[pd.DataF
     return step_s.unstack("slot"), work.unstack("slot")  # noqa: PD010 (pivot_table is slow)
 
 
-def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], list[Integers], pd.DataFrame]:
+def _kinds(
+    rows: pd.DataFrame,
+) -> tuple[tuple[non_step.PhaseKind, ...], list[Integers], pd.DataFrame]:
     """Find phases that recur, in all steps that are known, including those of invalid windows.
 
     Returns:
@@ -122,7 +124,7 @@ def _kinds(rows: pd.DataFrame) -> tuple[tuple[non_step.Kind, ...], list[Integers
         parts.append(steps)
         counted.append(within)
         usable.append(anywhere)
-    steps = non_step.Steps.concat(parts)
+    steps = non_step.LaunchSteps.concat(parts)
     phases = non_step.find(steps)
     sizes = [len(mask) for mask in usable]
     replicate = np.repeat(rows["replicate"].to_numpy(), sizes)

@@ -168,14 +168,16 @@ def _choose(
             return None
         return records.Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
 
-    def reference(launch: str | None, shell: object = None) -> records.Reference | None:
+    def reference(launch: str | None, shell: object = None) -> records.ReferencePoint | None:
         if launch not in shown:
             return None
         point = shown[launch]
         if launch != chosen.launch:  # users start it afresh
             point = enough(by_launch[launch], tolerance, gains(measured))
         at_n = next((candidate for candidate in by_launch[launch] if candidate.n == chosen.n), None)
-        return records.Reference(**structs.asdict(point), at_n=at_n, most=most(point), shell=shell)
+        return records.ReferencePoint(
+            **structs.asdict(point), at_n=at_n, most=most(point), shell=shell
+        )
 
     # The best point that changes training, if it is better than the recommended one.
     limit = (1 + tolerance) * gain(chosen)

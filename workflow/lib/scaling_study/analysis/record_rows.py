@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scaling_study.analysis.accounts import accounts
 from scaling_study.records import codec, experiment, window
 from scaling_study.records.codec import RecordError
-from scaling_study.records.cohorts import CohortSummary, Compiled, Counted, InvalidWindow, Reported
+from scaling_study.records.cohorts import CohortSummary, Compiled, Counting, InvalidWindow, Reported
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.runner.windows import INVALID
@@ -35,11 +35,11 @@ STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
 MACHINE_FIELDS = window.WindowMachine.__struct_fields__
 LIFE_FIELDS = window.Life.__struct_fields__
 MEMBER_FIELDS = tuple(
-    name for name in window.Member.__struct_fields__ if name not in {"step_us", *LIFE_FIELDS}
+    name for name in window.MemberWindow.__struct_fields__ if name not in {"step_us", *LIFE_FIELDS}
 )
 member_values, life_values = attrgetter(*MEMBER_FIELDS), attrgetter(*LIFE_FIELDS)
 R = TypeVar("R")
-W = TypeVar("W", window.Window, experiment.Window)
+W = TypeVar("W", window.Window, experiment.ExperimentWindow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_rows(path: Path) -> FileRows:
     """
     numbers: set[tuple[int, ...]] = set()
     records = [*read_each(path, window.DECODER, lambda record: _refuse(record, numbers))]
-    heads = of_kind(records, window.Cohort)
+    heads = of_kind(records, window.CohortHead)
     if not heads:
         raise RecordError(f"{path}: no cohort in it; {codec.REMEDY}")
     windows = _flagged_windows(records)
@@ -128,7 +128,7 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[window.Window]:
     readbacks = of_kind(records, window.Readbacks)
     proven = {readback.cohort for readback in readbacks if readback.when != "after"}
     proven -= {readback.cohort for readback in readbacks if not readback.proven}
-    proven -= {end.cohort for end in of_kind(records, window.End) if end.status == "failed"}
+    proven -= {end.cohort for end in of_kind(records, window.CohortEnd) if end.status == "failed"}
     windows = [
         record if record.cohort in proven else flagged(record, NOT_PROVEN)
         for record in of_kind(records, window.Window)
@@ -151,7 +151,7 @@ def _flagged_windows(records: Sequence[window.Record]) -> list[window.Window]:
 
 def _summary(
     path: Path,
-    head: window.Cohort,
+    head: window.CohortHead,
     records: Iterable[window.Record],
     windows: Iterable[window.Window],
 ) -> CohortSummary:
@@ -175,8 +175,8 @@ def _summary(
         file=str(path),
         machine=head.machine_hash,
         host=head.machine.hostname,
-        end=last(own_records, window.End),
-        events=tuple(of_kind(own_records, window.Event)),
+        end=last(own_records, window.CohortEnd),
+        events=tuple(of_kind(own_records, window.CohortEvent)),
         windows_valid=len(valid),
         ns_valid=tuple(dict.fromkeys(record.n for record in valid)),
         windows_invalid=tuple(
@@ -209,7 +209,7 @@ def _reported(readbacks: Iterable[window.Readbacks]) -> Reported | None:
     return replace(
         reports,
         counted=tuple(
-            convert(member.counted or None, Counted | None) for member in after.members[:1]
+            convert(member.counted or None, Counting | None) for member in after.members[:1]
         ),
         once=any(member.once for member in after.members),
         compiled=tuple(
@@ -227,7 +227,7 @@ def _refuse(record: window.Record, numbers: set[tuple[int, ...]]) -> None:
         record: The record.
         numbers: Numbers of cohorts, and of cohort, window and attempt, so far; gets the record's.
     """
-    if isinstance(record, window.Cohort):
+    if isinstance(record, window.CohortHead):
         if (record.cohort,) in numbers:
             raise RecordError(f"cohort {record.cohort} is in this file twice")
         numbers.add((record.cohort,))
@@ -283,7 +283,7 @@ def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.Da
         fields: Fields of a window that its rows repeat.
 
     Returns:
-        These fields; `flags` as text; the fields of `WindowMachine` and `Member` as float64
+        These fields; `flags` as text; the fields of `WindowMachine` and `MemberWindow` as float64
         columns, in which null is NaN; and the columns that the table of windows derives from them,
         NaN if measured over no step. Also `at`, the window's index in `windows`; `step_us`, an
         array of the counted steps; and `life`, the window's place among all steps of its member

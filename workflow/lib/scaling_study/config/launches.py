@@ -94,7 +94,7 @@ NO_LAUNCH = Launch("", "none", "grid", {"launcher": "exec"})
 """The launch of a job if none is recommended."""
 
 
-class Candidate(NamedTuple):
+class UnnamedLaunch(NamedTuple):
     """A launch that the config describes; it has no name yet."""
 
     role: Role
@@ -112,8 +112,8 @@ class Expansion:
         repeated: Indices of `include` whose launch is there already.
     """
 
-    kept: tuple[Candidate, ...]
-    dropped: tuple[tuple[Candidate, int], ...]
+    kept: tuple[UnnamedLaunch, ...]
+    dropped: tuple[tuple[UnnamedLaunch, int], ...]
     repeated: tuple[int, ...]
 
 
@@ -385,12 +385,12 @@ class Launches(Section):
         todays = tuple(one for one in shell if one.partition("=")[0] not in (workload or {}))
         defaults = {**DEFAULTS, **own}
         base = {**defaults, **self.baseline}
-        known: dict[tuple[Value, ...], Candidate] = {}
+        known: dict[tuple[Value, ...], UnnamedLaunch] = {}
 
         def add(role: Role, axes: Axes) -> bool:
             """Add a launch; return whether it is a new one."""
             before = len(known)
-            known.setdefault(tuple(axes.values()), Candidate(role, axes))
+            known.setdefault(tuple(axes.values()), UnnamedLaunch(role, axes))
             return len(known) > before
 
         add("default", defaults)
@@ -413,7 +413,7 @@ class Launches(Section):
                 kept.append(candidate)
         return Expansion(tuple(kept), tuple(dropped), tuple(repeated))
 
-    def _matching(self, candidate: Candidate) -> list[int]:
+    def _matching(self, candidate: UnnamedLaunch) -> list[int]:
         """Return the indices of `exclude` that match a launch."""
         values = candidate.axes.items()
         return [index for index, item in enumerate(self.exclude) if item.items() <= values]

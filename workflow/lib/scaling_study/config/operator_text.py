@@ -32,7 +32,7 @@ _COUNT = re.compile(r"[1-9]\d{0,14}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorLine:
     """An operator, as a line of the table shows it. Its times are sums over all calls.
 
     Attributes:
@@ -61,7 +61,7 @@ class OperatorTable:
         unread: names of the columns that are not used.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[OperatorLine, ...]
     self_s: float | None
     unread: tuple[str, ...]
 
@@ -82,7 +82,7 @@ def parse_table(text: str) -> OperatorTable:
     (header,) = headers
     columns = _CELL.findall(lines[header])
     name_end = lines[header].index(NAME) + len(NAME)
-    rows: list[Row] = []
+    rows: list[OperatorLine] = []
     problems: list[Problem] = []
     for number, line in enumerate(lines[header + 1 :], header + 2):
         if _FOOTER.fullmatch(line) or (_RULE.fullmatch(line) and (rows or problems)):
@@ -114,7 +114,7 @@ def _is_header(line: str) -> bool:
     return {SELF, CALLS} <= set(columns) and columns[0] == NAME
 
 
-def _read_row(line: str, columns: Sequence[str]) -> Row:
+def _read_row(line: str, columns: Sequence[str]) -> OperatorLine:
     """Read an operator. Its name may have wide blanks; a stack after the numbers may be missing.
 
     Raises:
@@ -131,7 +131,7 @@ def _read_row(line: str, columns: Sequence[str]) -> Row:
     total_s = _read_time(cells[TOTAL]) if TOTAL in cells else None
     if MEAN in cells:  # it has more digits than the sum
         total_s = calls * _read_time(cells[MEAN])
-    return Row(name, calls, self_s, total_s, _read_flops(cells))
+    return OperatorLine(name, calls, self_s, total_s, _read_flops(cells))
 
 
 def _read_time(text: str) -> float:

@@ -61,7 +61,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RoundSummary:
     """A round of a race, in short."""
 
     stage: str
@@ -92,7 +92,7 @@ class Searched:
         not_screened: Launches that it did not reach.
     """
 
-    rounds: tuple[Stage, ...]
+    rounds: tuple[RoundSummary, ...]
     reason: str
     spent_s: float
     budget_s: float
@@ -100,7 +100,7 @@ class Searched:
     not_screened: tuple[str, ...]
 
 
-class Planned(BaseModel):
+class JobPlan(BaseModel):
     """The part of a plan that a job depends on; its other settings have their defaults.
 
     Attributes:
@@ -132,7 +132,7 @@ class Planned(BaseModel):
         return max(self.measure.timeout_s, SLOWER * (self.run_s or 0.0))
 
 
-class Plan(Planned):
+class Plan(JobPlan):
     """The plan of a study: the content of plan.json.
 
     Attributes:

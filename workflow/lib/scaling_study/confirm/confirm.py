@@ -24,7 +24,7 @@ from scaling_study.host import probe
 from scaling_study.launch.axes import build, ranks
 from scaling_study.queues import ahead, model_queue
 from scaling_study.records import confirmation
-from scaling_study.records.analysis import Machines, Recommendation, Reference
+from scaling_study.records.analysis import Machines, Recommendation, ReferencePoint
 from scaling_study.runner import jobs, resolve
 from scaling_study.runner.journal import Journal
 
@@ -51,7 +51,7 @@ SAME = ("schema_version", "arms", "compared", "seed", "seconds", "measured_hash"
 log = logging.getLogger("confirm")
 
 
-class Confirmation:
+class ConfirmationJob:
     """One confirmation job.
 
     Args:
@@ -109,17 +109,17 @@ class Confirmation:
             kept: list[confirmation.Record] = [
                 record
                 for record in records
-                if not (_failed(record) or isinstance(record, confirmation.End))
+                if not (_failed(record) or isinstance(record, confirmation.ConfirmationEnd))
             ]
             records = self._journal.keep(kept)
         if not records:
             self._journal.write(head)
-        if not any(isinstance(record, confirmation.End) for record in records):
+        if not any(isinstance(record, confirmation.ConfirmationEnd) for record in records):
             self._run(records)
             self._compare_losses(
                 {record.launch for record in records if isinstance(record, confirmation.Losses)}
             )
-            self._journal.write(confirmation.End(wall_s=time.monotonic() - began_s))
+            self._journal.write(confirmation.ConfirmationEnd(wall_s=time.monotonic() - began_s))
         self._journal.finish("failed" if any(map(_failed, self._journal.read())) else "")
 
     def _head(self) -> confirmation.Head:
@@ -163,7 +163,7 @@ class Confirmation:
                     arm.n, arm.start,
                 )  # fmt: skip
                 with private.part(folder, f"round-{number}") as part:
-                    record: confirmation.Round | confirmation.LeftOut
+                    record: confirmation.Round | confirmation.ArmLeftOut
                     try:
                         job = replace(self._job, launch=self._launches[arm.launch])
                         resolved = self._resolve(arm.launch, arm.n)
@@ -174,14 +174,14 @@ class Confirmation:
                         longest_s = round_s * (1.0 if key in endless else EXTENDED)
                         record = running.run(turn, key, round_s, longest_s)
                     except UnavailableError as error:
-                        record = confirmation.LeftOut(arm=key, reason=error.reason)
+                        record = confirmation.ArmLeftOut(arm=key, reason=error.reason)
                 self._journal.write(record)
                 if isinstance(record, confirmation.Round) and not _ended(record):
                     endless.add(key)
                 if _failed(record):
                     log.warning("%s: %s", arm.label, record.reason)
                     given_up.add(key)
-            imports = ahead.Imports.read(str(known)) if known.exists() else None
+            imports = ahead.ImportsFile.read(str(known)) if known.exists() else None
             if imports and imports.seconds is not None:  # otherwise no server has been through them
                 self._journal.write(confirmation.Imports(**imports._asdict()))
 
@@ -224,7 +224,7 @@ def _ended(record: confirmation.Round) -> bool:
 
 
 def _failed(record: confirmation.Record) -> bool:
-    return isinstance(record, confirmation.LeftOut) or (
+    return isinstance(record, confirmation.ArmLeftOut) or (
         isinstance(record, confirmation.Round | confirmation.Losses) and record.status == "failed"
     )
 
@@ -260,7 +260,7 @@ def choose_arms(
         confirmation.Arm("recommended", best.launch, best.label, best.n, start) for start in starts
     ]
     compared: list[
-        tuple[confirmation.Role, confirmation.Role | None, Launch | None, Reference | None]
+        tuple[confirmation.Role, confirmation.Role | None, Launch | None, ReferencePoint | None]
     ] = [
         ("today", "today_same_n", today, entry.today),
         ("default", "default_same_n" if today is None else None, default, entry.default),

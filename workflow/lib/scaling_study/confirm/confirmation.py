@@ -70,7 +70,7 @@ class _Arm:
 
     about: confirmation.Arm
     records: Mapping[int, confirmation.Round]
-    seen: Mapping[int, timeline.Seen]
+    seen: Mapping[int, timeline.RoundResult]
     how: timeline.Basis
     factor: float
     models: float
@@ -223,7 +223,7 @@ def _ended(
 
 def _arms(
     head: confirmation.Head, records: Sequence[confirmation.Record], length: Length
-) -> tuple[dict[str, _Arm], list[analysis.LeftOut]]:
+) -> tuple[dict[str, _Arm], list[analysis.MissingArm]]:
     """Return the arms that have a figure, and why the others have none."""
     arms: dict[str, _Arm] = {}
     left_out = []
@@ -232,7 +232,7 @@ def _arms(
         entries = [
             entry
             for entry in records
-            if isinstance(entry, confirmation.Round | confirmation.LeftOut) and entry.arm == key
+            if isinstance(entry, confirmation.Round | confirmation.ArmLeftOut) and entry.arm == key
         ]
         rounds = [entry for entry in entries if isinstance(entry, confirmation.Round)]
         ran = {entry.turn: entry for entry in rounds if entry.status == "ok"}
@@ -267,14 +267,14 @@ def _models_per_run(records: Collection[confirmation.Round], steps_per_model: fl
     return max(1.0, float(np.median(_ends(records) or [most])) / steps_per_model)
 
 
-def _left_out(about: confirmation.Arm, status: str, reason: str | None) -> analysis.LeftOut:
+def _left_out(about: confirmation.Arm, status: str, reason: str | None) -> analysis.MissingArm:
     names = {name: getattr(about, name) for name in ("role", "label", "n", "start")}
-    return analysis.LeftOut(arm=about.key, **names, status=status, reason=reason)
+    return analysis.MissingArm(arm=about.key, **names, status=status, reason=reason)
 
 
-def _arm_entry(arm: _Arm, rate: Interval, predicted: float | None) -> analysis.Arm:
+def _arm_entry(arm: _Arm, rate: Interval, predicted: float | None) -> analysis.ArmResult:
     foreign_s = sum(record.foreign_cpu_s for record in arm.records.values())
-    return analysis.Arm(
+    return analysis.ArmResult(
         **structs.asdict(arm.about),
         rounds=sum(look.value is not None for look in arm.seen.values()),
         value=rate.value,
@@ -300,7 +300,7 @@ def _predicted(
     role, same_n, _ = about.role.partition("_same_n")
     points = {"today": entry.today, "default": entry.default, "recommended": entry.recommended}
     point: analysis.Candidate | None = points[role]
-    if same_n and isinstance(point, analysis.Reference):
+    if same_n and isinstance(point, analysis.ReferencePoint):
         point = point.at_n
     if point is None or point.at != (about.launch, about.n):
         return None

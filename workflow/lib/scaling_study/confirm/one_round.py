@@ -23,11 +23,11 @@ from scaling_study.launch.launchers.launcher import describe_exit
 from scaling_study.member import iterations
 from scaling_study.queues import model_queue
 from scaling_study.records.codec import write_file
-from scaling_study.records.confirmation import FirstModels, Round, Run, Start, Status
+from scaling_study.records.confirmation import FirstModels, ModelRun, Round, Start, Status
 from scaling_study.records.machine import Machine
 from scaling_study.runner import counter_snapshots, hangs, jobs, non_step, resolve
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, Program, at_once, program_of
-from scaling_study.runner.member_processes import Host
+from scaling_study.runner.member_processes import HostFacts
 
 if TYPE_CHECKING:
     from scaling_study.search.rounds import Wanted
@@ -67,8 +67,8 @@ class RunningRound:
     free: FreeRun
     program: Program
     start: Start
-    host: Host
-    _runs: list[Run] = field(init=False, default_factory=list)
+    host: HostFacts
+    _runs: list[ModelRun] = field(init=False, default_factory=list)
     _clocks: list[float] = field(init=False, default_factory=list)
     _origin_s: float = field(init=False, default=0.0)
 
@@ -168,12 +168,12 @@ class RunningRound:
                 trained[run.slot] += run.span_s if run.ended_s is None else math.inf
         return all(seconds >= least_s and seconds > 0 for seconds in trained.values())
 
-    def _seen(self) -> list[Run]:
+    def _seen(self) -> list[ModelRun]:
         """Return the records of all models that have begun so far."""
         begun = self.free.slots.begun.keys() - set(self.free.slots.free)
         return [*self._runs, *(self._record(slot, None) for slot in sorted(begun))]
 
-    def _record(self, slot: int, ended_s: float | None) -> Run:
+    def _record(self, slot: int, ended_s: float | None) -> ModelRun:
         """Return the record of a slot's latest model; ``ended_s`` is None if it runs."""
         begun = self.free.slots.begun[slot]
         pages = self._pages(slot, begun.pid)
@@ -182,7 +182,7 @@ class RunningRound:
         if self.program.runs and ended_s is not None:  # a run is its only iteration
             firsts_ns = latest_ns = [round(ended_s * 1e9)]
             iterations = 1
-        return Run(
+        return ModelRun(
             slot=slot,
             model=sum(run.slot == slot for run in self._runs),
             ahead=begun.ahead,

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scaling_study.records.confirmation import Round, Run
+from scaling_study.records.confirmation import ModelRun, Round
 from scaling_study.records.model_length import SAME_LENGTH, is_model
 
 SECONDS_PER_HOUR = 3600
@@ -38,7 +38,7 @@ CLOCK_S = 1e-9  # what the clock resolves: no iteration takes less
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RoundResult:
     """The result of a round.
 
     Attributes:
@@ -101,14 +101,14 @@ def basis(
     return Basis(ahead, whole, same)
 
 
-def slots(record: Round, *, ahead: bool) -> dict[int, list[Run]]:
+def slots(record: Round, *, ahead: bool) -> dict[int, list[ModelRun]]:
     """Return a round's starts by slot, in order.
 
     Args:
         record: a line of confirm/rounds.jsonl.
         ahead: whether to leave out models whose imports were not made ahead (see ``Basis``).
     """
-    by_slot: dict[int, list[Run]] = {}
+    by_slot: dict[int, list[ModelRun]] = {}
     for run in sorted(record.runs, key=lambda run: (run.slot, run.model)):
         by_slot.setdefault(run.slot, []).append(run)
     if not ahead:
@@ -116,12 +116,12 @@ def slots(record: Round, *, ahead: bool) -> dict[int, list[Run]]:
     return {slot: [run for run in runs if run.ahead] for slot, runs in by_slot.items()}
 
 
-def is_whole(run: Run, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
+def is_whole(run: ModelRun, steps_per_model: float, same: float = SAME_LENGTH) -> bool:
     """Return whether a start of the script trained one model, from beginning to end."""
     return run.ended_s is not None and is_model(run.iterations, steps_per_model, same)
 
 
-def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
+def look(record: Round, steps_per_model: float | None, how: Basis) -> RoundResult:
     """Return the result of a round.
 
     Args:
@@ -162,7 +162,7 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
         beside_s = (start_s or 0.0) + (end_s or 0.0) + gap_s
         rates = [1 / (beside_s + steps_per_model * time_s) for time_s in known]
         value = SECONDS_PER_HOUR * sum(rates)
-    return Seen(
+    return RoundResult(
         value=value,
         start_s=start_s,
         iteration_s=_together(known),
@@ -175,7 +175,7 @@ def look(record: Round, steps_per_model: float | None, how: Basis) -> Seen:
     )
 
 
-def iteration_time(runs: Iterable[Run]) -> float | None:
+def iteration_time(runs: Iterable[ModelRun]) -> float | None:
     """Return a slot's mean time (s) between iteration ends; None without two of them."""
     spans = [(run.span_s, run.iterations - 1) for run in runs if run.iterations > 1]
     if not spans:
@@ -184,7 +184,7 @@ def iteration_time(runs: Iterable[Run]) -> float | None:
     return max(float(mean_s), CLOCK_S)
 
 
-def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
+def whole_rate(runs: Sequence[ModelRun], cut_s: float) -> float:
     """Return a slot's models per second: the whole ones, and the part done of the cut one.
 
     Args:
@@ -199,7 +199,7 @@ def whole_rate(runs: Sequence[Run], cut_s: float) -> float:
     return float((whole_s + part_s) / (whole_s / len(ended)) / (cut_s - began_s))
 
 
-def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
+def _progress(run: ModelRun, ended: Sequence[ModelRun], age_s: float) -> float:
     """Return how long (s) a typical model takes to get as far as this one, which was cut.
 
     Args:
@@ -220,7 +220,7 @@ def _progress(run: Run, ended: Sequence[Run], age_s: float) -> float:
     return float(done_s + min(open_s, end_s))
 
 
-def _ordinary(runs: Sequence[Run]) -> float | None:
+def _ordinary(runs: Sequence[ModelRun]) -> float | None:
     """Return a slot's mean ordinary iteration (s), weighted by the iterations of each start."""
     known = [run for run in runs if run.ordinary_s is not None and run.iterations > 1]
     times, counts = [run.ordinary_s or 0.0 for run in known], [run.iterations - 1 for run in known]

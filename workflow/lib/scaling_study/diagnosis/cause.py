@@ -18,7 +18,7 @@ SINGLE_PROCESS_LOSS: tuple[Scope, ...] = ("single_process_loss",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Way:
+class Proof:
     """One way to show a cause; its attributes are those of `Cause`."""
 
     share: Share
@@ -76,21 +76,21 @@ class Cause:
     needs: tuple[Check, ...] = ()
     notes: tuple[Check, ...] = ()
     scopes: tuple[Scope, ...] = BOTH
-    others: tuple[Way, ...] = ()
+    others: tuple[Proof, ...] = ()
     order: int = LAST
     id: str = ""
 
-    def ways(self, scope: Scope) -> list[Way]:
+    def ways(self, scope: Scope) -> list[Proof]:
         """Return the ways to show the cause in a scope; empty if it cannot explain that loss."""
         reacts = (sensitive(self.stressor),) if self.stressor else ()
         ways = []
         if share := self._share():
             checks = (*reacts, *self.requires)
-            ways.append(Way(share, checks, self.needs, self.notes, self.scopes))
+            ways.append(Proof(share, checks, self.needs, self.notes, self.scopes))
         if self.stressor:  # which can only be added to one process
             share = stressor_share(self.stressor, self.minus)
             checks = (*reacts, inflated(self.stressor), *self.requires)
-            ways.append(Way(share, checks, self.needs, self.notes, SCALING_LOSS))
+            ways.append(Proof(share, checks, self.needs, self.notes, SCALING_LOSS))
         return [way for way in (*ways, *self.others) if scope in way.scopes]
 
     def _share(self) -> Share | None:

@@ -255,7 +255,7 @@ def _counts(case: Case) -> Iterator[verdict.CountPerStep]:
             yield verdict.CountPerStep(name=name, title=title, low=low, high=high)
 
 
-def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Intervention:
+def _intervention(case: Case, name: str, *, slower: bool) -> verdict.InterventionResult:
     """Return what an intervention recovered, or why it has no result.
 
     Args:
@@ -265,7 +265,7 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
     """
     alone = case.measured(name, "single_process_loss")
     together = case.measured(name, "scaling_loss")
-    known = verdict.Intervention(
+    known = verdict.InterventionResult(
         intervention=name, title=case.titles[name], status="measured", units=0
     )
     if name in case.left_out and not (alone or together):

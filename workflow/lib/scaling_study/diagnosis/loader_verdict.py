@@ -21,7 +21,7 @@ from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.diagnosis.case import arrange, or_none, units_of
 from scaling_study.experiments import loader_model
 from scaling_study.records import verdict
-from scaling_study.records.experiment import Look, Use, Ways
+from scaling_study.records.experiment import Use, UseReading, Ways
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Floats, Interval
 
@@ -82,7 +82,7 @@ def use(machine_use: Use) -> verdict.MachineUse | None:
     )
 
 
-def _span(earlier: Look, other: Look, began_s: float) -> verdict.Span:
+def _span(earlier: UseReading, other: UseReading, began_s: float) -> verdict.Span:
     """Return the use between two looks; its time is midway between them."""
     took_s = other.at_s - earlier.at_s
 
@@ -197,7 +197,7 @@ class _Case:
         }
         return {name: read for name, read in reads.items() if not np.isnan(read)}
 
-    def seen(self, variant: str) -> loader_model.Seen | None:
+    def seen(self, variant: str) -> loader_model.StepParts | None:
         """Return the parts of a variant's step; None where it was not measured."""
         if (step_s := self.step_s(variant)) is None:
             return None
@@ -207,7 +207,7 @@ class _Case:
                 np.nansum([ratios.mean(self.column(variant, column)) for column in columns])
             )
 
-        return loader_model.Seen(
+        return loader_model.StepParts(
             step_s=step_s,
             load_s=mean("load_s_per_step"),
             cpu_s=mean("user_s_per_step", "system_s_per_step"),

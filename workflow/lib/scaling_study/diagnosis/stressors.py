@@ -89,7 +89,7 @@ def reactions(case: Case) -> dict[str, Reaction]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Inflation:
+class KernelInflation:
     """The slowdown of a kernel's member with n of them.
 
     Attributes:
@@ -104,7 +104,7 @@ class Inflation:
 
 
 @functools.lru_cache(DERIVED)
-def inflations(case: Case) -> dict[str, Inflation]:
+def inflations(case: Case) -> dict[str, KernelInflation]:
     """Return the slowdown of each kernel at the case's process count, or the next one below.
 
     The placement is the launch's if it was measured, otherwise `cores`.
@@ -128,7 +128,7 @@ def inflations(case: Case) -> dict[str, Inflation]:
         beyond = _means(slower.drop(columns=CONTROL).sub(slower[CONTROL], axis="index"))
         beyond[CONTROL] = means[CONTROL].plus(-1.0)
     return {
-        kernel: Inflation(max(counts), inflation, beyond.get(kernel))
+        kernel: KernelInflation(max(counts), inflation, beyond.get(kernel))
         for kernel, inflation in means.items()
     }
 

@@ -16,7 +16,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.diagnosis import shares
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
-from scaling_study.diagnosis.cause import Cause, Way
+from scaling_study.diagnosis.cause import Cause, Proof
 from scaling_study.diagnosis.causes import cpu, loader, machine, memory, program
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.launch.axes import axis_table, shell
@@ -87,7 +87,7 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
         Causes by status, largest first, and the share that the named ones explain.
     """
     known: dict[str, Measured] = {}
-    by_status: dict[Status, list[records.Cause]] = {status: [] for status in STATUSES}
+    by_status: dict[Status, list[records.CauseResult]] = {status: [] for status in STATUSES}
     for cause in CAUSES:
         if not (ways := cause.ways(scope)):
             continue
@@ -106,7 +106,7 @@ def judge_scope(case: Case, scope: Scope) -> records.Judged:
     )
 
 
-def _follow(query: Query, way: Way) -> Outcome:
+def _follow(query: Query, way: Proof) -> Outcome:
     """Return the outcome of one way to show a cause."""
     needed = tuple(check(query) for check in way.needs)
     missing = next((piece for piece in needed if not piece.agrees), None)
@@ -149,15 +149,15 @@ def _best(outcomes: Sequence[Outcome]) -> Outcome:
     return min(outcomes, key=lambda outcome: (STATUSES.index(outcome.status), -outcome.share))
 
 
-def _record(case: Case, cause: Cause, outcome: Outcome) -> records.Cause:
+def _record(case: Case, cause: Cause, outcome: Outcome) -> records.CauseResult:
     """Return a cause with the evidence for and against it, or the reason why it was not tested."""
     measured = outcome.measured
     if measured is None:
-        return records.Cause(cause=cause.id, title=cause.title, reason=outcome.reason)
-    evidence: dict[bool | None, list[records.Evidence]] = {True: [], False: [], None: []}
+        return records.CauseResult(cause=cause.id, title=cause.title, reason=outcome.reason)
+    evidence: dict[bool | None, list[records.EvidenceText]] = {True: [], False: [], None: []}
     for piece in outcome.evidence:
-        evidence[piece.agrees].append(records.Evidence(kind=piece.kind, text=piece.text))
-    return records.Cause(
+        evidence[piece.agrees].append(records.EvidenceText(kind=piece.kind, text=piece.text))
+    return records.CauseResult(
         cause=cause.id,
         title=cause.title,
         share=measured.estimate,

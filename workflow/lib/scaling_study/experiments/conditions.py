@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import structs
 
 from scaling_study.config.efforts import Effort, LoaderEffort
-from scaling_study.records.experiment import VMSTAT, Window
+from scaling_study.records.experiment import VMSTAT, ExperimentWindow
 from scaling_study.records.window import Taken
 from scaling_study.runner import windows
 from scaling_study.runner.cohort import Cohort, WindowSettings
@@ -70,7 +70,9 @@ class Condition:
         """Return the key of its window in a block, the same for all attempts."""
         return self.experiment, self.name, self.dose, self.n, block
 
-    def attempt(self, window: windows.Window, number: int, timing: WindowSettings) -> Window:
+    def attempt(
+        self, window: windows.WindowPlan, number: int, timing: WindowSettings
+    ) -> ExperimentWindow:
         """Take a window once.
 
         Args:
@@ -91,7 +93,7 @@ class Condition:
             after = read_vmstat()
             if self.frozen:
                 self.cohort.freeze()
-        record = Window(
+        record = ExperimentWindow(
             **structs.asdict(taken),
             experiment=self.experiment,
             name=self.name,
@@ -109,7 +111,7 @@ def window_of(effort: Effort | LoaderEffort) -> WindowSettings:
     return WindowSettings(effort.steps, effort.shortest_s, effort.longest_s, effort.settle_s)
 
 
-def key(window: Window) -> Key:
+def key(window: ExperimentWindow) -> Key:
     """Return the key of a recorded window (`Condition.key`)."""
     return window.experiment, window.name, window.dose, window.n, window.block
 

@@ -51,7 +51,7 @@ Outcome = tuple["Status", str | None]
 """A status and its reason."""
 
 
-Head = records.Why | records.LoaderExperiment
+Head = records.WhyHead | records.LoaderHead
 
 
 class Impossible(str):
@@ -61,7 +61,7 @@ class Impossible(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class CohortPlan:
     """A cohort that is not started yet.
 
     Attributes:
@@ -80,9 +80,9 @@ class Planned:
         return len(self.resolved.members)
 
 
-def groups(planned: Sequence[Planned], cpus: int) -> list[list[Planned]]:
+def groups(planned: Sequence[CohortPlan], cpus: int) -> list[list[CohortPlan]]:
     """Divide cohorts into groups that start together, with a CPU for each member."""
-    parts: list[list[Planned]] = []
+    parts: list[list[CohortPlan]] = []
     left = 0
     for plan in planned:
         if not parts or plan.size > left:
@@ -192,13 +192,15 @@ class Experiment:
                     self._blocks = Blocks(self._attempt, RETRIES, RETRIES)
                     self._head = self._first(self._heading(resolved), resolved)
                     before = self._journal.resume(self._head)
-                    if before and isinstance(before[-1], records.End):
+                    if before and isinstance(before[-1], records.ExperimentEnd):
                         return None
                     self._waiting = None if before else self._waiting or []
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
                     self._blocks.done = {
-                        key(record) for record in before if isinstance(record, records.Window)
+                        key(record)
+                        for record in before
+                        if isinstance(record, records.ExperimentWindow)
                     }
                     return self._measure(resolved, before, stack)
             except FailedError as error:
@@ -217,7 +219,9 @@ class Experiment:
 
     # ---- windows and cohorts
 
-    def _attempt(self, condition: Condition, window: windows.Window, number: int) -> records.Window:
+    def _attempt(
+        self, condition: Condition, window: windows.WindowPlan, number: int
+    ) -> records.ExperimentWindow:
         """Take a window once and write it down.
 
         Raises:
@@ -234,8 +238,8 @@ class Experiment:
         return record
 
     def _start(
-        self, planned: Sequence[Planned], stack: ExitStack
-    ) -> Iterator[tuple[Planned, cohort.Cohort | str]]:
+        self, planned: Sequence[CohortPlan], stack: ExitStack
+    ) -> Iterator[tuple[CohortPlan, cohort.Cohort | str]]:
         """Start cohorts, as many at the same time as leave a CPU for each member.
 
         Args:
@@ -266,12 +270,12 @@ class Experiment:
         Raises:
             FailedError: it failed to start or a check.
         """
-        ((_, members),) = self._start([Planned(name, {}, resolved)], stack)
+        ((_, members),) = self._start([CohortPlan(name, {}, resolved)], stack)
         if isinstance(members, str):
             raise FailedError(members)
         return members, self._reports[name]
 
-    def _launch(self, each: Planned, stack: ExitStack, beside: int) -> cohort.Cohort:
+    def _launch(self, each: CohortPlan, stack: ExitStack, beside: int) -> cohort.Cohort:
         """Begin to start a cohort; ``beside`` is how many members may live beside it."""
         self._log.info("starting %s", each.name)
         part = stack.enter_context(private.part(self._folder, each.name))
@@ -281,7 +285,7 @@ class Experiment:
         launched.launch([member.slot for member in members])
         return launched
 
-    def _prove(self, each: Planned, members: cohort.Cohort) -> records.Readbacks | str:
+    def _prove(self, each: CohortPlan, members: cohort.Cohort) -> records.ExperimentReadbacks | str:
         """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
         settings = self._job.plan.measure
         slots = [member.slot for member in each.resolved.members]
@@ -293,7 +297,9 @@ class Experiment:
         if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
             return wrong
         members.warm_up(settings.warmup_steps)
-        return records.Readbacks(cohort=each.name, checks=list(checks), members=list(reports))
+        return records.ExperimentReadbacks(
+            cohort=each.name, checks=list(checks), members=list(reports)
+        )
 
     # ---- records
 
@@ -328,7 +334,7 @@ class Experiment:
         """Write down what happened to a cohort's members."""
         for event in members.events:
             self._log.warning("%s, member %s: %s", name, event.slot, event.reason)
-            self._write(records.Event(cohort=name, **event._asdict()))
+            self._write(records.ExperimentEvent(cohort=name, **event._asdict()))
         members.events.clear()
 
     def _close(
@@ -338,7 +344,7 @@ class Experiment:
         self._begin()
         level = logging.WARNING if reason else logging.INFO
         self._log.log(level, "%s%s", status, f": {reason}" if reason else "")
-        end = records.End(
+        end = records.ExperimentEnd(
             status=status, reason=reason, remedy=remedy, wall_s=wall_s, left_out=self._left
         )
         self._journal.write(end)

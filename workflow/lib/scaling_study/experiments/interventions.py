@@ -24,10 +24,10 @@ from scaling_study.host.limits import Quota
 from scaling_study.launch.axes import ranks
 from scaling_study.member import loader_substitutes
 from scaling_study.member.loader_substitutes import Ask
-from scaling_study.records.experiment import Change, LeftOut
+from scaling_study.records.experiment import Change, UntriedChange
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Loader, Readback
-from scaling_study.records.window import Member, Taken
+from scaling_study.records.window import MemberWindow, Taken
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
@@ -87,7 +87,7 @@ class Reference:
         """The script's loaders, as its first member reported them."""
         return self.readback.loaders or ()
 
-    def most(self, share: Callable[[Member], float]) -> float:
+    def most(self, share: Callable[[MemberWindow], float]) -> float:
         """Return the largest share that any member had in any window."""
         return max(share(member) for window in self.windows for member in window.members)
 
@@ -150,9 +150,9 @@ class Intervention:
             intervention=self.name, title=self.title, axes=dict(self.axes), options=options
         )
 
-    def left_out(self, reason: str) -> LeftOut:
+    def left_out(self, reason: str) -> UntriedChange:
         """Return the record of the intervention as one that is not tried, with the reason."""
-        return LeftOut(intervention=self.name, title=self.title, reason=reason)
+        return UntriedChange(intervention=self.name, title=self.title, reason=reason)
 
     def fitted(self, reference: Reference, effort: str) -> "Intervention | str":
         """Return the intervention as it is tried on a reference, or why it is not tried."""
@@ -211,7 +211,7 @@ def _in_bursts(intervention: Intervention, reference: Reference) -> Intervention
     return replace(intervention, timing=timing)
 
 
-def _runnable(member: Member) -> float:
+def _runnable(member: MemberWindow) -> float:
     """Return how many threads of a member run or wait for a CPU."""
     wanted_s = member.cpu_user_s + member.cpu_system_s + (member.runqueue_s or 0.0)
     return wanted_s / member.active_s
@@ -261,7 +261,7 @@ def _faults(reference: Reference) -> Reason:
     )
 
 
-def _spent_s(member: Member, name: str) -> float:
+def _spent_s(member: MemberWindow, name: str) -> float:
     """Return the time (s) that counted steps spent in a part; 0 if no hook has timed it."""
     return getattr(member, name) or 0.0
 
@@ -269,7 +269,7 @@ def _spent_s(member: Member, name: str) -> float:
 def _short(name: str, title: str) -> Callable[[Reference], Reason]:
     """Return a check that excludes a reference if a part of its step takes hardly any time."""
 
-    def part(member: Member) -> float:
+    def part(member: MemberWindow) -> float:
         counted_s = sum(member.step_us) / 1e6
         return _spent_s(member, name) / counted_s if counted_s else 0.0
 
@@ -418,7 +418,7 @@ INTERVENTIONS: tuple[Intervention, ...] = (
 )  # fmt: skip
 
 
-def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[LeftOut]]:
+def choose(reference: Reference, effort: str) -> tuple[list[Intervention], list[UntriedChange]]:
     """Choose the interventions to try.
 
     Args:

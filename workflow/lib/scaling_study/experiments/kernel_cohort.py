@@ -17,7 +17,7 @@ from scaling_study.experiments import kernels
 from scaling_study.experiments.conditions import Added, Condition, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, environment, resolve, windows
@@ -43,14 +43,14 @@ def make(folder: Path, slots: Sequence[tuple[str | None, str]], machine: Machine
     spare_bytes = int(MEMORY_SHARE * host.memory_bytes / len(slots))
     # numpy brings a BLAS of its own, which must not start threads.
     effects = axis_table.prepare({"intra_op": 1}, Where(machine))
-    launch = Launch(
+    launch = LaunchSpec(
         folder=folder,
         python=sys.executable,
         env=environment.member_environment(os.environ, effects.environment(), {}),
         step="mark",
     )
     command = kernels.command(kernels.sizes(machine.l2_bytes, machine.l3_bytes, spare_bytes))
-    members = [Member(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]
+    members = [MemberSpec(slot, cpus, policy, command) for slot, (cpus, policy) in enumerate(slots)]
     return cohort.Cohort(launch, members, host)
 
 
@@ -94,7 +94,7 @@ def stressors(trainer: cohort.Cohort, members: cohort.Cohort, effort: Effort) ->
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
         members.tell(kernels.encode(kernel))
-        alone = sum(rates(members.take(windows.Window(0, 0, members.size), settings)))
+        alone = sum(rates(members.take(windows.WindowPlan(0, 0, members.size), settings)))
         for dose in effort.doses:
             number = kernels.encode(kernel, dose)
 

@@ -31,7 +31,7 @@ from scaling_study.config.efforts import (
 )
 from scaling_study.experiments import loader_model, sampling
 from scaling_study.experiments.conditions import Added, Around, Condition, mean_step_s
-from scaling_study.experiments.experiment import Experiment, Outcome, Planned
+from scaling_study.experiments.experiment import CohortPlan, Experiment, Outcome
 from scaling_study.experiments.loader_model import TITLES
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
@@ -74,7 +74,7 @@ class LoaderExperiment(Experiment):
         effort = name, LOADER_EFFORTS[name]
         super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
-        self._windows: list[records.Window] = []
+        self._windows: list[records.ExperimentWindow] = []
         self._ended: set[str] = set()
 
     def run(self, n: int) -> None:
@@ -82,16 +82,14 @@ class LoaderExperiment(Experiment):
         self._n = n
         self._run(SWITCHED, beside=LIVING)
 
-    def _first(
-        self, heading: records.Heading, _: resolve.Resolved | None
-    ) -> records.LoaderExperiment:
-        return records.LoaderExperiment(
+    def _first(self, heading: records.Heading, _: resolve.Resolved | None) -> records.LoaderHead:
+        return records.LoaderHead(
             **structs.asdict(heading), schema_version=3, blocks=self._effort.blocks
         )
 
     def _write(self, record: records.Record) -> None:
         super()._write(record)
-        if isinstance(record, records.Window):
+        if isinstance(record, records.ExperimentWindow):
             self._windows.append(record)
 
     def _measure(
@@ -99,7 +97,9 @@ class LoaderExperiment(Experiment):
     ) -> Outcome:
         self._left.clear()
         self._begin()
-        self._windows = [record for record in before if isinstance(record, records.Window)]
+        self._windows = [
+            record for record in before if isinstance(record, records.ExperimentWindow)
+        ]
         members, report = self._reference(AS_IS, resolved, stack)
         loaders = report.loaders
         if not loaders:
@@ -179,7 +179,7 @@ class LoaderExperiment(Experiment):
         """Let stopped members train for a window that is not recorded."""
         members.tell(ask.code)
         members.thaw()
-        record = members.take(windows.Window(0, 0, self._n), self._timing)
+        record = members.take(windows.WindowPlan(0, 0, self._n), self._timing)
         members.freeze()
         return record
 
@@ -192,7 +192,7 @@ class LoaderExperiment(Experiment):
         except UnavailableError as error:
             self._leave_variant(name, title, error.reason)
             return None
-        ((_, members),) = self._start([Planned(name, {}, resolved)], stack)
+        ((_, members),) = self._start([CohortPlan(name, {}, resolved)], stack)
         if isinstance(members, str):
             self._leave_variant(name, title, members)
             return None
@@ -223,7 +223,7 @@ class LoaderExperiment(Experiment):
     def _watch(self, members: cohort.Cohort) -> None:
         """Sample the use of the machine while the script trains as it is."""
         cpus = frozenset(self._topology.cpu_ids)
-        looks: list[records.Look] = []
+        looks: list[records.UseReading] = []
 
         def look(threads: Mapping[int, tuple[int, int]]) -> None:
             with suppress(OSError):  # a member has just ended
@@ -308,7 +308,7 @@ class LoaderExperiment(Experiment):
             self._ended.add(way.name)
             raise
 
-    def _seen(self, name: str) -> loader_model.Seen | None:
+    def _seen(self, name: str) -> loader_model.StepParts | None:
         """Return the measured times of a variant's step; None without any."""
         taken = [window for window in self._windows if window.name == name and window.valid]
         if (step_s := mean_step_s(taken)) is None:
@@ -320,7 +320,7 @@ class LoaderExperiment(Experiment):
         def total(*names: str) -> float:
             return sum(getattr(member, name) or 0.0 for member in members for name in names)
 
-        return loader_model.Seen(
+        return loader_model.StepParts(
             step_s=step_s,
             load_s=total("load_s") / counted,
             cpu_s=total("cpu_user_s", "cpu_system_s") / active,

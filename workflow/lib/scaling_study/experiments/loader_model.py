@@ -81,7 +81,7 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StepParts:
     """The step of a variant and its parts (s).
 
     Attributes:
@@ -99,7 +99,7 @@ class Seen:
     made_s: float
 
 
-Measured = Callable[[str], Seen | None]
+Measured = Callable[[str], StepParts | None]
 """Returns the measured step of a variant, by its name; None without one."""
 
 
@@ -145,7 +145,7 @@ def _of_parts_s(way: Way, workers: int | None, cpus: float, measured: Measured) 
     return max(alone.step_s, apart_s + takes_s) + min(apart_s, making_s) * longer
 
 
-def _takes_s(alone: Seen, workers: int | None) -> float:
+def _takes_s(alone: StepParts, workers: int | None) -> float:
     """Return how long the training thread takes (s) to receive a batch that is ready.
 
     That is at least its CPU time. A thread of the worker also hands each tensor over, and must be

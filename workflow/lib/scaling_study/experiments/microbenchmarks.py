@@ -17,7 +17,7 @@ from scaling_study.experiments.conditions import Condition
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.experiment import Kernel, KernelRates, Microbenchmarks
+from scaling_study.records.experiment import KernelRates, Microbenchmarks, NamedKernel
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, windows
@@ -63,7 +63,9 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
         schema_version=1,
         machine=machine.hash,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        kernels=[Kernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()],
+        kernels=[
+            NamedKernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()
+        ],
         rows=rows,
         disk=disk.measure(folder),
     )
@@ -77,7 +79,7 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
     log.info("%d kernels with %s processes, placement %s", len(kernels.KERNELS), ns, name)
     last: dict[tuple[str, int, int], KernelRates] = {}
 
-    def attempt(condition: Condition, window: windows.Window, number: int) -> Taken:
+    def attempt(condition: Condition, window: windows.WindowPlan, number: int) -> Taken:
         taken = condition.attempt(window, number, WINDOW)
         last[condition.name, window.n, window.block] = KernelRates(
             kernel=condition.name,

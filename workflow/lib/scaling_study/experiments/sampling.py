@@ -247,7 +247,9 @@ def _pauses_s(record: records.Samples) -> float:
     return (record.step_s or 0.0) * sum(wait.count for wait in waits) / max(1, samples)
 
 
-def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]) -> records.Look:
+def look_at_machine(
+    cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
+) -> records.UseReading:
     """Return the use of the machine so far.
 
     Counters are cumulative; the use between two looks is their difference.
@@ -269,7 +271,7 @@ def look_at_machine(cpus: frozenset[int], threads: Mapping[int, tuple[int, int]]
         threads_s += process.cpu_s - trainer_s
         workers_s += kernel_counters.known_cpu_s(tree) - process.cpu_s
     machine = machine_counters.read_machine(cpus)
-    return records.Look(
+    return records.UseReading(
         at_s=time.perf_counter(),
         trainers_s=trainers_s,
         threads_s=threads_s,

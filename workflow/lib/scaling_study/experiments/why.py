@@ -21,7 +21,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.conditions import Condition, irregular, window_of
-from scaling_study.experiments.experiment import Experiment, Impossible, Outcome, Planned
+from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import REFERENCE, Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
@@ -46,7 +46,7 @@ MEMORY_SHARE = 0.8
 LOOKS = 60
 LOOK_EVERY_S = 0.02
 
-Tried = tuple[interventions.Intervention, Planned]
+Tried = tuple[interventions.Intervention, CohortPlan]
 
 
 def reference_count(counts: Sequence[int], knee: float | None) -> int:
@@ -55,11 +55,11 @@ def reference_count(counts: Sequence[int], knee: float | None) -> int:
     return min(past, default=max(counts))
 
 
-class Why(Experiment):
+class WhyExperiment(Experiment):
     """The experiments on one target."""
 
     _effort: Effort
-    _head: records.Why
+    _head: records.WhyHead
 
     def __init__(self, job: Job, target: str, path: Path, builds: Path) -> None:
         name = job.plan.why.effort
@@ -84,9 +84,11 @@ class Why(Experiment):
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
         self._run()
 
-    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> records.Why:
+    def _first(
+        self, heading: records.Heading, resolved: resolve.Resolved | None
+    ) -> records.WhyHead:
         """Return the first record; its interventions are chosen later."""
-        return records.Why(
+        return records.WhyHead(
             **structs.asdict(heading),
             schema_version=2,
             target=self._target,
@@ -111,7 +113,7 @@ class Why(Experiment):
         self._failed.clear()
         reference, report = self._reference(REFERENCE, resolved, stack)
         threads = report.intra_op * ranks.processes(self._axes)
-        if before and isinstance(before[0], records.Why):
+        if before and isinstance(before[0], records.WhyHead):
             tried = self._chosen_before(before[0])
         else:
             tried, left = self._choose(reference, report)
@@ -141,7 +143,7 @@ class Why(Experiment):
         self._effort = effort
         self._timing = window_of(effort)
 
-    def _chosen_before(self, head: records.Why) -> list[Tried]:
+    def _chosen_before(self, head: records.WhyHead) -> list[Tried]:
         """Return the interventions of an interrupted run, and take windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
@@ -149,7 +151,7 @@ class Why(Experiment):
 
     def _choose(
         self, members: cohort.Cohort, report: Readback
-    ) -> tuple[list[Tried], list[records.LeftOut]]:
+    ) -> tuple[list[Tried], list[records.UntriedChange]]:
         """Choose interventions, and windows' length and number, from one window at each count.
 
         Returns:
@@ -158,7 +160,7 @@ class Why(Experiment):
         quota = limits.read_quota()
         first = self._effort if quota is None else self._effort.over_periods(PERIODS_S)
         counts = sorted({1, self._n})
-        shown = [members.take(windows.Window(0, 0, n), window_of(first)) for n in counts]
+        shown = [members.take(windows.WindowPlan(0, 0, n), window_of(first)) for n in counts]
         reference = interventions.Reference(
             self._axes, self._machine, report, self._n, shown, quota
         )
@@ -178,7 +180,9 @@ class Why(Experiment):
         tried, impossible = self._plan(chosen)
         return tried, [*left, *impossible]
 
-    def _plan(self, chosen: Sequence[Intervention]) -> tuple[list[Tried], list[records.LeftOut]]:
+    def _plan(
+        self, chosen: Sequence[Intervention]
+    ) -> tuple[list[Tried], list[records.UntriedChange]]:
         """Return the cohorts to start, and the records of interventions that cannot run here."""
         tried, impossible = [], []
         for intervention in chosen:
@@ -189,7 +193,7 @@ class Why(Experiment):
             else:
                 n = max(intervention.counts(self._n, self._effort_name))
                 few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
-                tried.append((intervention, Planned(intervention.name, intervention.axes, few)))
+                tried.append((intervention, CohortPlan(intervention.name, intervention.axes, few)))
         return tried, impossible
 
     # ---- interventions

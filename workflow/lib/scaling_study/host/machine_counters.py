@@ -34,7 +34,7 @@ _STEAL = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineCounters:
     """Counters of the whole machine since it started; None where the kernel has no such file."""
 
     busy_cpu_s: float
@@ -61,7 +61,7 @@ def parse_pressure(text: str) -> float:
     return int(text.partition("total=")[2].split()[0]) / 1e6
 
 
-def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
+def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> MachineCounters:
     """Read the machine's counters.
 
     Args:
@@ -70,15 +70,15 @@ def read_machine(cpus: frozenset[int], proc: Path = _PROC) -> Machine:
     """
     texts = [read_text(proc / "pressure" / name) for name in ("cpu", "memory", "io")]
     stalled_s = [parse_pressure(text) if text else None for text in texts]
-    return Machine(*parse_stat((proc / "stat").read_text(), cpus), *stalled_s)
+    return MachineCounters(*parse_stat((proc / "stat").read_text(), cpus), *stalled_s)
 
 
-def machine_usage(before: Machine, after: Machine) -> Machine:
+def machine_usage(before: MachineCounters, after: MachineCounters) -> MachineCounters:
     """Return the growth of the machine's counters between two readings."""
     busy_s, steal_s = after.busy_cpu_s - before.busy_cpu_s, after.steal_s - before.steal_s
     pressures = zip(astuple(before)[2:], astuple(after)[2:], strict=True)
     stalled_s = [None if None in (then, now) else now - then for then, now in pressures]
-    return Machine(busy_s, steal_s, *stalled_s)
+    return MachineCounters(busy_s, steal_s, *stalled_s)
 
 
 def parse_throttled(text: str) -> float | None:

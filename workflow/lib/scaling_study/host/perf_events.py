@@ -57,14 +57,14 @@ log = logging.getLogger("measure")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PerfEvent:
     """Something to count: its name in the records, and the kernel's numbers for it."""
 
     name: str
     kind: int
     config: int
 
-    def by_unit(self) -> "list[Event]":
+    def by_unit(self) -> "list[PerfEvent]":
         """Return the event in each unit that counts it, one for each kind of core."""
         if self.kind != _HARDWARE:
             return [self]
@@ -72,10 +72,10 @@ class Event:
 
 
 EVENTS = (
-    Event("instructions", _HARDWARE, 1),
-    Event("cycles", _HARDWARE, 0),
-    Event("cache_misses", _HARDWARE, 3),
-    Event("stalled_cycles", _HARDWARE, 8),
+    PerfEvent("instructions", _HARDWARE, 1),
+    PerfEvent("cycles", _HARDWARE, 0),
+    PerfEvent("cache_misses", _HARDWARE, 3),
+    PerfEvent("stalled_cycles", _HARDWARE, 8),
 )
 """The most important come first: if descriptors are few, the last ones are dropped. Any processor
 of the last fifteen years counts four at once; otherwise the kernel takes turns and reports how long
@@ -120,7 +120,9 @@ def _change(before: Reading | None, after: Reading | None, cpu_s: float) -> int 
 class PerfEvents:
     """The open counters of a cohort, by slot."""
 
-    def __init__(self, members: int, events: Sequence[Event] = EVENTS, *, beside: int = 0) -> None:
+    def __init__(
+        self, members: int, events: Sequence[PerfEvent] = EVENTS, *, beside: int = 0
+    ) -> None:
         """Find out which events can be counted.
 
         Args:
@@ -174,7 +176,7 @@ def has_hardware_counters() -> bool:
     return _countable(EVENTS[0])
 
 
-def _countable(event: Event) -> bool:
+def _countable(event: PerfEvent) -> bool:
     """Return whether this process may count an event; only an attempt shows it."""
     with contextlib.suppress(OSError):
         for descriptor in _open_all(event, 0):
@@ -208,7 +210,7 @@ def _read(descriptors: Sequence[int]) -> Reading:
     return Reading(sum(counts), max(enabled_ns), sum(running_ns))
 
 
-def _open_all(event: Event, pid: int) -> list[int]:
+def _open_all(event: PerfEvent, pid: int) -> list[int]:
     """Open a counter in all units of an event, or in none.
 
     Raises:
@@ -223,7 +225,7 @@ def _open_all(event: Event, pid: int) -> list[int]:
     return descriptors
 
 
-def _open(event: Event, pid: int) -> int:
+def _open(event: PerfEvent, pid: int) -> int:
     """Open a counter for a thread (0: this one) and for all that it starts from now on.
 
     Raises:

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 # ---- values of axes
 
 
-class Axis(Protocol):
+class MemberAxis(Protocol):
     """The part of an axis that a process needs."""
 
     apply: Callable[[object], None] | None
     observe: Callable[[], object] | None
 
 
-def _axis(switch: str) -> tuple[str, Axis, object]:
+def _axis(switch: str) -> tuple[str, MemberAxis, object]:
     """Return an axis's name, the axis and its value."""
     place, _, value = switch.partition("=")
     module, _, name = place.partition(":")

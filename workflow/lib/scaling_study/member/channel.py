@@ -74,7 +74,7 @@ class Step(NamedTuple):
         return self.timed_ns[TIMERS.index(timer)]
 
 
-class Page:
+class PageBlock:
     """One member's block of the shared page, as a flat sequence of 64-bit integers."""
 
     def __init__(self, words: memoryview, slot: int) -> None:

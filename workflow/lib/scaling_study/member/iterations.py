@@ -82,7 +82,7 @@ WORDS = ENDS + KEPT
 
 
 @dataclass
-class Optimizer:
+class OptimizerSteps:
     """An optimizer: its class's name, and its steps."""
 
     name: str
@@ -92,7 +92,7 @@ class Optimizer:
 class Iterations:
     """Counts the steps of a script's optimizers and finds those that end an iteration.
 
-    A subclass stores iterations: ``Counter`` their ends, and a member its steps.
+    A subclass stores iterations: ``IterationCounter`` their ends, and a member its steps.
 
     Args:
         how: ``mark``, ``backward``, ``optimizer``, ``every:K`` or ``only:CLASS`` (see ``encode``).
@@ -110,7 +110,7 @@ class Iterations:
         self._optimizer_steps = self._thread = 0
         self._frame: FrameType | None = None
         # By identity.
-        self._optimizers: dict[int, Optimizer] = {}
+        self._optimizers: dict[int, OptimizerSteps] = {}
         self._last = 0
         self._in_a_row = 0
 
@@ -182,7 +182,7 @@ class Iterations:
         known = self._optimizers.get(id(optimizer))
         new = known is None
         if known is None:
-            known = self._optimizers[id(optimizer)] = Optimizer(type(optimizer).__name__)
+            known = self._optimizers[id(optimizer)] = OptimizerSteps(type(optimizer).__name__)
         known.steps += 1
         if self._every:
             return self._optimizer_steps % self._every == 0
@@ -341,7 +341,7 @@ def environment(
     }
 
 
-class Counter(Iterations):
+class IterationCounter(Iterations):
     """Counts the iterations of this process, and of those that are forked from it.
 
     Args:

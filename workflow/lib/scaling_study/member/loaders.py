@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STATEFUL = LOADERS[1][0]
 
 
-class Kind(NamedTuple):
+class LoaderClass(NamedTuple):
     """A class of loaders, and its method that makes an iterator."""
 
     module: str
@@ -48,12 +48,12 @@ class Kind(NamedTuple):
 # Loaders of Lightning and Accelerate iterate over torch's own. Every iterator of SPDL in this
 # process comes from a pipeline.
 KINDS = (
-    *(Kind(module, name) for module, name in LOADERS),
-    Kind("spdl.pipeline._pipeline", "Pipeline", "get_iterator"),
-    Kind("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable"),
-    Kind("spdl.dataloader._dataloader", "DataLoader"),
-    Kind("spdl.dataloader._pytorch_dataloader", "PyTorchDataLoader"),
-    Kind("spdl.dataloader._cache_dataloader", "CacheDataLoader"),
+    *(LoaderClass(module, name) for module, name in LOADERS),
+    LoaderClass("spdl.pipeline._pipeline", "Pipeline", "get_iterator"),
+    LoaderClass("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable"),
+    LoaderClass("spdl.dataloader._dataloader", "DataLoader"),
+    LoaderClass("spdl.dataloader._pytorch_dataloader", "PyTorchDataLoader"),
+    LoaderClass("spdl.dataloader._cache_dataloader", "CacheDataLoader"),
 )
 
 # The module of the script's own classes.
@@ -72,20 +72,20 @@ def wrap(around: Makes, further: Sequence[str]) -> None:
         around: called in the method's place, with the method, the loader and further arguments.
         further: kinds that a config names as ``module:Class``.
     """
-    for kind in (*KINDS, *(Kind(*text.split(":")) for text in further)):
+    for kind in (*KINDS, *(LoaderClass(*text.split(":")) for text in further)):
         if kind.module == SCRIPT:
             _replace_in_script(around, kind)
         else:
             call_back(functools.partial(_replace, around, kind), kind.module)
 
 
-def _replace(around: Makes, kind: Kind) -> None:
+def _replace(around: Makes, kind: LoaderClass) -> None:
     owner = getattr(sys.modules[kind.module], kind.name, None)
     if hasattr(owner, kind.method):  # another release may have neither
         _put_around(around, owner, kind)
 
 
-def _put_around(around: Makes, owner: object, kind: Kind) -> None:
+def _put_around(around: Makes, owner: object, kind: LoaderClass) -> None:
     inner = getattr(owner, kind.method)
 
     def makes(loader: object, *args: object, **kwargs: object) -> Iterator[object]:
@@ -94,7 +94,7 @@ def _put_around(around: Makes, owner: object, kind: Kind) -> None:
     setattr(owner, kind.method, makes)
 
 
-def _replace_in_script(around: Makes, kind: Kind) -> None:
+def _replace_in_script(around: Makes, kind: LoaderClass) -> None:
     """Wrap the method of a class of the script itself, each time the script defines it."""
     build: Callable[..., type] = builtins.__build_class__
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
-class Losses:
+class RunLosses:
     """The losses of one run."""
 
     def __init__(self, file: Path, steps: int) -> None:
@@ -76,7 +76,7 @@ class Losses:
 
 def main(file: str, steps: str, seed: str, switches: str, *command: str) -> None:
     """Run the program; the arguments are the words of the command line."""
-    losses = Losses(Path(file).absolute(), int(steps))
+    losses = RunLosses(Path(file).absolute(), int(steps))
     atexit.register(losses.write)
 
     def prepare() -> None:

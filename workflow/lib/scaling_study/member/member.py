@@ -89,7 +89,7 @@ class Member(Iterations):
         self._write_readback = write_readback
         page, ranks = channel.open_words(folder), options.ranks or 1
         # The blocks of all ranks of its group.
-        self._group = [channel.Page(page, slot * ranks + each).words for each in range(ranks)]
+        self._group = [channel.PageBlock(page, slot * ranks + each).words for each in range(ranks)]
         self._words = self._group[rank]
         self._words[channel.REST_AT] = 0  # the group before may have set it
         self._gate = channel.gate(folder, slot, rank)
@@ -101,7 +101,7 @@ class Member(Iterations):
         self._step, self._blank = _step(), _step()
         self._step[channel.FRESH] = 1
         self._optimizer_began_ns = self._closure_ns = 0
-        self._profile: profiled.Operators | profiled.Calls | None = None
+        self._profile: profiled.OperatorProfile | profiled.CallProfile | None = None
         self._passed = False
         self._trainer = threading.get_ident()
         self._loaders: dict[str, loaders.Facts] = {}

@@ -43,9 +43,9 @@ PHASES = (
 )
 
 
-def start(order: int, steps: int) -> Operators | Calls:
+def start(order: int, steps: int) -> OperatorProfile | CallProfile:
     """Attach the profiler that an order names, for this many steps."""
-    return Operators(steps) if order == channel.PROFILE_OPERATORS else Calls(steps)
+    return OperatorProfile(steps) if order == channel.PROFILE_OPERATORS else CallProfile(steps)
 
 
 def allow_tracing() -> None:
@@ -57,7 +57,7 @@ def allow_tracing() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
 
 
-class Profile:
+class StepProfile:
     """A profile of some steps.
 
     Args:
@@ -73,7 +73,7 @@ class Profile:
         return not closed and self._covered < self._steps
 
 
-class Operators(Profile):
+class OperatorProfile(StepProfile):
     """torch's profiler: operators with FLOPs, without stacks and shapes."""
 
     def __init__(self, steps: int) -> None:
@@ -111,7 +111,7 @@ class Operators(Profile):
 
 
 @dataclass
-class Row:
+class OperatorEvents:
     """The events of an operator in a phase."""
 
     operator: str
@@ -132,10 +132,10 @@ def operator_rows(events: Iterable[FunctionEvent]) -> list[dict[str, object]]:
         Rows with operator, phase, calls, self_s, total_s (the time of an operator inside one of
         its own name counts twice) and flops (None if torch knows none).
     """
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], OperatorEvents] = {}
     for event in events:
         key = (event.name, _phase(event))
-        row = rows.setdefault(key, Row(*key))
+        row = rows.setdefault(key, OperatorEvents(*key))
         row.calls += 1
         row.self_s += event.self_cpu_time_total / 1e6
         row.total_s += event.cpu_time_total / 1e6
@@ -165,7 +165,7 @@ def _mark_closures() -> RemovableHandle:
     return optimizer.register_optimizer_step_pre_hook(mark)
 
 
-class Calls(Profile):
+class CallProfile(StepProfile):
     """cProfile of the training thread."""
 
     def __init__(self, steps: int) -> None:

@@ -127,7 +127,7 @@ def main(cohort: str, number: str, how: str, *command: str, replaceable: bool = 
     os.environ.update(iterations.environment(elsewhere, options.step, os.environ))
 
     def leave() -> None:
-        counter = iterations.Counter(str(elsewhere), options.step)
+        counter = iterations.IterationCounter(str(elsewhere), options.step)
         member.leave_cohort(counter.step_end if counter.leads else lambda: None)
 
     os.register_at_fork(after_in_child=leave)

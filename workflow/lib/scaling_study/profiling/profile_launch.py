@@ -28,11 +28,16 @@ from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.host import probe
 from scaling_study.launch.axes import axis_table
-from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
+from scaling_study.launch.launchers.launcher import (
+    LaunchSpec,
+    MemberSpec,
+    bind_command,
+    split_preload,
+)
 from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
-from scaling_study.records.profile import Kind, Profile, Profiled, ProfiledPoint, Turn
+from scaling_study.records.profile import Kind, PointProfile, Profiled, ProfiledPoint, Turn
 from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, pool, resolve, windows
 from scaling_study.runner.blocks import LostError
@@ -115,7 +120,7 @@ def _of_members(
     _measure_calls(resolved.launch, specs[0], folder / "1/operators.json")
 
 
-def _measure_calls(launch: Launch, member: Member, operators: Path) -> None:
+def _measure_calls(launch: LaunchSpec, member: MemberSpec, operators: Path) -> None:
     """Add to a profile of one process what calls cost, and what stacked models would save."""
     if not operators.exists():
         return
@@ -227,15 +232,17 @@ class _Profiling:
             kinds=tuple(profiles),
         )
 
-    def _profile(self, n: int, kind: Kind, around: list[list[float]]) -> Profile:
+    def _profile(self, n: int, kind: Kind, around: list[list[float]]) -> PointProfile:
         """Take one profile, and a window without a profiler after it."""
         turns_s: list[TurnTimes] = []
         try:
             profile, turns_s = self._stacks(n) if kind == "stacks" else self._own(n, kind)
         except UnavailableError as error:
-            profile = Profile(kind=kind, status="skipped", reason=error.reason, remedy=error.remedy)
+            profile = PointProfile(
+                kind=kind, status="skipped", reason=error.reason, remedy=error.remedy
+            )
         except FailedError as error:
-            profile = Profile(kind=kind, status="failed", reason=str(error))
+            profile = PointProfile(kind=kind, status="failed", reason=str(error))
         around.append(self._unprofiled(n))
         if not turns_s:
             log.info("n = %d: no %s (%s)", n, kind, profile.reason)
@@ -250,11 +257,11 @@ class _Profiling:
             time.sleep(self._settings.unprofiled_s)
         return [statistics.fmean(_step_times(activity, 0) or [math.nan]) for activity in activities]
 
-    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:  # noqa: ARG002 (below)
+    def _own(self, n: int, kind: Kind) -> tuple[PointProfile, list[TurnTimes]]:  # noqa: ARG002 (below)
         """Take a profile that the member takes of itself."""
         raise UnavailableError(INSIDE, "workload.script with one model in each process")
 
-    def _stacks(self, n: int) -> tuple[Profile, list[TurnTimes]]:
+    def _stacks(self, n: int) -> tuple[PointProfile, list[TurnTimes]]:
         """Sample members' stacks from outside, in turn, until there are enough samples."""
         spy = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.defpath}")
         if spy is None:
@@ -286,7 +293,7 @@ class _Profiling:
                 continue
             turns.append(turn)
             turns_s.append((at, steps_s))
-        profile = Profile(
+        profile = PointProfile(
             kind="stacks",
             status="ok",
             rate_hz=rate_hz,
@@ -383,13 +390,13 @@ class _MemberProfiling(_Profiling):
             longest_s=max(shortest_s, measure.longest_s),
             settle_s=min(measure.settle_s, shortest_s / 2),
         )
-        record = self._cohort.take(windows.Window(0, 0, n), settings)
+        record = self._cohort.take(windows.WindowPlan(0, 0, n), settings)
         return [
             statistics.fmean(member.step_us) / 1e6 if member.step_us else float("nan")
             for member in record.members
         ]
 
-    def _own(self, n: int, kind: Kind) -> tuple[Profile, list[TurnTimes]]:
+    def _own(self, n: int, kind: Kind) -> tuple[PointProfile, list[TurnTimes]]:
         """Take a profile that the member takes of itself."""
         order, names = OWN[kind]
         activities = self._cohort.profile(n, order, self._settings.steps, OPERATORS_LONGEST_S)
@@ -403,7 +410,7 @@ class _MemberProfiling(_Profiling):
         for name in names:
             shutil.move(self._private / name, self._output / str(n) / name)
         files = tuple(f"{n}/{name}" for name in names)
-        profile = Profile(kind=kind, status="ok", steps=covered, files=files)
+        profile = PointProfile(kind=kind, status="ok", steps=covered, files=files)
         activity = activities[0]
         return profile, [(0, _step_times(activity, activity.steps[-1 - covered].end_ns))]
 
@@ -423,7 +430,9 @@ def _step_times(activity: windows.Activity, since_ns: int) -> list[float]:
     return [duration / 1e9 for duration in durations]
 
 
-def _with_cost(profile: Profile, turns_s: Sequence[TurnTimes], *around: Sequence[float]) -> Profile:
+def _with_cost(
+    profile: PointProfile, turns_s: Sequence[TurnTimes], *around: Sequence[float]
+) -> PointProfile:
     """Return a profile with its overhead, from the windows around it.
 
     Args:

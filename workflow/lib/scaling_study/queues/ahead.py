@@ -70,7 +70,7 @@ FROM_ENTROPY = 623
 LEAST_ENTROPY = 2**32
 
 
-class Imports(NamedTuple):
+class ImportsFile(NamedTuple):
     """The content of the file."""
 
     modules: list[str]
@@ -78,7 +78,7 @@ class Imports(NamedTuple):
     seconds: dict[str, float] | None = None
 
     @classmethod
-    def read(cls, path: str) -> Imports:
+    def read(cls, path: str) -> ImportsFile:
         """Read the file."""
         with open(path, encoding="utf-8") as file:
             return cls(**json.load(file))
@@ -131,7 +131,7 @@ def learning(path: str) -> Callable[[], None]:
             origin = (spec.origin or "") if spec is not None and spec.name == name else ""
             if name not in known and os.path.realpath(origin).startswith(folders):
                 modules.append(name)
-        Imports(modules, left).write(path)
+        ImportsFile(modules, left).write(path)
 
     sys.addaudithook(note)
     return write
@@ -157,7 +157,7 @@ def load(path: str, program: Sequence[str]) -> None:
     if names := _remaining_threads():
         sys.exit(f"nothing can be forked from a process with threads: {', '.join(names)}")
     own_package = program[1].partition(".")[0] if program[0] == "-m" else ""
-    listed = Imports.read(path)
+    listed = ImportsFile.read(path)
     arguments, seed = sys.argv, random.Random.seed
     sys.argv = list(program[:1])
 
@@ -171,7 +171,7 @@ def load(path: str, program: Sequence[str]) -> None:
     if listed.seconds is not None:
         _import(listed.modules)
     else:
-        tried = Imports([], listed.left, {})
+        tried = ImportsFile([], listed.left, {})
         packages: dict[str, list[str]] = {}
         for name in listed.modules:
             packages.setdefault(name.partition(".")[0], []).append(name)
@@ -191,7 +191,7 @@ def _import(modules: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def _try_package(package: str, modules: Sequence[str], tried: Imports) -> None:
+def _try_package(package: str, modules: Sequence[str], tried: ImportsFile) -> None:
     """Import a package's modules if they are worth it, without those that must be left."""
     if sys.modules.keys() >= {*modules}:  # with another package
         return
@@ -205,7 +205,7 @@ def _try_package(package: str, modules: Sequence[str], tried: Imports) -> None:
         _import_without(reason, modules, tried)
 
 
-def _import_without(reason: str, modules: Sequence[str], tried: Imports) -> None:
+def _import_without(reason: str, modules: Sequence[str], tried: ImportsFile) -> None:
     """Import modules, without those that must be left for a reason; it is empty if none must."""
     if not reason:
         _import(modules)

@@ -127,7 +127,7 @@ class Most(Candidate, frozen=True, kw_only=True):
     ratio: Interval = Interval()
 
 
-class Reference(Candidate, frozen=True, kw_only=True):
+class ReferencePoint(Candidate, frozen=True, kw_only=True):
     """Today's launch or the default one, at its best process count."""
 
     at_n: Candidate | None = None
@@ -194,9 +194,9 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     """Whether a race chose the launch."""
     start: Start = "fresh"
     """How models start in the choice, its probability and the ranking: `fresh` or `forked`."""
-    default: Reference | None = None
+    default: ReferencePoint | None = None
     """None where it was not measured."""
-    today: Reference | None = None
+    today: ReferencePoint | None = None
     """None where it is the default launch, or was not measured."""
     best: Candidate | None = None
     """The best point by the objective."""
@@ -221,7 +221,7 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
         return self.status == "ok" and self.recommended is not None
 
     @property
-    def compared(self) -> Reference | None:
+    def compared(self) -> ReferencePoint | None:
         """Return the launch to compare the recommended one with: today's, or else the default."""
         return self.today or self.default
 
@@ -308,7 +308,7 @@ class SingleChanges(OfMachine, frozen=True, kw_only=True):
 # The confirmation.
 
 
-class Arm(Point, frozen=True, kw_only=True):
+class ArmResult(Point, frozen=True, kw_only=True):
     """A launch in free runs with one kind of start: its result and its prediction."""
 
     role: str
@@ -354,7 +354,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     unexplained: float = 1.0
 
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+class MissingArm(Struct, frozen=True, kw_only=True):
     """An arm of the confirmation that gave no figure."""
 
     arm: str = ""
@@ -377,8 +377,8 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     start: str = "fresh"
     """The best way to start the recommended launch's models in a process of their own: `fresh`
     or `forked`. The ratios use it."""
-    arms: tuple[Arm, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    arms: tuple[ArmResult, ...] = ()
+    left_out: tuple[MissingArm, ...] = ()
     losses: tuple[Losses, ...] = ()
     steps_per_model: Number = None
     """Steps of a model under the recommended launch; None if unknown."""
@@ -392,7 +392,7 @@ class Confirmation(OfMachine, frozen=True, kw_only=True):
     """The launch that the recommended one is compared with: `today` or `default`."""
     model_length: ModelLength | None = None
 
-    def arm(self, role: str, start: str | None = None) -> Arm | None:
+    def arm(self, role: str, start: str | None = None) -> ArmResult | None:
         """Return the arm of a role, by default with its best start; None if it did not run."""
         start = start or (self.start if role == "recommended" else "fresh")
         arms = self.arms if self.status == "confirmed" else ()

@@ -12,7 +12,7 @@ from scaling_study.records.field import Index
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
 from scaling_study.records.readback import Checked, Readback
-from scaling_study.records.window import AskedCohort, End, Event, Settled
+from scaling_study.records.window import AskedCohort, CohortEnd, CohortEvent, Settled
 
 
 class Optimizer(Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Optimizer(Struct, frozen=True, kw_only=True):
     """Whether its steps end iterations."""
 
 
-class Counted(Struct, frozen=True, kw_only=True):
+class Counting(Struct, frozen=True, kw_only=True):
     """How a member counted iterations."""
 
     how: str = ""
@@ -52,7 +52,7 @@ class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
     member: Readback | None = None
     """All that the first member reported before the first window."""
     """Settings that the script had changed in the first member by the last window."""
-    counted: tuple[Counted | None, ...] | None = None
+    counted: tuple[Counting | None, ...] | None = None
     """How the first member counted iterations."""
     once: bool | None = None
     """Whether each run of the script needs a process of its own."""
@@ -94,9 +94,9 @@ class CohortSummary(AskedCohort, frozen=True, kw_only=True):
     """Hash of the machine."""
     host: str
     """Name of the node."""
-    end: End | None = None
+    end: CohortEnd | None = None
     """None where the job was cut off."""
-    events: tuple[Event, ...] = ()
+    events: tuple[CohortEvent, ...] = ()
     """Events of its members."""
     windows_valid: int
     """How many windows count."""

@@ -25,7 +25,7 @@ from scaling_study.records.field import (
     bounds,
     fields,
 )
-from scaling_study.records.window import KERNEL_COUNTS, MEMBER, Cohort, Window, WindowMachine
+from scaling_study.records.window import KERNEL_COUNTS, MEMBER, CohortHead, Window, WindowMachine
 
 Cpus = Annotated[float, bounds("CPUs", LARGEST_COUNT)]
 Threads = Annotated[float, bounds("threads", LARGEST_COUNT)]
@@ -37,8 +37,8 @@ PerStep = Annotated[float, bounds("1/step", LARGEST_COUNT)]
 StepsPerSecond = Annotated[float, bounds("steps/s", LARGEST_COUNT)]
 ModelsPerHour = Annotated[float, bounds("models/h", LARGEST_COUNT)]
 
-COHORT, WINDOW, MACHINE = fields(Cohort), fields(Window), fields(WindowMachine)
-EXPERIMENT = fields(experiment.Why) | fields(experiment.Window)
+COHORT, WINDOW, MACHINE = fields(CohortHead), fields(Window), fields(WindowMachine)
+EXPERIMENT = fields(experiment.WhyHead) | fields(experiment.ExperimentWindow)
 
 
 def _columns(record: Mapping[str, Field], *names: str) -> tuple[Field, ...]:

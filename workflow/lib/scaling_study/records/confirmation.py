@@ -74,7 +74,7 @@ class Head(Struct, frozen=True, kw_only=True, tag_field="kind", tag="confirmatio
     """Time of the start."""
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class ModelRun(Struct, frozen=True, kw_only=True):
     """A model of a slot; times count from the start of the round, null if never."""
 
     slot: Index
@@ -121,7 +121,7 @@ class Round(Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     """Mean frequency of the CPUs."""
     foreign_cpu_s: CpuSeconds
     """CPU time of other programs."""
-    runs: list[Run]
+    runs: list[ModelRun]
     """The models that have begun."""
 
     @classmethod
@@ -154,7 +154,7 @@ class FirstModels(Struct, frozen=True, kw_only=True):
     """Rounds with a single slot: of a fresh model, and then of a forked one if there was time."""
 
 
-class LeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out"):
+class ArmLeftOut(Struct, frozen=True, kw_only=True, tag_field="kind", tag="left_out"):
     """An arm that this machine cannot run."""
 
     arm: str
@@ -193,12 +193,12 @@ class Imports(Struct, frozen=True, kw_only=True, tag_field="kind", tag="imports"
     """Time of each package, including packages that it is the first to import."""
 
 
-class End(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+class ConfirmationEnd(Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """A confirmation ends."""
 
     wall_s: Seconds
     """How long it took."""
 
 
-Record = Head | Round | LeftOut | Losses | Imports | End
+Record = Head | Round | ArmLeftOut | Losses | Imports | ConfirmationEnd
 DECODER: json.Decoder[Record] = json.Decoder(Record)

@@ -20,7 +20,7 @@ from scaling_study.records.field import (
 )
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Checked, Readback
-from scaling_study.records.window import Ending, LostMember, Measured, Slot, Taken
+from scaling_study.records.window import Ending, LostMember, MeasuredLaunch, Slot, Taken
 
 EffortName = Literal["quick", "full"]
 VMSTAT = (
@@ -30,7 +30,7 @@ VMSTAT = (
 """Counters of /proc/vmstat that windows have, where the kernel has them: pages and huge pages."""
 
 
-class Heading(Measured, frozen=True, kw_only=True):
+class Heading(MeasuredLaunch, frozen=True, kw_only=True):
     """The first record of every kind of experiment: its launch and its machine."""
 
     replicate: Index
@@ -56,7 +56,7 @@ class Change(Struct, frozen=True, kw_only=True):
     options: Json
 
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+class UntriedChange(Struct, frozen=True, kw_only=True):
     """A change that was not tried, and why."""
 
     intervention: str
@@ -64,7 +64,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
+class WhyHead(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     """Experiments on one launch begin."""
 
     schema_version: Literal[2]
@@ -80,11 +80,11 @@ class Why(Heading, frozen=True, kw_only=True, tag_field="kind", tag="why"):
     """Randomised blocks."""
     interventions: list[Change]
     """The changes that are tried."""
-    not_applicable: list[LeftOut]
+    not_applicable: list[UntriedChange]
     """Interventions that cannot matter here, with the reason."""
 
 
-class Readbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
+class ExperimentReadbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readback"):
     """Reports of the members of one cohort of the job before their first window."""
 
     cohort: str
@@ -93,7 +93,7 @@ class Readbacks(Checked, frozen=True, kw_only=True, tag_field="kind", tag="readb
     """The report of each member."""
 
 
-class Window(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
+class ExperimentWindow(Taken, frozen=True, kw_only=True, tag_field="kind", tag="window"):
     """A window of an experiment."""
 
     experiment: Literal["reference", "intervention", "stressor", "data_loader", "kernel"]
@@ -200,7 +200,7 @@ class ChangeLeftOut(
     """Why."""
 
 
-class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+class ExperimentEvent(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """A member ends too early."""
 
     cohort: str
@@ -215,14 +215,16 @@ class VariantLeftOut(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class End(Ending, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"):
+class ExperimentEnd(
+    Ending, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="end"
+):
     """An experiment ends."""
 
     left_out: list[VariantLeftOut] = field(default_factory=list)
     """Variants of a data loader that were left out, and why."""
 
 
-class LoaderExperiment(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
+class LoaderHead(Heading, frozen=True, kw_only=True, tag_field="kind", tag="data_loader"):
     """A data-loader experiment begins: one start of all variants of the recommended launch."""
 
     schema_version: Literal[3]
@@ -267,7 +269,7 @@ class Ways(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ways"):
     `as_is@NAME`."""
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class UseReading(Struct, frozen=True, kw_only=True):
     """Use of the machine up to one time: counters since processes or the machine started."""
 
     at_s: float
@@ -301,7 +303,7 @@ class Use(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
     """CPUs that the study may use."""
     shared_bytes: Count | None
     """Size of /dev/shm."""
-    looks: list[Look]
+    looks: list[UseReading]
     """Readings, eight a second for some seconds, outside of all windows."""
 
 
@@ -317,7 +319,7 @@ class KernelRates(Struct, frozen=True, kw_only=True):
     flags: list[str]
 
 
-class Kernel(Struct, frozen=True, kw_only=True):
+class NamedKernel(Struct, frozen=True, kw_only=True):
     """A kernel of the microbenchmarks, which one part of the machine bounds."""
 
     kernel: str
@@ -342,7 +344,7 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
     """Hash of the machine."""
     started: str
     """Time of the start."""
-    kernels: list[Kernel]
+    kernels: list[NamedKernel]
     """The kernels that ran."""
     rows: list[KernelRates]
     """A row for each window."""
@@ -351,8 +353,12 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
 
 
 WhyRecord = (
-    Why | Readbacks | Window | Samples | Foreign | ChangeFailed | ChangeLeftOut | Event | End
-)
-LoaderRecord = LoaderExperiment | Readbacks | Window | Ways | Use | Event | End
+    WhyHead | ExperimentReadbacks | ExperimentWindow | Samples | Foreign | ChangeFailed
+    | ChangeLeftOut | ExperimentEvent | ExperimentEnd
+)  # fmt: skip
+LoaderRecord = (
+    LoaderHead | ExperimentReadbacks | ExperimentWindow | Ways | Use
+    | ExperimentEvent | ExperimentEnd
+)  # fmt: skip
 Record = WhyRecord | LoaderRecord
 DECODER: json.Decoder[Record] = json.Decoder(Record)

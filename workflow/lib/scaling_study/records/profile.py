@@ -63,7 +63,7 @@ class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """py-spy's raw output, in the folder of the point."""
 
 
-class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PointProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One profile of a point: how it was taken, and what it cost the step."""
 
     kind: Kind
@@ -103,9 +103,9 @@ class ProfiledPoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean step time of all windows without a profiler."""
     unprofiled_windows: tuple[Number, ...] = ()
     """Mean step time of each of these windows."""
-    kinds: tuple[Profile, ...] = ()
+    kinds: tuple[PointProfile, ...] = ()
 
-    def profile(self, kind: str) -> Profile | None:
+    def profile(self, kind: str) -> PointProfile | None:
         """Return the profile of a kind, if it was taken."""
         return next(
             (profile for profile in self.kinds if (profile.kind, profile.status) == (kind, "ok")),

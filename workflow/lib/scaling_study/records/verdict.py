@@ -12,7 +12,7 @@ from scaling_study.records.experiment import ForeignProcess, VariantLeftOut
 from scaling_study.stats.interval import Interval
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class EvidenceText(Struct, frozen=True, kw_only=True):
     """Evidence for or against a cause."""
 
     kind: str
@@ -30,7 +30,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class Cause(Struct, frozen=True, kw_only=True):
+class CauseResult(Struct, frozen=True, kw_only=True):
     """A cause that was tested, or could not be."""
 
     cause: str = ""
@@ -44,9 +44,9 @@ class Cause(Struct, frozen=True, kw_only=True):
     source: str | None = None
     """The document that describes it."""
     remedy: Remedy | None = None
-    speaks_for: tuple[Evidence, ...] = field(default=(), name="for")
-    against: tuple[Evidence, ...] = ()
-    open: tuple[Evidence, ...] = ()
+    speaks_for: tuple[EvidenceText, ...] = field(default=(), name="for")
+    against: tuple[EvidenceText, ...] = ()
+    open: tuple[EvidenceText, ...] = ()
     """Evidence that speaks neither way."""
 
     @property
@@ -58,10 +58,10 @@ class Cause(Struct, frozen=True, kw_only=True):
 class Judged(Struct, frozen=True, kw_only=True):
     """Causes of the time that more processes add, or of a step of one process alone."""
 
-    named: tuple[Cause, ...] = ()
-    ruled_out: tuple[Cause, ...] = ()
-    inconclusive: tuple[Cause, ...] = ()
-    not_tested: tuple[Cause, ...] = ()
+    named: tuple[CauseResult, ...] = ()
+    ruled_out: tuple[CauseResult, ...] = ()
+    inconclusive: tuple[CauseResult, ...] = ()
+    not_tested: tuple[CauseResult, ...] = ()
     explained_share: Interval | None = None
     unexplained_share: Interval | None = None
 
@@ -87,7 +87,7 @@ class CountPerStep(Struct, frozen=True, kw_only=True):
     high: Number = None
 
 
-class Intervention(Struct, frozen=True, kw_only=True):
+class InterventionResult(Struct, frozen=True, kw_only=True):
     """One change of an experiment, and the time that it recovered."""
 
     intervention: str = ""
@@ -180,7 +180,7 @@ class Target(Struct, frozen=True, kw_only=True):
     single_process_loss: Judged = Judged()
     accounts: tuple[AccountTime, ...] = ()
     counts: tuple[CountPerStep, ...] = ()
-    interventions: tuple[Intervention, ...] = ()
+    interventions: tuple[InterventionResult, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     foreign: tuple[ForeignProcess, ...] = ()
     waits: tuple[TrainerWait, ...] = ()
@@ -196,7 +196,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return self.label
 
     @property
-    def undecided(self) -> tuple[Cause, ...]:
+    def undecided(self) -> tuple[CauseResult, ...]:
         """Return the causes that were tested without a result."""
         return (*self.scaling_loss.inconclusive, *self.single_process_loss.inconclusive)
 

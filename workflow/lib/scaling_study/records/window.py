@@ -48,7 +48,7 @@ class Slot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPUs of its loader's workers."""
 
 
-class Measured(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MeasuredLaunch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A launch that was measured: which one it is, and how it was measured."""
 
     launch: str
@@ -71,7 +71,7 @@ class Measured(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Time of the start."""
 
 
-class AskedCohort(Measured, frozen=True, kw_only=True):
+class AskedCohort(MeasuredLaunch, frozen=True, kw_only=True):
     """The request that a cohort was started with."""
 
     cohort: Index
@@ -86,7 +86,7 @@ class AskedCohort(Measured, frozen=True, kw_only=True):
     """The requested environment."""
 
 
-class Cohort(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="cohort"):
+class CohortHead(AskedCohort, frozen=True, kw_only=True, tag_field="kind", tag="cohort"):
     """A cohort starts: its request, and its machine."""
 
     schema_version: Literal[2]
@@ -146,7 +146,7 @@ class WindowMachine(Struct, frozen=True, kw_only=True, gc=False):
     """CPUs that some member's training thread may run on. Source: /proc/PID/task/TID/status."""
 
 
-class Steps(Struct, frozen=True, kw_only=True, gc=False):
+class MemberSteps(Struct, frozen=True, kw_only=True, gc=False):
     """The counted steps of a member in a window, and the parts of their time."""
 
     slot: Index
@@ -250,7 +250,7 @@ class Life(Struct, frozen=True, gc=False):
     """Index and time of each step in which the script restarted; such steps never count."""
 
 
-MEMBER = fields(Steps) | fields(Life) | fields(Usage)
+MEMBER = fields(MemberSteps) | fields(Life) | fields(Usage)
 """The described fields of a member's record, without counters that have a file of their own."""
 KERNEL_COUNTS = tuple(field for field in MEMBER.values() if field.title)
 """The fields of a member that are numbers of events, counted by the kernel."""
@@ -273,12 +273,12 @@ def _with_counters(
 
 if TYPE_CHECKING:
 
-    class Member(Steps, Life, Usage, frozen=True):
+    class MemberWindow(MemberSteps, Life, Usage, frozen=True):
         """One member's share of a window."""
 
 else:
-    Steps = _with_counters("Steps", [Steps], TIMED)
-    Member = _with_counters("Member", [Steps, Life, Usage], READ)
+    MemberSteps = _with_counters("MemberSteps", [MemberSteps], TIMED)
+    MemberWindow = _with_counters("MemberWindow", [MemberSteps, Life, Usage], READ)
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -304,7 +304,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     """Share of the window in which all n members trained."""
     machine: WindowMachine
     """Readings of the machine."""
-    members: list[Member]
+    members: list[MemberWindow]
     """A record for each active member."""
 
 
@@ -338,7 +338,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
     """The ends of its standard output and standard error."""
 
 
-class Event(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+class CohortEvent(LostMember, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """A member ends too early."""
 
     cohort: Index
@@ -370,7 +370,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     """How long it took."""
 
 
-class End(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+class CohortEnd(Ending, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """A cohort ends."""
 
     cohort: Index
@@ -402,5 +402,5 @@ class Settled(Struct, frozen=True, kw_only=True, tag_field="kind", tag="settled"
     """The same after that; null if the script has settled."""
 
 
-Record = Cohort | Readbacks | Window | Event | Settled | End
+Record = CohortHead | Readbacks | Window | CohortEvent | Settled | CohortEnd
 DECODER: json.Decoder[Record] = json.Decoder(Record)

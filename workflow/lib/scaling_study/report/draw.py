@@ -119,7 +119,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DotRow:
     """A row of a figure of dots, with a value for each of its one or two columns, or None."""
 
     title: str
@@ -137,7 +137,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WaterfallBar:
     """A bar of a waterfall: the time that it adds (s; negative: saves), or a step from zero on."""
 
     title: str
@@ -238,7 +238,7 @@ def lines(
         return _finish(canvas, about, alt, head)
 
 
-def dots(rows: Sequence[Row], about: About, heads: Sequence[str] = ("",)) -> Figure | None:
+def dots(rows: Sequence[DotRow], about: About, heads: Sequence[str] = ("",)) -> Figure | None:
     """Draw shares as dots with their intervals, a row each, in one column or two; None without any.
 
     Args:
@@ -295,7 +295,7 @@ def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: Abo
 
 
 def waterfall(
-    steps: Sequence[Step], about: About, legend: Sequence[tuple[str, str]] = ()
+    steps: Sequence[WaterfallBar], about: About, legend: Sequence[tuple[str, str]] = ()
 ) -> Figure:
     """Draw what each part adds to a step: each bar begins where the one above ended.
 

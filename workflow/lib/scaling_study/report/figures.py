@@ -15,8 +15,8 @@ from scaling_study.records.analysis import Comparison, FrontPoint
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import Sensitivity, Target
 from scaling_study.report import draw, words
-from scaling_study.report.draw import About, Curve, Figure, Row, Stack, Step
-from scaling_study.report.model import Machine, estimate
+from scaling_study.report.draw import About, Curve, DotRow, Figure, Stack, WaterfallBar
+from scaling_study.report.model import MachineReport, estimate
 from scaling_study.stats.interval import Interval
 
 MARKERS = ("o", "X", "s", "^", "D", "v")
@@ -70,7 +70,7 @@ class Series:
         return f"{self.label} ({roles})" if roles else self.label
 
 
-def choose_series(machine: Machine, plan: Plan) -> tuple[Series, ...]:
+def choose_series(machine: MachineReport, plan: Plan) -> tuple[Series, ...]:
     """Choose the launches to draw in colour: those with a role, then the best of the others."""
     points, best = machine.points, machine.recommendation.recommended
     labels = dict(zip(points["launch"], points["label"], strict=True))
@@ -96,7 +96,7 @@ def choose_series(machine: Machine, plan: Plan) -> tuple[Series, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FigureKind:
     """A kind of figure.
 
     Attributes:
@@ -115,21 +115,21 @@ class Kind:
 
 
 KINDS = {
-    "throughput": Kind(
+    "throughput": FigureKind(
         "Throughput, steps/s",
         "All members together; higher is better. Shaded: 95% intervals over starts. Upright lines: "
         "processes of one CPU each fill a part of the machine.",
         "steps_per_s",
     ),
-    "step_time": Kind(
+    "step_time": FigureKind(
         "Step time, ms", "What one member sees: a flat line is perfect scaling.", "step_s", 1e3
     ),
-    "efficiency": Kind(
+    "efficiency": FigureKind(
         "Efficiency",
         "Throughput over n times that of one process of the same launch: 1 is perfect.",
         "efficiency",
     ),
-    "phases": Kind(
+    "phases": FigureKind(
         "Phases of a step",
         "Mean time; forward has all other Python. Each launch has a scale of its own.",
         parts={
@@ -139,45 +139,45 @@ KINDS = {
             "optimizer_s_per_step": ("optimizer", "part-4"),
         },
     ),
-    "accounts": Kind(
+    "accounts": FigureKind(
         "Where the training thread's time goes",
         "Per step, as the kernel counts it. Blocked: waiting for threads, locks or data.",
         parts={f"trainer_{name}_s_per_step": account for name, account in ACCOUNTS.items()},
     ),
-    "cpu_time": Kind(
+    "cpu_time": FigureKind(
         "CPU time of all threads",
         "Per step of one member, child processes included: several threads take more than a step.",
         parts={f"{name}_s_per_step": ACCOUNTS[name] for name in ("user", "system", "runqueue")},
     ),
-    "noise": Kind(
+    "noise": FigureKind(
         "A/A check: the baseline against itself",
         "The repeat is the same launch: this is how no difference looks on this machine.",
     ),
-    "causes-accounts": Kind(
+    "causes-accounts": FigureKind(
         "What more processes add to a step",
         "The training thread's mean step in these experiments, as the kernel counts it. Parts are "
         "counted apart, so what is not accounted for may be below 0.",
     ),
-    "causes-interventions": Kind(
+    "causes-interventions": FigureKind(
         "One change at a time: what it takes away",
         "The same launch with one thing changed. At 0% a change does nothing; to the left it makes "
         "things worse.",
     ),
-    "causes-doses": Kind(
+    "causes-doses": FigureKind(
         "One thing added: step time beside other work",
         "The others run one kernel each for a share of their time (the dose). What rises "
         "above the control, in grey, is what training is sensitive to.",
     ),
-    "microbenchmarks": Kind(
+    "microbenchmarks": FigureKind(
         "This machine: kernels side by side",
         "Small kernels, each bound by one thing, in place of the training: the rate of one alone "
         "over the mean rate of n. Grey: a loop in registers, which shares only the clock.",
     ),
-    "use": Kind(
+    "use": FigureKind(
         "CPUs in use while it trains as it is",
         "By kind of thread. The dashed line: all that the study may use.",
     ),
-    "inflation": Kind(
+    "inflation": FigureKind(
         "Change of the step time by operator",
         "Self time per profiled step of one member: small differences mean nothing.",
     ),
@@ -203,7 +203,7 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
     return About(f"{kind}{number}{suffix}", entry.title, entry.caption)
 
 
-def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
+def draw_all(machine: MachineReport, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures; return them by their names in a page."""
     suffix, alone = machine.suffix, machine.microbenchmarks
     figures: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
@@ -220,7 +220,9 @@ def draw_all(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str, Figure | None]:
+def scaling(
+    machine: MachineReport, plan: Plan, series: Sequence[Series]
+) -> dict[str, Figure | None]:
     """Draw the figures against the number of processes; none without a valid window."""
     if machine.points.empty:
         return {}
@@ -236,7 +238,7 @@ def scaling(machine: Machine, plan: Plan, series: Sequence[Series]) -> dict[str,
 
 
 def _against_n(
-    machine: Machine, series: Sequence[Series], counts: Sequence[int], name: str, title: str
+    machine: MachineReport, series: Sequence[Series], counts: Sequence[int], name: str, title: str
 ) -> Figure | None:
     kind = KINDS[name]
     ends = (f"{kind.column}{end}" for end in ("", "_low", "_high"))
@@ -283,7 +285,7 @@ def _against_n(
     )
 
 
-def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | None:
+def _stacked(machine: MachineReport, series: Sequence[Series], name: str) -> Figure | None:
     points = machine.points
     # Time held back by a quota or not accounted for is drawn only where it is not negligible.
     parts = {
@@ -305,16 +307,16 @@ def _stacked(machine: Machine, series: Sequence[Series], name: str) -> Figure | 
     return draw.stacks(panels, parts.values(), texts(name, machine.suffix))
 
 
-def _noise(machine: Machine) -> Figure | None:
+def _noise(machine: MachineReport) -> Figure | None:
     rows = [
-        Row(words.processes(point.n), (difference,), "series-3")
+        DotRow(words.processes(point.n), (difference,), "series-3")
         for point in machine.noise.points
         for difference in [Interval(point.ratio, point.low, point.high).plus(-1.0)]
     ]
     return draw.dots(rows, texts("noise", machine.suffix))
 
 
-def front(machine: Machine) -> Figure | None:
+def front(machine: MachineReport) -> Figure | None:
     """Draw every point's rate against the time of one model; None without a point."""
     pareto = machine.pareto
     if not pareto.points:
@@ -353,12 +355,12 @@ def accounts(target: Target, about: About) -> Figure | None:
     shown = [row for row in times if max(map(abs, row[2:])) > SMALL_SHARE * abs(high_s)]
     if not shown or target.n is None:
         return None
-    changes = [Step(title, high - low, colour) for title, colour, low, high in shown]
+    changes = [WaterfallBar(title, high - low, colour) for title, colour, low, high in shown]
     return draw.waterfall(
         [
-            Step("a step of 1 process", low_s, whole=True),
+            WaterfallBar("a step of 1 process", low_s, whole=True),
             *sorted(changes, key=lambda step: -step.added_s),
-            Step(f"a step of {target.n} processes", high_s, whole=True),
+            WaterfallBar(f"a step of {target.n} processes", high_s, whole=True),
         ],
         about,
     )
@@ -367,7 +369,7 @@ def accounts(target: Target, about: About) -> Figure | None:
 def interventions(target: Target, about: About) -> Figure | None:
     """Draw the share that each change recovers of the added time, and of a step of one process."""
     rows = [
-        Row(change.title, (_known(change.scaling_loss), _known(change.single_process_loss)))
+        DotRow(change.title, (_known(change.scaling_loss), _known(change.single_process_loss)))
         for change in target.interventions
         if change.status == "measured" and (change.scaling_loss or change.single_process_loss)
     ]
@@ -437,7 +439,7 @@ def _multiples(
     return draw.lines(panels, about, x_label, counts=x_label == "processes", ratios=True)
 
 
-def use(machine: Machine) -> Figure | None:
+def use(machine: MachineReport) -> Figure | None:
     """Draw the CPUs that each kind of thread used over time; None without readings."""
     usage = machine.data_loader.use if machine.data_loader else None
     if usage is None or not usage.spans:
@@ -466,13 +468,13 @@ def operators(comparison: Comparison, about: About) -> Figure:
     few = len(by_size) <= LARGEST + 1  # one too many is not worth the bar "1 other"
     shown = by_size[: None if few else LARGEST]
     steps = [
-        Step(row.operator, row.difference_s, group_colour(row.group))
+        WaterfallBar(row.operator, row.difference_s, group_colour(row.group))
         for row in summed
         if row in shown and row.difference_s
     ]
     others = [row.difference_s or 0.0 for row in summed if row not in shown]
     if others:
-        steps.append(Step(f"{len(others)} smaller changes", sum(others), "rest"))
-    steps.append(Step("whole step", sum(step.added_s for step in steps), whole=True))
+        steps.append(WaterfallBar(f"{len(others)} smaller changes", sum(others), "rest"))
+    steps.append(WaterfallBar("whole step", sum(step.added_s for step in steps), whole=True))
     legend = [(group.group, group_colour(group.group)) for group in comparison.groups]
     return draw.waterfall(steps, about, legend)

@@ -44,7 +44,7 @@ NORMAL = 1.96
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class FlameNode:
     """A frame below its callers.
 
     Attributes:
@@ -55,7 +55,7 @@ class Node:
 
     name: str
     times: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    children: dict[str, "Node"] = field(default_factory=dict)
+    children: dict[str, "FlameNode"] = field(default_factory=dict)
 
     @property
     def width(self) -> float:
@@ -94,20 +94,20 @@ class Flame:
         self.rows = own_times(a, b)
 
 
-def merge(a: Folded, b: Folded | None = None) -> Node:
+def merge(a: Folded, b: Folded | None = None) -> FlameNode:
     """Merge profiles into one tree; return its root, whose children are the groups of threads."""
-    root = Node("all")
+    root = FlameNode("all")
     for place, folded in enumerate((a, b)):
         for stack, seconds in folded.stacks.items() if folded else ():
             node = root
             node.times[place] += seconds
             for name in stack:
-                node = node.children.setdefault(name, Node(name))
+                node = node.children.setdefault(name, FlameNode(name))
                 node.times[place] += seconds
     return root
 
 
-def walk(root: Node) -> Iterator[tuple[Node, int]]:
+def walk(root: FlameNode) -> Iterator[tuple[FlameNode, int]]:
     """Yield the frames that can be seen with their depths, callers before callees.
 
     Groups and phases come in their usual order, frames by time. Each group of threads is shown
@@ -123,13 +123,13 @@ def walk(root: Node) -> Iterator[tuple[Node, int]]:
                 waiting.append((child, depth + 1, narrow_s))
 
 
-def _order(node: Node) -> tuple[int, float, str]:
+def _order(node: FlameNode) -> tuple[int, float, str]:
     """Return the sort key of a frame among the callees of its caller."""
     place = FIRST.index(node.name) if node.name in FIRST else len(FIRST)
     return place, -sum(node.times), node.name
 
 
-def to_json(root: Node, *, labels: Labels, pale: float) -> str:
+def to_json(root: FlameNode, *, labels: Labels, pale: float) -> str:
     """Write the tree as compact JSON: columns, nodes in the order of a walk, names once.
 
     Keys: ``labels``; ``unit``, in seconds; ``pale``, in units; ``names``; and per node ``name``,
@@ -225,7 +225,7 @@ def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
     return text
 
 
-class _Point(Point, frozen=True, kw_only=True):
+class _StackPoint(Point, frozen=True, kw_only=True):
     """A profiled point with its stacks; ``key`` is its part of the names of files."""
 
     key: str
@@ -294,9 +294,11 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
     return Flame("points", " against ".join(titles), known[point].folded, second)
 
 
-def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, dict[int, _Point]]:
+def _read_points(
+    manifests: Sequence[Profiled], notes: list[str]
+) -> dict[str, dict[int, _StackPoint]]:
     """Read the stacks of every launch and process count; note those that could not be read."""
-    points: dict[str, dict[int, _Point]] = {}
+    points: dict[str, dict[int, _StackPoint]] = {}
     for manifest in manifests:
         for point in manifest.points:
             profile, n, launch = point.profile("stacks"), point.n, manifest.launch or ""
@@ -313,7 +315,7 @@ def _read_points(manifests: Sequence[Profiled], notes: list[str]) -> dict[str, d
                 notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
             name = RECOMMENDED if manifest.target == RECOMMENDED else launch
-            entry = _Point(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
+            entry = _StackPoint(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
             points.setdefault(launch, {})[n] = entry
     return points
 

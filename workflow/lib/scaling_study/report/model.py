@@ -24,7 +24,7 @@ OTHER_NODES = ", other nodes"
 """Suffix of a machine's name, for nodes of this name that are another machine."""
 
 
-class Machine:
+class MachineReport:
     """A machine, with its analyses, tables and profiles.
 
     Args:
@@ -107,7 +107,7 @@ def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> 
 
 def read_study(
     folder: Path, plan: Plan, compared: analysis.Compared | None = None
-) -> list[Machine]:
+) -> list[MachineReport]:
     """Read all machines of a study: those that its config names, or those of this machine's study.
 
     Args:
@@ -126,7 +126,9 @@ def read_study(
     ]
 
 
-def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") -> list[Machine]:
+def read_machines(
+    folder: Path, plan: Plan, *, name: str = "", first: str = ""
+) -> list[MachineReport]:
     """Read all machines of a folder.
 
     Args:
@@ -135,11 +137,11 @@ def read_machines(folder: Path, plan: Plan, *, name: str = "", first: str = "") 
         name: the machine's name in the config; ``""`` in a study of this machine alone.
         first: hash of the machine that the name stands for; it comes first.
     """
-    machines: list[Machine] = []
+    machines: list[MachineReport] = []
     provenances = read_file(folder / "analysis/provenance.json", analysis.Analysed).machines
     for provenance in sorted(provenances, key=lambda entry: entry.machine != first):
         other = re.sub(r"[^A-Za-z0-9_-]", "_", f"-{provenance.machine}") if machines else ""
         suffix = f"-{name}{other}" if name else other
         nodes = OTHER_NODES if name and machines else ""
-        machines.append(Machine(folder, plan, provenance, f"{name}{nodes}", suffix))
+        machines.append(MachineReport(folder, plan, provenance, f"{name}{nodes}", suffix))
     return machines

@@ -34,7 +34,7 @@ from scaling_study.records.analysis import STAGE_TIMES, Compared, Effective
 from scaling_study.records.codec import plain, read_file
 from scaling_study.report import draw, figures, flamegraph, launch_script, sections, svg, words
 from scaling_study.report.figures import Series
-from scaling_study.report.model import Machine, estimate, read_study
+from scaling_study.report.model import MachineReport, estimate, read_study
 from scaling_study.runner import switch_script
 from scaling_study.search import rounds
 from scaling_study.stats import thresholds
@@ -142,7 +142,7 @@ class View:
     """
 
     anchor: str
-    machine: Machine
+    machine: MachineReport
     plan: Plan
     flames: flamegraph.Flames
     script: str
@@ -394,7 +394,7 @@ def render_study(
 
 
 def _beside(
-    machine: Machine, plan: Plan, kind: Mapping[str, object], script: Path
+    machine: MachineReport, plan: Plan, kind: Mapping[str, object], script: Path
 ) -> dict[str, str | None]:
     """Return the texts of the files beside a launch script; None for those that it lacks."""
     recommended, imports = machine.recommendation.recommended, None

@@ -76,7 +76,7 @@ def look_around() -> str:
     return words.warn_busy(foreign.look(frozenset(probe.read_machine().cpus)))
 
 
-def _conclude_machine(machine: model.Machine, results: Path) -> list[str]:
+def _conclude_machine(machine: model.MachineReport, results: Path) -> list[str]:
     """Return a machine's result, its launch command, and why it does not scale further."""
     headline = words.headline(machine)
     lines = [f"{headline.verdict} ({headline.detail})"]

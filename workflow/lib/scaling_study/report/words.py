@@ -28,10 +28,10 @@ from scaling_study.launch.axes import shell
 from scaling_study.records import analysis
 from scaling_study.records.confirmation import Losses
 from scaling_study.records.model_length import ModelLength
-from scaling_study.records.verdict import Cause, Target
-from scaling_study.report.model import Machine
+from scaling_study.records.verdict import CauseResult, Target
+from scaling_study.report.model import MachineReport
 from scaling_study.runner import foreign, windows
-from scaling_study.runner.foreign import Look
+from scaling_study.runner.foreign import ForeignLoad
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
@@ -337,7 +337,7 @@ def verdict(answer: Answer) -> str:
     )
 
 
-def headline(machine: Machine) -> Headline:
+def headline(machine: MachineReport) -> Headline:
     """Return the headline of a machine's report."""
     recommendation, answer = machine.recommendation, answer_of(machine)
     objective = OBJECTIVES[answer.objective]
@@ -368,7 +368,7 @@ def headline(machine: Machine) -> Headline:
     return Headline(question, verdict(answer), ", ".join(detail), bars, tuple(_marks(machine)))
 
 
-def answer_of(machine: Machine) -> Answer:
+def answer_of(machine: MachineReport) -> Answer:
     """Return the findings that decide the headline."""
     recommendation, confirmation = machine.recommendation, machine.confirmation
     best, other = recommendation.recommended, recommendation.compared
@@ -425,12 +425,12 @@ STARTED = {"fresh": "", "forked": " with forked starts"}
 
 def _predicted(
     recommendation: analysis.Recommendation,
-) -> list[tuple[str, analysis.Candidate | analysis.Arm]]:
+) -> list[tuple[str, analysis.Candidate | analysis.ArmResult]]:
     """Return today's launch, the default one and the recommended one.
 
     The launch that the recommended one is compared with comes at the recommended count, too.
     """
-    shown: list[tuple[str, analysis.Candidate | analysis.Arm]] = []
+    shown: list[tuple[str, analysis.Candidate | analysis.ArmResult]] = []
     best = recommendation.recommended
     for role, entry in (("today", recommendation.today), ("default", recommendation.default)):
         if best is None or entry is None or entry.launch == best.launch:
@@ -443,7 +443,7 @@ def _predicted(
 
 def _confirmed(
     confirmation: analysis.Confirmation | None,
-) -> list[tuple[str, analysis.Candidate | analysis.Arm]]:
+) -> list[tuple[str, analysis.Candidate | analysis.ArmResult]]:
     """Return the launches as confirmed, the recommended one with fresh starts too; or none."""
     if confirmation is None or confirmation.arm("recommended") is None:
         return []
@@ -454,7 +454,7 @@ def _confirmed(
 
 
 def _bars(
-    shown: Sequence[tuple[str, analysis.Candidate | analysis.Arm]], objective: str
+    shown: Sequence[tuple[str, analysis.Candidate | analysis.ArmResult]], objective: str
 ) -> tuple[Bar, ...]:
     gave = [entry.gives(objective) for _, entry in shown]
     values = [quantity.value if known(quantity.value) else 0.0 for quantity in gave]
@@ -472,7 +472,7 @@ def _bars(
             once=isinstance(entry, analysis.Candidate) and entry.once,
         )
         for (role, entry), quantity, value in zip(shown, gave, values, strict=True)
-        for started in [STARTED[entry.start] if isinstance(entry, analysis.Arm) else ""]
+        for started in [STARTED[entry.start] if isinstance(entry, analysis.ArmResult) else ""]
     )
 
 
@@ -495,7 +495,7 @@ def sureness(recommendation: analysis.Recommendation) -> str:
     return text
 
 
-def _marks(machine: Machine) -> Iterable[Mark]:
+def _marks(machine: MachineReport) -> Iterable[Mark]:
     recommendation, confirmation = machine.recommendation, machine.confirmation
     best, other = recommendation.recommended, recommendation.compared
     arm = confirmation.arm("recommended") if confirmation else None
@@ -533,7 +533,7 @@ def _marks(machine: Machine) -> Iterable[Mark]:
 
 
 def _confirmation_mark(
-    confirmation: analysis.Confirmation | None, arm: analysis.Arm | None
+    confirmation: analysis.Confirmation | None, arm: analysis.ArmResult | None
 ) -> Mark:
     if arm is not None:
         return Mark(
@@ -560,7 +560,9 @@ PARTS = {
 }
 
 
-def _difference_marks(confirmation: analysis.Confirmation, arm: analysis.Arm) -> Iterable[Mark]:
+def _difference_marks(
+    confirmation: analysis.Confirmation, arm: analysis.ArmResult
+) -> Iterable[Mark]:
     """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
         tip = "Each model is forked from a process that has imported the script's packages."
@@ -661,7 +663,7 @@ def _loss_text(loss: Losses) -> str:
 BY_WHOM = {"foreign_cpu": "other programs", "stolen_cpu": "the hypervisor"}
 
 
-def _loss_marks(machine: Machine) -> tuple[Mark, ...]:
+def _loss_marks(machine: MachineReport) -> tuple[Mark, ...]:
     """Mark launches, windows and files that were lost."""
     failures, provenance = machine.failures, machine.provenance
     ranked = {point.launch for point in machine.recommendation.ranking}
@@ -706,7 +708,7 @@ def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
     return marks
 
 
-def warn_busy(look: Look) -> str:
+def warn_busy(look: ForeignLoad) -> str:
     """Warn, before a study starts, that its machine is busy; empty if that costs no window."""
     if not (look.taken or look.stolen):
         return ""
@@ -786,13 +788,13 @@ def why(target: Target) -> str:
     )
 
 
-def _causes(named: Sequence[Cause]) -> str:
+def _causes(named: Sequence[CauseResult]) -> str:
     """Name causes with their shares. The share of a single cause begins its sentence instead."""
     shares = [f" ({share_text(cause.share)})" if len(named) > 1 else "" for cause in named]
     return listed(f"{_doubted(cause)}{text}" for cause, text in zip(named, shares, strict=True))
 
 
-def _level(named: Sequence[Cause]) -> str:
+def _level(named: Sequence[CauseResult]) -> str:
     """Name causes of a slow step of one process: ``34% of its step is a slow kernel``."""
     of = [" of its step is", *[""] * len(named)]
     return listed(
@@ -801,7 +803,7 @@ def _level(named: Sequence[Cause]) -> str:
     )
 
 
-def _doubted(cause: Cause) -> str:
+def _doubted(cause: CauseResult) -> str:
     return f"{'probably ' if cause.confidence == 'low' else ''}{inside(cause.title)}"
 
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Generic, Protocol, TypeVar
 
 from scaling_study.records.window import Taken
-from scaling_study.runner.windows import Window
+from scaling_study.runner.windows import WindowPlan
 
 LASTING = frozenset({"throttled_burst"})
 """The next attempt would have such a flag, too: others use the quota, or bursts outlast it."""
@@ -26,7 +26,7 @@ class LostError(Exception):
     """No window of this condition can be taken any more; the text says why."""
 
 
-class Condition(Protocol):
+class BlockCondition(Protocol):
     """The condition of windows: how many members train, and which."""
 
     @property
@@ -41,7 +41,7 @@ class Condition(Protocol):
         """Return the key of the condition's window in a block, the same in every run of the job."""
 
 
-C = TypeVar("C", bound=Condition)
+C = TypeVar("C", bound=BlockCondition)
 
 
 @dataclass(slots=True)
@@ -59,20 +59,20 @@ class Blocks(Generic[C]):
         lost: why conditions were lost, by their group.
     """
 
-    attempt: Callable[[C, Window, int], Taken]
+    attempt: Callable[[C, WindowPlan, int], Taken]
     retries: int
     retries_left: int | None = None
     done: Collection[Hashable] = ()
     block: int = 0
     window: int = 0
     lost: dict[Hashable, str] = field(default_factory=dict)
-    _waiting: deque[tuple[C, Window]] = field(default_factory=deque)
+    _waiting: deque[tuple[C, WindowPlan]] = field(default_factory=deque)
 
     def add(self, conditions: Sequence[C], blocks: int, shuffle: Random) -> None:
         """Add blocks, each with a window of every condition, in an order of its own."""
         for _ in range(blocks):
             for condition in shuffle.sample(conditions, len(conditions)):
-                window = Window(self.window, self.block, condition.n)
+                window = WindowPlan(self.window, self.block, condition.n)
                 if condition.key(self.block) not in self.done:
                     self._waiting.append((condition, window))
                 self.window += 1
@@ -82,7 +82,7 @@ class Blocks(Generic[C]):
         """Take the first block in the order of its numbers of members."""
         first = self._waiting[0][1].block if self._waiting else 0
 
-        def place(waiting: tuple[C, Window]) -> float:
+        def place(waiting: tuple[C, WindowPlan]) -> float:
             return waiting[1].n if waiting[1].block == first else math.inf
 
         self._waiting = deque(sorted(self._waiting, key=place))
@@ -111,7 +111,7 @@ class Blocks(Generic[C]):
         while self.take_next():
             pass
 
-    def _take(self, condition: C, window: Window) -> None:
+    def _take(self, condition: C, window: WindowPlan) -> None:
         for attempt in range(self.retries + 1):
             taken = self.attempt(condition, window, attempt)
             if taken.valid or LASTING.intersection(taken.flags) or self.retries_left == 0:

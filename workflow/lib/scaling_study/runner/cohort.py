@@ -66,7 +66,7 @@ class Cohort(MemberProcesses):
             compiling_ns = sum(step.ns("compile") for step in self.members.steps(slot))
             self._warm_up_compile_s[slot] = compiling_ns / 1e9
 
-    def take(self, window: windows.Window, settings: WindowSettings, first: int = 0) -> Taken:
+    def take(self, window: windows.WindowPlan, settings: WindowSettings, first: int = 0) -> Taken:
         """Take one window from n living members and return its record.
 
         Args:

@@ -22,8 +22,15 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.host import kernel_counters
 from scaling_study.launch.axes import axis_table
 from scaling_study.member.member import SKIPS
-from scaling_study.records.window import CHILDREN_HANG, NOT_COUNTED, End, Event, Readbacks, Settled
-from scaling_study.records.window import Window as WindowRecord
+from scaling_study.records.window import (
+    CHILDREN_HANG,
+    NOT_COUNTED,
+    CohortEnd,
+    CohortEvent,
+    Readbacks,
+    Settled,
+    Window,
+)
 from scaling_study.runner import foreign, headroom, non_step, settling
 from scaling_study.runner.blocks import Blocks, LostError
 from scaling_study.runner.cohort import Cohort, WindowSettings
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from scaling_study.records.window import Record, Slot, Status, Taken
     from scaling_study.runner.jobs import Job
     from scaling_study.runner.journal import Journal
-    from scaling_study.runner.windows import Window
+    from scaling_study.runner.windows import WindowPlan
 
 MEMBER_RESTARTS = 2
 """A member that ended is started again at most this often in a cohort; then its points are lost."""
@@ -157,7 +164,7 @@ class CohortRun:
 
     # ---- for subclasses to define
 
-    def _attempt(self, window: Window) -> Taken:
+    def _attempt(self, window: WindowPlan) -> Taken:
         """Take a window once.
 
         Raises:
@@ -222,9 +229,9 @@ class CohortRun:
         some = self.counted or self.lost < set(self.task.counts)
         return "partial" if some else "failed", self.why_lost or f"n = {n}: {reason}"
 
-    def end(self, status: Status, reason: str | None, remedy: str | None) -> End:
+    def end(self, status: Status, reason: str | None, remedy: str | None) -> CohortEnd:
         """Return the cohort's last record."""
-        return End(
+        return CohortEnd(
             cohort=self.task.number,
             status=status,
             reason=reason,
@@ -247,7 +254,7 @@ class CohortRun:
         """Note that the first window is about to be taken."""
         self.started_s = time.perf_counter() - self.began_s
 
-    def _take(self, condition: Count, window: Window, attempt: int) -> Taken:
+    def _take(self, condition: Count, window: WindowPlan, attempt: int) -> Taken:
         """Take a window once and write it down.
 
         If several in a row were lost to other programs, it looks which ones.
@@ -263,7 +270,7 @@ class CohortRun:
         self.in_windows_s += record.window_s
         self.counted |= record.valid
         self.task.journal.write(
-            WindowRecord(cohort=self.task.number, attempt=attempt, **structs.asdict(record))
+            Window(cohort=self.task.number, attempt=attempt, **structs.asdict(record))
         )
         programs = self.task.lookout.after_window(record.flags)
         if programs is not None:
@@ -321,7 +328,7 @@ class CohortWindows(CohortRun):
     cohort: Cohort
     slots: Sequence[Slot]
     before: Sequence[Record]
-    steps: list[tuple[int, non_step.Steps]] = field(init=False, default_factory=list)
+    steps: list[tuple[int, non_step.LaunchSteps]] = field(init=False, default_factory=list)
     last_end: str | None = field(init=False, default=None)
     skips: MemberEnd | None = field(init=False, default=None)
     reports: Sequence[Readback] = field(init=False, default=())
@@ -338,7 +345,7 @@ class CohortWindows(CohortRun):
         taken = [
             record
             for record in self.before
-            if isinstance(record, WindowRecord) and record.n in self.task.counts
+            if isinstance(record, Window) and record.n in self.task.counts
         ]
         self.blocks.block = max([self.blocks.block, *(record.block + 1 for record in taken)])
         self.blocks.window = max([self.blocks.window, *(record.window + 1 for record in taken)])
@@ -406,7 +413,7 @@ class CohortWindows(CohortRun):
             if self.settling:
                 return True
             self.until_s = self.now_s() + MORE_LONGEST_S
-        steps = non_step.Steps.concat(self._by_window())
+        steps = non_step.LaunchSteps.concat(self._by_window())
         counts = sorted(set(self.task.counts) - self.lost)
         short = non_step.lacking(steps, non_step.find(steps), counts)
         if not short or self.now_s() >= self.until_s:
@@ -452,17 +459,17 @@ class CohortWindows(CohortRun):
     def _change(self, block: int = 0) -> float | None:
         """Return the change with members' age (``settling.change``) in windows from a block on."""
         windows = self._by_window(block)
-        return settling.change(windows, non_step.find(non_step.Steps.concat(windows)))
+        return settling.change(windows, non_step.find(non_step.LaunchSteps.concat(windows)))
 
     def _add(self, conditions: Sequence[Count], blocks: int) -> None:
         shuffle = random.Random(self.task.job.seed + self.blocks.block)  # noqa: S311 (an order)
         self.blocks.add(conditions, blocks, shuffle)
 
-    def _by_window(self, block: int = 0) -> list[non_step.Steps]:
+    def _by_window(self, block: int = 0) -> list[non_step.LaunchSteps]:
         """Return the steps of all members in each window that counts, from a block on."""
         return [steps for first, steps in self.steps if first >= block]
 
-    def _attempt(self, window: Window) -> Taken:
+    def _attempt(self, window: WindowPlan) -> Taken:
         """Take a window once; if a member ends meanwhile, restart it and begin the window again."""
         config = self.task.job.plan.measure
         timing = WindowSettings(config.steps, config.shortest_s, config.longest_s, config.settle_s)
@@ -503,7 +510,7 @@ class CohortWindows(CohortRun):
             self.last_end = event.reason
             if SKIPS in event.reason:
                 self.skips = event
-            self.task.journal.write(Event(cohort=self.task.number, **event._asdict()))
+            self.task.journal.write(CohortEvent(cohort=self.task.number, **event._asdict()))
         events = [*self.cohort.events]
         self.cohort.events.clear()
         for event in events:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from scaling_study.common.counter import TIMED
 from scaling_study.host import kernel_counters, machine_counters, perf_events
-from scaling_study.records.window import Life, Member, Taken, Usage, WindowMachine
+from scaling_study.records.window import Life, MemberWindow, Taken, Usage, WindowMachine
 from scaling_study.runner import windows
 
 GATED = ("load_s", "forward_s", "backward_s", "optimizer_s", *(timer.field for timer in TIMED))
@@ -44,7 +44,7 @@ class CounterSnapshot:
     """
 
     wall_ns: int
-    machine: machine_counters.Machine
+    machine: machine_counters.MachineCounters
     throttled: dict[Path, float]
     trainers: dict[int, int]
     trees: dict[int, dict[int, kernel_counters.Process]]
@@ -122,7 +122,7 @@ def member_record(
     before: CounterSnapshot,
     after: CounterSnapshot,
     used: Usage | None = None,
-) -> Member:
+) -> MemberWindow:
     """Return a window's record of one member.
 
     Args:
@@ -134,7 +134,7 @@ def member_record(
     """
     steps = windows.window_record(stretches, at)
     if used is not None:
-        return Member(**structs.asdict(steps), **structs.asdict(used))
+        return MemberWindow(**structs.asdict(steps), **structs.asdict(used))
     slot = steps.slot
     used = kernel_counters.usage(before.trees[slot], after.trees[slot], after.trainers[slot])
     hardware = perf_events.count(before.events[slot], after.events[slot], used.cpu_s)
@@ -144,7 +144,7 @@ def member_record(
         life = windows.life_record(stretch.activities[at], stretch.opened_ns, stretch.closed_ns)
     parts = steps, life, structs.replace(used, **hardware)
     known = {name: value for part in parts for name, value in structs.asdict(part).items()}
-    return Member(**known | kernel_counters.read_usage(before.trees[slot], after.trees[slot]))
+    return MemberWindow(**known | kernel_counters.read_usage(before.trees[slot], after.trees[slot]))
 
 
 def machine_record(
@@ -175,7 +175,7 @@ def machine_record(
 
 
 def taken(
-    window: windows.Window,
+    window: windows.WindowPlan,
     stretches: Sequence[windows.Stretch],
     before: CounterSnapshot,
     after: CounterSnapshot,

@@ -43,7 +43,7 @@ Times = dict[int, tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ForeignProgram:
     """Processes of one name outside the study, and how many CPUs they keep busy together."""
 
     name: str
@@ -52,7 +52,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ForeignLoad:
     """The load of other programs on the CPUs of a study.
 
     Attributes:
@@ -65,7 +65,7 @@ class Look:
     usable_cpus: int
     foreign_cpus: float
     stolen_cpus: float
-    programs: tuple[Program, ...]
+    programs: tuple[ForeignProgram, ...]
 
     @property
     def taken(self) -> bool:
@@ -116,7 +116,7 @@ def record(before: Times, after: Times, span_s: float) -> Foreign:
     return Foreign(span_s=span_s, processes=largest(before, after, span_s)[:NAMED_MOST])
 
 
-def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
+def look(cpus: frozenset[int], span_s: float = LOOK_S) -> ForeignLoad:
     """Measure for a while the load of other programs on the CPUs that a study may use.
 
     The calling process, with all processes below it, is the study. It should be idle meanwhile.
@@ -133,7 +133,7 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
         # Rounding to whole ticks may give a little less than 0, or more than all CPUs.
         return min(float(len(cpus)), max(0.0, cpu_s) / took_s)
 
-    return Look(
+    return ForeignLoad(
         usable_cpus=len(cpus),
         foreign_cpus=busy_cpus(used.busy_cpu_s - own_s),
         stolen_cpus=busy_cpus(used.steal_s),
@@ -141,15 +141,15 @@ def look(cpus: frozenset[int], span_s: float = LOOK_S) -> Look:
     )
 
 
-def _by_name(processes: Iterable[ForeignProcess]) -> tuple[Program, ...]:
+def _by_name(processes: Iterable[ForeignProcess]) -> tuple[ForeignProgram, ...]:
     cpus: dict[str, list[float]] = defaultdict(list)
     for process in processes:
         cpus[process.name].append(process.share)
-    programs = (Program(name, len(shares), sum(shares)) for name, shares in cpus.items())
+    programs = (ForeignProgram(name, len(shares), sum(shares)) for name, shares in cpus.items())
     return tuple(sorted(programs, key=lambda program: -program.cpus)[:NAMED_MOST])
 
 
-def describe(reading: Look) -> str:
+def describe(reading: ForeignLoad) -> str:
     """Describe who keeps the CPUs of a study busy; empty if nobody does. Safe for a terminal."""
     of = f"of the {format_count(reading.usable_cpus, 'CPU')} of this study"
     parts = []
@@ -162,7 +162,7 @@ def describe(reading: Look) -> str:
     return "; ".join(parts)
 
 
-def _program(program: Program) -> str:
+def _program(program: ForeignProgram) -> str:
     many = f" in {program.processes} processes" if program.processes > 1 else ""
     return f"{printable(program.name)}: {format_cpus(program.cpus)}{many}"
 
@@ -176,7 +176,7 @@ class Lookout:
         self._lost = 0
         self._left = MOST_LOOKS
 
-    def after_window(self, flags: Collection[str]) -> Look | None:
+    def after_window(self, flags: Collection[str]) -> ForeignLoad | None:
         """Note a window's flags, and look at other programs if windows keep being lost to them.
 
         Args:

@@ -12,12 +12,17 @@ from scaling_study.common import placeholders, printable
 from scaling_study.common.axis_values import Axes
 from scaling_study.config import work
 from scaling_study.config.workload import Workload
-from scaling_study.launch.launchers.launcher import Launch, Member, bind_command, split_preload
+from scaling_study.launch.launchers.launcher import (
+    LaunchSpec,
+    MemberSpec,
+    bind_command,
+    split_preload,
+)
 from scaling_study.member import iterations
 from scaling_study.queues import model_queue
 from scaling_study.runner import environment, supervisor, switch_script
 from scaling_study.runner.cohort_windows import CohortRun
-from scaling_study.runner.member_processes import Host
+from scaling_study.runner.member_processes import HostFacts
 
 ORPHANS_S = 1.0
 """Processes that a program left behind have this long to end with it."""
@@ -43,7 +48,7 @@ class Program:
     bare: bool = False
     runs: bool = False
 
-    def environment(self, launch: Launch) -> dict[str, str]:
+    def environment(self, launch: LaunchSpec) -> dict[str, str]:
         """Return the environment that the launch script gives the program."""
         paths = launch.env.get("PYTHONPATH", "").split(os.pathsep)
         if not self.marks:
@@ -53,8 +58,8 @@ class Program:
 
     def command(
         self,
-        launch: Launch,
-        member: Member,
+        launch: LaunchSpec,
+        member: MemberSpec,
         pages: Path,
         *,
         served: Sequence[str] = (),
@@ -98,10 +103,10 @@ class ProgramWindows(CohortRun):
         proven: whether processes have shown that they got what the launch asks for.
     """
 
-    launch: Launch
-    members: Sequence[Member]
+    launch: LaunchSpec
+    members: Sequence[MemberSpec]
     program: Program
-    host: Host
+    host: HostFacts
     proven: bool = field(init=False, default=False)
 
 
@@ -121,14 +126,14 @@ def program_of(workload: Workload, axes: Axes, folder: Path) -> Program:
     )
 
 
-def with_processes(members: Sequence[Member], n: int) -> list[Member]:
+def with_processes(members: Sequence[MemberSpec], n: int) -> list[MemberSpec]:
     """Return the only member of a program that starts n processes itself, with n for ``{n}``."""
     values = {placeholders.N: n}
     words = tuple(placeholders.fill_known(word, values) for word in members[0].command)
     return [replace(members[0], command=words)]
 
 
-def at_once(workload: Workload, members: Sequence[Member], n: int) -> Sequence[Member]:
+def at_once(workload: Workload, members: Sequence[MemberSpec], n: int) -> Sequence[MemberSpec]:
     """Return what runs at once for n processes: n members, or one that starts n processes."""
     return with_processes(members, n) if workload.starts_processes else members[:n]
 
@@ -150,8 +155,8 @@ class FreeRun:
 
     def __init__(
         self,
-        launch: Launch,
-        members: Sequence[Member],
+        launch: LaunchSpec,
+        members: Sequence[MemberSpec],
         program: Program,
         *,
         imports: Path | None = None,

@@ -24,7 +24,7 @@ from scaling_study.host.perf_events import SPARE_DESCRIPTORS
 from scaling_study.host.system import ROOT, find_number, read_status, read_text
 from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import codec
-from scaling_study.records.window import DECODER, End
+from scaling_study.records.window import DECODER, CohortEnd
 
 BUS_ERRORS = ("Bus error", "out of shared memory", "shared memory(shm)")
 """Messages of torch and the kernel when /dev/shm is full."""
@@ -206,7 +206,7 @@ def _taken(path: Path) -> Footprint:
         end = codec.decode(b"".join(last) + b"\n", DECODER, str(path))
     except codec.RecordError:  # reported when records are collected
         return UNKNOWN
-    if not isinstance(end, End):
+    if not isinstance(end, CohortEnd):
         return UNKNOWN
     return Footprint(end.member_bytes or 0, end.member_shared_bytes or 0)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from scaling_study.common import code_digest, entries
 from scaling_study.config import launches as planned
 from scaling_study.config import work
-from scaling_study.config.plan import Plan, Planned
+from scaling_study.config.plan import JobPlan, Plan
 from scaling_study.config.workload import Workload
-from scaling_study.records.window import Measured
+from scaling_study.records.window import MeasuredLaunch
 from scaling_study.runner import resolve
 
 MEASURING_VERSION = 1
@@ -48,7 +48,7 @@ class Job:
         replicate: which fresh start of the launch this is.
     """
 
-    plan: Planned
+    plan: JobPlan
     launch: planned.Launch
     replicate: int
 
@@ -62,7 +62,7 @@ class Job:
         text = f"{self.plan.seed} {name} {self.replicate}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
-    def measured(self, seed: int, python: str | None, *modules: str) -> Measured:
+    def measured(self, seed: int, python: str | None, *modules: str) -> MeasuredLaunch:
         """Return the fields of a first record that say what is measured, and by which code.
 
         Args:
@@ -74,7 +74,7 @@ class Job:
             UnavailableError: the interpreter does not run, or has no torch.
         """
         launch = self.launch
-        return Measured(
+        return MeasuredLaunch(
             launch=launch.id,
             role=launch.role,
             label=launch.label,
@@ -125,7 +125,7 @@ def read_job(text: str, replicate: int) -> Job:
     data = json.loads(text)
     launch = data.pop("launch")
     return Job(
-        Planned.model_validate(data),
+        JobPlan.model_validate(data),
         planned.Launch(**launch) if launch else planned.NO_LAUNCH,
         replicate,
     )

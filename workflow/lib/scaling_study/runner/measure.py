@@ -27,7 +27,15 @@ from scaling_study.config.config import Measure
 from scaling_study.host import probe
 from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records.codec import write_file
-from scaling_study.records.window import DECODER, Cohort, End, Record, Status, Stopped, Window
+from scaling_study.records.window import (
+    DECODER,
+    CohortEnd,
+    CohortHead,
+    Record,
+    Status,
+    Stopped,
+    Window,
+)
 from scaling_study.runner import cohort, foreign, headroom, member_processes, resolve
 from scaling_study.runner.cohort_windows import CohortRun, CohortTask, CohortWindows, Count
 from scaling_study.runner.free_run import program_of
@@ -173,7 +181,7 @@ class Measurement:
         complete = measured if self._batch else measured.issuperset(self._resolved.counts)
         return "" if complete else FAILED
 
-    def _first_record(self) -> Cohort:
+    def _first_record(self) -> CohortHead:
         """Return a cohort's first record.
 
         Raises:
@@ -181,7 +189,7 @@ class Measurement:
         """
         resolved = self._resolved
         python = resolved.launch.python if resolved else None
-        return Cohort(
+        return CohortHead(
             **structs.asdict(self._job.measured(self._job.seed, python)),
             schema_version=2,
             study=self._job.plan.study,
@@ -274,9 +282,11 @@ class Measurement:
         return False
 
 
-def _end(cohort: int, status: Status, reason: str | None = None, remedy: str | None = None) -> End:
+def _end(
+    cohort: int, status: Status, reason: str | None = None, remedy: str | None = None
+) -> CohortEnd:
     """Return the last record of a cohort that took no time here."""
-    return End(
+    return CohortEnd(
         cohort=cohort,
         status=status,
         reason=reason,
@@ -294,7 +304,7 @@ def is_first(launch: planned.Launch, replicate: int) -> bool:
 
 def _failed(records: Iterable[Record]) -> set[int]:
     """Return the cohorts that failed: their windows, if there are any, do not count."""
-    return {end.cohort for end in records if isinstance(end, End) and end.status == "failed"}
+    return {end.cohort for end in records if isinstance(end, CohortEnd) and end.status == "failed"}
 
 
 def _keep(folder: Path, place: Path) -> None:
@@ -342,5 +352,5 @@ def _interrupted(counts: Sequence[int], before: Sequence[Record]) -> int | None:
     windows_of = [
         record.cohort for record in before if isinstance(record, Window) and record.n in counts
     ]
-    ended = {record.cohort for record in before if isinstance(record, End)}
+    ended = {record.cohort for record in before if isinstance(record, CohortEnd)}
     return windows_of[-1] if windows_of and windows_of[-1] not in ended else None

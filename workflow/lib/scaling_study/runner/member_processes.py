@@ -17,7 +17,7 @@ from scaling_study.common import printable
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table, threads
 from scaling_study.launch.axes.launcher import LAUNCHERS
-from scaling_study.launch.launchers.launcher import Launch, LaunchError, Member
+from scaling_study.launch.launchers.launcher import LaunchError, LaunchSpec, MemberSpec
 from scaling_study.member import channel, files, iterations
 from scaling_study.member.iterations import THREADS
 from scaling_study.member.member import NO_STEP
@@ -88,7 +88,7 @@ SHORT_OF_MEMORY = ("MemoryError", "allocate memory", "bus error")
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostFacts:
     """Facts about the machine that the coordinator needs.
 
     Attributes:
@@ -138,9 +138,9 @@ class MemberProcesses:
 
     def __init__(
         self,
-        launch: Launch,
-        members: Sequence[Member],
-        host: Host,
+        launch: LaunchSpec,
+        members: Sequence[MemberSpec],
+        host: HostFacts,
         *,
         hang_s: float | None = None,
         beside: int = 0,

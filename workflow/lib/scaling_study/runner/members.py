@@ -32,12 +32,14 @@ class Members:
         # with this process.
         flags = os.O_RDWR | os.O_NONBLOCK
         # By slot and rank; a member that is no group is rank 0.
-        self._pages: list[list[channel.Page]] = []
+        self._pages: list[list[channel.PageBlock]] = []
         self._gates: list[list[int]] = []
         for slot in range(count):
             gates = [channel.gate(folder, slot, rank) for rank in range(ranks)]
             self._gates.append([os.open(gate, flags) for gate in gates])
-            self._pages.append([channel.Page(words, slot * ranks + rank) for rank in range(ranks)])
+            self._pages.append(
+                [channel.PageBlock(words, slot * ranks + rank) for rank in range(ranks)]
+            )
         self._rest = os.open(folder / "rest", flags)
         self._pidfds: dict[int, int] = {}
         self._poll = select.epoll()
@@ -53,7 +55,7 @@ class Members:
         for descriptor in (*gates, self._rest, *self._pidfds.values()):
             os.close(descriptor)
 
-    def pages(self, slot: int) -> Sequence[channel.Page]:
+    def pages(self, slot: int) -> Sequence[channel.PageBlock]:
         """Return the pages of a member's ranks, by rank; only one if it is no group."""
         return self._pages[slot]
 

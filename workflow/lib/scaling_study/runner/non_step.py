@@ -57,7 +57,7 @@ as large a share that recur every few seconds, and windows show these anyway."""
 
 
 @dataclass(frozen=True)
-class Steps:
+class LaunchSteps:
     """Steps of one launch, in any order; one array element each.
 
     Attributes:
@@ -89,7 +89,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PhaseKind:
     """A kind of phase that recurs.
 
     Attributes:
@@ -114,14 +114,14 @@ class Found:
             whether they recur.
     """
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PhaseKind, ...]
     labels: Integers
     suspect: frozenset[int]
 
 
 def member_steps(
     member: int, n: int, life: Life, step_us: Iterable[int]
-) -> tuple[Steps, "slice[int, int]"]:
+) -> tuple[LaunchSteps, "slice[int, int]"]:
     """Return all steps in a member's window record, and which of them lie inside the window.
 
     The last step may have run beside fewer members than n: its place counts, its time does not.
@@ -142,7 +142,7 @@ def member_steps(
     ]
     us = [*settled_us, *inside_us, *after_us]
     places = np.arange(len(us), dtype=np.int64)
-    steps = Steps(
+    steps = LaunchSteps(
         np.full(len(us), member, dtype=np.int64),
         np.full(len(us), n, dtype=np.int64),
         places + (life.first_step or 0),
@@ -152,21 +152,21 @@ def member_steps(
     return steps, inside
 
 
-def window_steps(record: Taken) -> Steps:
+def window_steps(record: Taken) -> LaunchSteps:
     """Return all steps in a window record; the number of a member is its slot."""
     parts = [
         member_steps(member.slot, record.n, member, member.step_us)[0] for member in record.members
     ]
-    return Steps.concat(parts)
+    return LaunchSteps.concat(parts)
 
 
-def usual_us(steps: Steps) -> dict[int, float]:
+def usual_us(steps: LaunchSteps) -> dict[int, float]:
     """Return the median step (us) of each process count."""
     n, us = steps.n[~steps.fresh], steps.us[~steps.fresh]
     return {int(count): float(np.median(us[n == count])) for count in np.unique(n)}
 
 
-def find(steps: Steps) -> Found:
+def find(steps: LaunchSteps) -> Found:
     """Find the phases that recur."""
     labels = np.zeros(len(steps.us), dtype=np.int64)
     usual = usual_us(steps)
@@ -179,7 +179,7 @@ def find(steps: Steps) -> Found:
     whole_us = float(steps.us[~steps.fresh].sum())
     if steps.us[long].sum() < WORTH_SHARE * whole_us:
         return Found((), labels, frozenset())
-    kinds: list[Kind] = []
+    kinds: list[PhaseKind] = []
     left = long.copy()
     loose, doubtful = np.zeros((2, len(long)), dtype=np.bool_)
     for _ in range(MOST_KINDS):
@@ -211,13 +211,15 @@ def find(steps: Steps) -> Found:
     return Found(tuple(kinds), labels, frozenset(steps.n[doubtful & loose].tolist()))
 
 
-def _is_every(steps: Steps, kind: NDArray[np.bool_], every: float) -> bool:
+def _is_every(steps: LaunchSteps, kind: NDArray[np.bool_], every: float) -> bool:
     """Return whether phases recur at this distance."""
     distance = _every(steps, kind)
     return distance is not None and abs(distance - every) <= max(1.0, REGULAR_SHARE * every)
 
 
-def _may_come_back(steps: Steps, kind: NDArray[np.bool_], times: Floats, whole_us: float) -> bool:
+def _may_come_back(
+    steps: LaunchSteps, kind: NDArray[np.bool_], times: Floats, whole_us: float
+) -> bool:
     """Return whether long steps take much of the time and are too few to tell if they recur.
 
     A script that is started again after each of them never shows a distance.
@@ -233,8 +235,8 @@ def _may_come_back(steps: Steps, kind: NDArray[np.bool_], times: Floats, whole_u
 
 
 def _regular(
-    steps: Steps, kind: NDArray[np.bool_], longer: NDArray[np.bool_], longer_per_step: float
-) -> Kind | None:
+    steps: LaunchSteps, kind: NDArray[np.bool_], longer: NDArray[np.bool_], longer_per_step: float
+) -> PhaseKind | None:
     """Return a kind whose phases come at a regular distance; None if they do not.
 
     Every fifth checkpoint may coincide with a validation: then the step is one of that longer kind.
@@ -248,14 +250,14 @@ def _regular(
     count = int(kind.sum())
     every = _every(steps, kind)
     if every is not None:
-        return Kind(every, 1 / every, count)
+        return PhaseKind(every, 1 / every, count)
     every = _every(steps, kind | longer)
     if every is not None and 1 / every > longer_per_step:
-        return Kind(every, 1 / every - longer_per_step, count)
+        return PhaseKind(every, 1 / every - longer_per_step, count)
     return None
 
 
-def _distances(steps: Steps, kind: NDArray[np.bool_]) -> Integers:
+def _distances(steps: LaunchSteps, kind: NDArray[np.bool_]) -> Integers:
     """Return the steps from one phase of a kind to the next, if all steps between are known."""
     place = np.flatnonzero(kind[steps.order])
     picked = steps.order[place]
@@ -269,7 +271,7 @@ def _distances(steps: Steps, kind: NDArray[np.bool_]) -> Integers:
     return np.asarray(distance[whole], dtype=np.int64)
 
 
-def _every(steps: Steps, kind: NDArray[np.bool_]) -> float | None:
+def _every(steps: LaunchSteps, kind: NDArray[np.bool_]) -> float | None:
     """Return the regular distance of phases; None if distances differ or too few are seen to tell.
 
     Long steps that come in bursts have equal short distances, and then a long time without any. So
@@ -286,7 +288,7 @@ def _every(steps: Steps, kind: NDArray[np.bool_]) -> float | None:
     return every if kind.sum() * every >= FOUND_SHARE * looked_at.sum() else None
 
 
-def lacking(steps: Steps, phases: Found, counts: Iterable[int]) -> list[int]:
+def lacking(steps: LaunchSteps, phases: Found, counts: Iterable[int]) -> list[int]:
     """Return the process counts that need further windows to show non-step phases.
 
     Args:

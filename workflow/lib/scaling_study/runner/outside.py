@@ -12,7 +12,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.host import kernel_counters
 from scaling_study.launch.axes import axis_table, shell
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member.numa_maps import memory_policy
 from scaling_study.records.readback import Check
 
@@ -20,7 +20,7 @@ PRELOAD = "LD_PRELOAD"
 INSIDE = "set by the file of switches, inside the process"
 
 
-class Seen:
+class SlotState:
     """What the kernel tells of a slot's processes.
 
     Args:
@@ -47,7 +47,7 @@ class Seen:
         self.threads = len(threads)
 
 
-def read(pids: Mapping[int, int]) -> dict[int, Seen]:
+def read(pids: Mapping[int, int]) -> dict[int, SlotState]:
     """Return what the kernel tells of each slot's processes; a slot whose run has ended has none.
 
     Args:
@@ -56,12 +56,12 @@ def read(pids: Mapping[int, int]) -> dict[int, Seen]:
     states = {}
     for slot, pid in pids.items():
         with suppress(OSError):
-            states[slot] = Seen(pid)
+            states[slot] = SlotState(pid)
     return states
 
 
 def checks(
-    axes: Axes, launch: Launch, members: Sequence[Member], states: Mapping[int, Seen]
+    axes: Axes, launch: LaunchSpec, members: Sequence[MemberSpec], states: Mapping[int, SlotState]
 ) -> list[Check]:
     """Compare what a launch asks for with what its programs got.
 
@@ -107,14 +107,14 @@ def _pair(wanted: str, got: str) -> tuple[str, str, bool]:
     return wanted, got, got == wanted
 
 
-def _placed(member: Member, state: Seen) -> tuple[str, str, bool]:
+def _placed(member: MemberSpec, state: SlotState) -> tuple[str, str, bool]:
     """Return a program's CPUs as asked and as seen, which may be some of those."""
     got = f"{format_cpu_list(sorted(state.cpus))}, by {state.threads} threads"
     holds = member.cpus is None or state.cpus <= set(parse_cpu_list(member.cpus))
     return member.cpus or "not bound", got, holds
 
 
-def _got(wanted: Mapping[str, str], state: Seen) -> dict[str, str | None]:
+def _got(wanted: Mapping[str, str], state: SlotState) -> dict[str, str | None]:
     """Return the variables of the busiest process; a preload counts if it is mapped."""
     got = {name: state.env.get(name) for name in wanted}
     files = (wanted.get(PRELOAD) or "").split(":")

@@ -25,7 +25,7 @@ from scaling_study.common import private
 from scaling_study.config.config import Measure
 from scaling_study.host import kernel_counters, perf_events
 from scaling_study.launch.axes import axis_table
-from scaling_study.launch.launchers.launcher import Launch, Member
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.member import channel, iterations
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Taken
@@ -48,7 +48,7 @@ UNSEEN = (
 class PoolWindows(ProgramWindows):
     """The windows of a pool at all its process counts; its first member is the program."""
 
-    def _attempt(self, window: windows.Window) -> Taken:
+    def _attempt(self, window: windows.WindowPlan) -> Taken:
         """Start the program, take a window of it, and end it."""
         read_back = not self.proven
         with (
@@ -87,7 +87,7 @@ class PoolWindows(ProgramWindows):
         ]
         self._write_readbacks("before", checks, reports)
 
-    def _window(self, run: "PoolRun", window: windows.Window) -> Taken:
+    def _window(self, run: "PoolRun", window: windows.WindowPlan) -> Taken:
         """Let the window pass, and return its record.
 
         Raises:
@@ -173,8 +173,8 @@ class PoolRun(FreeRun):
 
     def __init__(
         self,
-        launch: Launch,
-        members: Sequence[Member],
+        launch: LaunchSpec,
+        members: Sequence[MemberSpec],
         program: Program,
         n: int,
         *,

@@ -17,11 +17,11 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import Topology, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import process_counts, work
-from scaling_study.config.plan import Planned
+from scaling_study.config.plan import JobPlan
 from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import axis_table, placement, ranks
 from scaling_study.launch.axes.axis import Where
-from scaling_study.launch.launchers.launcher import Launch, Member, describe_exit
+from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec, describe_exit
 from scaling_study.member import iterations
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Slot
@@ -46,8 +46,8 @@ class Resolved:
         missing: why there is no room for others that were asked for; None if all fit.
     """
 
-    launch: Launch
-    members: tuple[Member, ...]
+    launch: LaunchSpec
+    members: tuple[MemberSpec, ...]
     slots: tuple[Slot, ...]
     requested_env: dict[str, str]
     need: headroom.Need
@@ -55,13 +55,13 @@ class Resolved:
     missing: UnavailableError | None
 
 
-def counts(plan: Planned, machine: Machine) -> list[int]:
+def counts(plan: JobPlan, machine: Machine) -> list[int]:
     """Return the process counts of a plan on this machine."""
     return list(process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus))
 
 
 def resolve(
-    plan: Planned,
+    plan: JobPlan,
     axes: Axes,
     machine: Machine,
     builds: Path,
@@ -106,7 +106,7 @@ def resolve(
     )
     fitting, missing = headroom.fitting(need, counts)
     return Resolved(
-        launch=Launch(
+        launch=LaunchSpec(
             folder=Path(),
             python=python,
             cwd=work.folder(workload),
@@ -133,7 +133,7 @@ def resolve(
     )
 
 
-def can(plan: Planned, axes: Axes, machine: Machine, builds: Path) -> bool:
+def can(plan: JobPlan, axes: Axes, machine: Machine, builds: Path) -> bool:
     """Return whether this machine can start a launch now; arguments are those of ``resolve``."""
     try:
         resolved = resolve(plan, axes, machine, builds, counts(plan, machine))
@@ -143,7 +143,7 @@ def can(plan: Planned, axes: Axes, machine: Machine, builds: Path) -> bool:
     return True
 
 
-def compile_cache(plan: Planned, axes: Axes, machine: Machine, builds: Path) -> dict[str, str]:
+def compile_cache(plan: JobPlan, axes: Axes, machine: Machine, builds: Path) -> dict[str, str]:
     """Return the variable of a launch's own torch.compile cache; empty if it compiles nothing.
 
     With a cache of its own, the launch's starts depend on this study alone.
@@ -272,14 +272,14 @@ def _words(ended: subprocess.CompletedProcess[str]) -> str:
     return "".join(ended.stderr.strip().splitlines()[-1:]) or describe_exit(ended.returncode)
 
 
-def _member(workload: Workload, parameters: Mapping[str, object], slot: Slot) -> Member:
+def _member(workload: Workload, parameters: Mapping[str, object], slot: Slot) -> MemberSpec:
     """Return the member of a slot, with the launch's values of the study's own axes."""
     values = {**parameters, placeholders.MEMBER: slot.slot}
     arguments = [placeholders.fill(text, values) for text in work.arguments(workload)]
-    return Member(slot.slot, slot.cpus, slot.policy, (*work.program(workload), *arguments))
+    return MemberSpec(slot.slot, slot.cpus, slot.policy, (*work.program(workload), *arguments))
 
 
-def _threads(axes: Axes, members: Sequence[Member], topology: Topology) -> int:
+def _threads(axes: Axes, members: Sequence[MemberSpec], topology: Topology) -> int:
     """Return how many threads operators start in all members: by default one for each core."""
     each = placement.threads(axes)
     if each is not None:
@@ -289,14 +289,14 @@ def _threads(axes: Axes, members: Sequence[Member], topology: Topology) -> int:
     return sum(len({core_of[cpu] for cpu in mask}) for mask in masks)
 
 
-def host(machine: Machine) -> member_processes.Host:
+def host(machine: Machine) -> member_processes.HostFacts:
     """Return the facts about this machine that a coordinator needs."""
     cpus = machine.cpus
     files = [
         (cpu, Path(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")) for cpu in cpus
     ]
     whole_bytes = machine.memory_bytes
-    return member_processes.Host(
+    return member_processes.HostFacts(
         cpus=frozenset(cpus),
         memory_bytes=min(machine.memory_limit_bytes or whole_bytes, whole_bytes),
         frequency=tuple((cpu, file) for cpu, file in files if os.access(file, os.R_OK)),

@@ -46,7 +46,7 @@ FEWEST_FREE = 3
 """With fewer degrees of freedom, no change is found."""
 
 
-def change(windows: Sequence[non_step.Steps], phases: non_step.Found) -> float | None:
+def change(windows: Sequence[non_step.LaunchSteps], phases: non_step.Found) -> float | None:
     """Return by which part of all time steps or phases change later in a member's life.
 
     Args:
@@ -59,7 +59,7 @@ def change(windows: Sequence[non_step.Steps], phases: non_step.Found) -> float |
     """
     if not windows:
         return None
-    steps = non_step.Steps.concat(windows)
+    steps = non_step.LaunchSteps.concat(windows)
     known = ~steps.fresh
     whole_us = max(1, int(steps.us[known].sum()))
     changes = []
@@ -73,7 +73,7 @@ def change(windows: Sequence[non_step.Steps], phases: non_step.Found) -> float |
     return largest if abs(largest) > CHANGE else None
 
 
-def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
+def _of_steps(windows: Sequence[non_step.LaunchSteps], labels: Integers) -> float:
     """Return by which part ordinary steps take longer from some place on; 0 if it may be chance.
 
     Each window gives a value for each of two members: the median of the member's steps.
@@ -94,7 +94,7 @@ def _of_steps(windows: Sequence[non_step.Steps], labels: Integers) -> float:
     return float(np.expm1(_jump(np.array(at), np.array(logs), groups)))
 
 
-def _two_members(windows: Sequence[non_step.Steps]) -> list[int]:
+def _two_members(windows: Sequence[non_step.LaunchSteps]) -> list[int]:
     """Return the member with the most windows, and that with the most among those with fewer."""
     counts = Counter(int(member) for window in windows for member in np.unique(window.member))
     oldest, *others = sorted(counts, key=lambda member: (-counts[member], member))

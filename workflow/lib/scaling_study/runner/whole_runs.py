@@ -108,7 +108,7 @@ class RunWindows(ProgramWindows):
         """Begin with few runs: their memory shows whether there is room for more."""
         self.blocks.begin_with_few()
 
-    def _attempt(self, window: windows.Window) -> Taken:
+    def _attempt(self, window: windows.WindowPlan) -> Taken:
         """Keep n slots busy until each has done its runs."""
         workload = self.task.job.plan.workload
         members = at_once(workload, self.members, window.n)
@@ -230,7 +230,7 @@ class RunWindows(ProgramWindows):
         Raises:
             LostError: no run lives for long enough.
         """
-        states: dict[int, outside.Seen] = {}
+        states: dict[int, outside.SlotState] = {}
         for number in range(MOST_READS):
             for slot in run.slots.free:
                 run.start(slot)

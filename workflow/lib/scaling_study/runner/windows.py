@@ -12,7 +12,7 @@ from msgspec import structs
 
 from scaling_study.common.counter import TIMED
 from scaling_study.member.channel import CAPACITY, Step
-from scaling_study.records.window import Life, Steps, WindowMachine
+from scaling_study.records.window import Life, MemberSteps, WindowMachine
 from scaling_study.stats.thresholds import FOREIGN_CPUS
 
 # A foreign program that takes this share of the study's CPUs can move a step time by as much.
@@ -59,7 +59,7 @@ INVALID = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowPlan:
     """One window to take: the first ``n`` members train."""
 
     window: int
@@ -190,7 +190,7 @@ def ranks_wait_ns(activity: Activity, opened_ns: int, closed_ns: int) -> float:
     return wait_ns
 
 
-def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
+def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> MemberSteps:
     """Return the record of a member's counted steps in a window.
 
     Args:
@@ -203,7 +203,7 @@ def member_record(activity: Activity, opened_ns: int, closed_ns: int) -> Steps:
     backward = sum(step.backward_ns for step in steps) / 1e9
     optimizer = sum(step.optimizer_ns for step in steps) / 1e9
     timed_ns = [sum(each) for each in zip(*(step.timed_ns for step in steps), strict=True)]
-    record = Steps(
+    record = MemberSteps(
         slot=activity.slot,
         steps=len(steps),
         step_us=[round(duration / 1e3) for duration in durations],
@@ -244,7 +244,7 @@ def life_record(activity: Activity, opened_ns: int, closed_ns: int) -> Life:
     )
 
 
-def window_record(stretches: Sequence[Stretch], at: int) -> Steps:
+def window_record(stretches: Sequence[Stretch], at: int) -> MemberSteps:
     """Return the record of a member's counted steps in all stretches of a window.
 
     Args:
@@ -279,7 +279,7 @@ def foreign_limit_cpus(usable_cpus: int) -> float:
 
 def flags(
     stretches: Sequence[Stretch],
-    records: Sequence[Steps],
+    records: Sequence[MemberSteps],
     machine: WindowMachine,
     *,
     overlap: float,

@@ -131,7 +131,7 @@ class Exclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RaceField:
     """All that may be measured on a machine.
 
     Attributes:
@@ -205,7 +205,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RaceRound:
     """The next round of a race.
 
     Attributes:
@@ -234,7 +234,7 @@ class Race:
 
     def __init__(
         self,
-        field: Field,
+        field: RaceField,
         settings: Settings,
         starts: Sequence[Start],
         rounds: int,
@@ -263,22 +263,24 @@ class Race:
         else:
             self.choice = None
 
-    def next(self) -> Round:
+    def next(self) -> RaceRound:
         """Return the next round."""
         if first := self._first():
             return first
         if self.choice is None or self._field.baseline.launch not in self._counts:
-            return Round("done", reason="the baseline could not be measured")
+            return RaceRound("done", reason="the baseline could not be measured")
         compared = self._compared(self.choice)
         self._reserved_s = SLOWER * self.expected_s(compared)  # as its counts may be its slow ones
         next_round = self._refine() or self._screen() or self._race(self.choice)
         return (
-            Round("refine", (compared,)) if next_round.stage == "done" and compared else next_round
+            RaceRound("refine", (compared,))
+            if next_round.stage == "done" and compared
+            else next_round
         )
 
     # Stages
 
-    def _first(self) -> Round | None:
+    def _first(self) -> RaceRound | None:
         baseline = self._field.baseline.launch
         wanted = Counter([*dict.fromkeys(entrant.launch for entrant in self._field.fixed)] * 2)
         if 0 < self._made[baseline] < MOST_TRIES and baseline not in self._counts:
@@ -290,7 +292,7 @@ class Race:
         ]
         return self._round("first", [tasks], always=True) if tasks else None
 
-    def _refine(self) -> Round | None:
+    def _refine(self) -> RaceRound | None:
         """Return a round of the launches that the choice is compared with, where they lack counts.
 
         They may take twenty times as long as others, so their time is limited.
@@ -338,7 +340,7 @@ class Race:
             return ()
         return batch if self.expected_s(batch) <= COMPARED * self._settings.budget_s else ()
 
-    def _screen(self) -> Round | None:
+    def _screen(self) -> RaceRound | None:
         lame = {start.launch for start in self._starts if start.lost}
         left = [
             entrant
@@ -362,7 +364,7 @@ class Race:
         ]
         return self._round("screen", batches, unbounded=bool(again))
 
-    def _race(self, choice: Choice) -> Round:
+    def _race(self, choice: Choice) -> RaceRound:
         combined = self._combinations(choice)
         gains = self._gains(choice)
         hopeful = [
@@ -378,7 +380,7 @@ class Race:
             elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
                 reason = "the choice is sure enough"
             if reason is not None:
-                return Round("done", reason=reason)
+                return RaceRound("done", reason=reason)
         rivals = [
             *(Task(entrant.launch, self._asked(choice.launch)) for entrant in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
@@ -609,7 +611,7 @@ class Race:
         *,
         always: bool = False,
         unbounded: bool = False,
-    ) -> Round:
+    ) -> RaceRound:
         """Return a round of as many batches as fit into it and into the rest of the budget."""
         self._entrants |= {entrant.launch: entrant for entrant in combined}
         left_s = self._settings.budget_s - self.spent_s - self._reserved_s
@@ -630,9 +632,9 @@ class Race:
             fitting.append(tuple(tasks))
             nodes_s[node] += needed_s
         if not fitting:
-            return Round("done", reason="the budget is spent")
+            return RaceRound("done", reason="the budget is spent")
         names = {task.launch for batch in fitting for task in batch}
-        return Round(
+        return RaceRound(
             stage, tuple(fitting), tuple(entrant for entrant in combined if entrant.launch in names)
         )
 

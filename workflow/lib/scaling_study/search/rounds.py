@@ -22,7 +22,7 @@ from scaling_study.common.quantities import format_count, format_number
 from scaling_study.common.topology import Topology
 from scaling_study.config import process_counts
 from scaling_study.config.launches import Launch, named
-from scaling_study.config.plan import Choice, Plan, Searched, Stage
+from scaling_study.config.plan import Choice, Plan, RoundSummary, Searched
 from scaling_study.config.work import changed_training
 from scaling_study.launch.axes import placement, ranks
 from scaling_study.launch.axes.axis_table import DEFAULTS
@@ -30,7 +30,7 @@ from scaling_study.records import codec, confirmation
 from scaling_study.records.cohorts import CohortSummary
 from scaling_study.records.machine import Machine
 from scaling_study.records.verdict import Target
-from scaling_study.records.window import DECODER, Cohort
+from scaling_study.records.window import DECODER, CohortHead
 from scaling_study.runner import jobs, journal, measure
 from scaling_study.search import race
 from scaling_study.stats.throughputs import Start, Throughputs
@@ -144,7 +144,7 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
     for path in files:
         if path.parent.name not in {*plan.by_id, *combined}:
             _, head = next(codec.read(path, DECODER))
-            if isinstance(head, Cohort) and head.role == "combined":
+            if isinstance(head, CohortHead) and head.role == "combined":
                 combined[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
     launches = (*plan.launches, *combined.values())
     return plan.model_copy(update={"launches": launches, "made": dict(counts)})
@@ -236,7 +236,7 @@ def searched(plan: Plan, decisions: Sequence[Decided]) -> Plan:
     """
     last = decisions[-1]
     stages = (
-        Stage(stage=decision.stage, expected_s=decision.expected_s)
+        RoundSummary(stage=decision.stage, expected_s=decision.expected_s)
         for decision in decisions
         if decision.batches
     )
@@ -272,7 +272,7 @@ def describe(decision: Decided) -> str:
     return f"{decision.stage}: {starts}, {minutes}{best}{unseen}"
 
 
-def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.Field:
+def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.RaceField:
     """Return the field of a race on a machine; the A/A repeat is the baseline by another name.
 
     If the objective is to have one model soonest, launches race at the smallest count only.
@@ -309,7 +309,7 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.
     ]
     if plan.objective == ONE_MODEL:  # more processes make no model sooner
         counts, boundaries, said = counts[:1], [], []
-    return race.Field(
+    return race.RaceField(
         entrant(plan.default),
         entrant(plan.baseline),
         tuple(entrant(launch) for launch in known if launch not in fixed),
@@ -485,7 +485,7 @@ def next_round(
     state = race.Race(field, asks, measured, done, by_objective)
     race_round, choice = state.next(), state.choice
     if any(finding.test != "repeat" for finding in unequal):
-        race_round, choice = race.Round("done", reason=UNEQUAL), None
+        race_round, choice = race.RaceRound("done", reason=UNEQUAL), None
     known = plan.by_id
     base = known[plan.baseline].axes
     defaults = known[plan.default].axes
@@ -521,7 +521,7 @@ def next_round(
 
 
 def _so_far(
-    state: race.Race, field: race.Field, plan: Plan, times: ModelTimes | None
+    state: race.Race, field: race.RaceField, plan: Plan, times: ModelTimes | None
 ) -> Iterator[SoFar]:
     """Yield the known rates of the launch to compare with, and of the choice."""
     known, steps = state.rates, plan.steps_per_model
@@ -537,7 +537,7 @@ def _so_far(
             yield SoFar(plan.by_id[launch].label, n, float(np.exp(known.mean(point))))
 
 
-def _models(plan: Plan, field: race.Field, measured: Sequence[Start]) -> Wanted | None:
+def _models(plan: Plan, field: race.RaceField, measured: Sequence[Start]) -> Wanted | None:
     """Return the first models to train; None if that is not possible, or takes too long."""
     base, workload = field.baseline.launch, plan.workload
     baseline_starts = [start for start in measured if start.launch == base and start.rates]
@@ -600,7 +600,7 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
 
 
 def _batches(
-    race_round: race.Round, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
+    race_round: race.RaceRound, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
 ) -> list[list[race.Task]]:
     """Return a round's batches, with the number of its record file in each start.
 

@@ -11,7 +11,7 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.diagnosis import checks
 from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
-from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
+from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Proof
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.diagnosis.waits import SCHEDSTAT
@@ -268,7 +268,7 @@ CAUSES = {
         share=work_bound,
         requires=(_outnumber,),
         scopes=SCALING_LOSS,
-        others=(Way(fewer_processes, (_outnumber, _take_turns), scopes=SCALING_LOSS),),
+        others=(Proof(fewer_processes, (_outnumber, _take_turns), scopes=SCALING_LOSS),),
     ),
     "helper_threads": Cause(
         "Helper threads that compete for CPUs",

@@ -13,7 +13,7 @@ import numpy as np
 from scaling_study.common.quantities import format_percent, format_seconds
 from scaling_study.diagnosis import evidence
 from scaling_study.diagnosis.case import BESIDE, CACHED
-from scaling_study.diagnosis.cause import SINGLE_PROCESS_LOSS, Cause, Way
+from scaling_study.diagnosis.cause import SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import takes, waiting
 from scaling_study.diagnosis.shares import Counted, recovered, residual
 
@@ -132,7 +132,7 @@ CAUSES = {
         axes={"persistent_workers": "keep"},
         interventions=("kept_workers",),
         requires=(takes("loader_starts_s_per_step", "the start and the end of loader workers"),),
-        others=(Way(STARTING, scopes=SINGLE_PROCESS_LOSS),),
+        others=(Proof(STARTING, scopes=SINGLE_PROCESS_LOSS),),
     ),
     "loader_lock": Cause(
         "Loader threads that keep training from the interpreter",
@@ -153,7 +153,7 @@ CAUSES = {
         ),
         requires=FUTEX,
         needs=THREADS,
-        others=(Way(recovered(("quick_switches",)), FUTEX, THREADS),),
+        others=(Proof(recovered(("quick_switches",)), FUTEX, THREADS),),
     ),
     "loader_snapshots": Cause(
         "A snapshot of the loader's state in every step",

@@ -4,7 +4,7 @@ import numpy as np
 
 from scaling_study.common.quantities import format_bytes, format_number, format_seconds
 from scaling_study.diagnosis.case import REFERENCE
-from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Way
+from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import inflated
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.shares import share_of
@@ -85,7 +85,7 @@ CAUSES = {
         interventions=("fast_cores",),
         minus=("pinned",),
         needs=(_kinds,),
-        others=(Way(on_slower_cores, needs=(_kinds,), scopes=SCALING_LOSS),),
+        others=(Proof(on_slower_cores, needs=(_kinds,), scopes=SCALING_LOSS),),
     ),
     "frequency": Cause(
         "A lower clock with more CPUs at work",

@@ -4,7 +4,7 @@ import numpy as np
 
 from scaling_study.common.quantities import format_cpus, format_number, format_seconds
 from scaling_study.diagnosis.case import CACHED
-from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Way
+from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.shares import Counted, recovered, recovered_share, share_of
@@ -161,10 +161,10 @@ CAUSES = {
         "OPENBLAS_VERBOSE, BLIS_ARCH_DEBUG and MKL_VERBOSE name the kernel",
         "Use the library or instruction set that multiplies faster here.",
         others=(
-            Way(
+            Proof(
                 recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=SCALING_LOSS
             ),
-            Way(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
+            Proof(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
         ),
     ),
     "denormals": Cause(
@@ -194,8 +194,8 @@ CAUSES = {
         interventions=("no_gc",),
         requires=(takes("collect_s_per_step", "the garbage collector"),),
         others=(
-            Way(COLLECTING, scopes=SINGLE_PROCESS_LOSS),
-            Way(
+            Proof(COLLECTING, scopes=SINGLE_PROCESS_LOSS),
+            Proof(
                 Counted(("blocked_futex_s_per_step",), "waiting for another thread (futex)"),
                 (_interpreter_alone, _other_threads, waiting("futex", share=0.2)),
                 (_not_the_loader,),

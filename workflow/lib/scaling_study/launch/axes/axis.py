@@ -109,7 +109,7 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Slot:
+class PlacedSlot:
     """The place of one member.
 
     Attributes:
@@ -166,7 +166,7 @@ class Axis(Generic[V_contra]):
     libraries: Mapping[str, Library] = field(default_factory=dict)
     refuse: Callable[[Axes], None] | None = None
     prepare: Callable[[V_contra, Where], Effects] | None = None
-    place: Callable[[Axes, Topology, Sequence[Slot]], tuple[Slot, ...]] | None = None
+    place: Callable[[Axes, Topology, Sequence[PlacedSlot]], tuple[PlacedSlot, ...]] | None = None
     apply: Callable[[V_contra], None] | None = None
     lines: Callable[[V_contra], str] = lambda _value: ""
     observe: Callable[[], object] | None = None

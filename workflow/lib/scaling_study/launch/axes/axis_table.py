@@ -21,7 +21,7 @@ from scaling_study.launch.axes import (
     threads,
     training,
 )
-from scaling_study.launch.axes.axis import Axis, Effects, Slot, Where
+from scaling_study.launch.axes.axis import Axis, Effects, PlacedSlot, Where
 from scaling_study.records import window
 from scaling_study.records.readback import Check, Readback
 
@@ -95,7 +95,7 @@ def prepare(axes: Axes, where: Where) -> Effects:
     return effects
 
 
-def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
+def place(axes: Axes, topology: Topology, count: int) -> tuple[PlacedSlot, ...]:
     """Return the slots of a launch.
 
     Args:
@@ -107,14 +107,14 @@ def place(axes: Axes, topology: Topology, count: int) -> tuple[Slot, ...]:
         UnavailableError: the machine has no such CPUs or nodes.
     """
     asked = whole(axes)
-    slots = tuple(Slot(number) for number in range(count))
+    slots = tuple(PlacedSlot(number) for number in range(count))
     for axis in AXES.values():
         if axis.place:
             slots = axis.place(asked, topology, slots)
     return slots
 
 
-def recorded(slot: Slot) -> window.Slot:
+def recorded(slot: PlacedSlot) -> window.Slot:
     """Return a slot as it is recorded, with its CPUs as a list in one text."""
     cpus, loader_cpus = (
         None if own is None else format_cpu_list(own) for own in (slot.cpus, slot.loader_cpus)

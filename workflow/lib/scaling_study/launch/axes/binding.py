@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import Slot, Where
+    from scaling_study.launch.axes.axis import PlacedSlot, Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
@@ -93,8 +93,8 @@ def _prepare_openmp_affinity(value: str, where: Where) -> Effects:
 
 
 def _place_openmp_affinity(
-    axes: Axes, _topology: Topology, given: Sequence[Slot]
-) -> tuple[Slot, ...]:
+    axes: Axes, _topology: Topology, given: Sequence[PlacedSlot]
+) -> tuple[PlacedSlot, ...]:
     threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
     fewest = min((len(one.cpus) for one in given if one.cpus is not None), default=threads)
     if axes["openmp_affinity"] != DEFAULT and fewest < threads:
@@ -129,8 +129,8 @@ UNKNOWN = {
 """Reasons why no memory is known to be near a slot's CPUs."""
 
 
-def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
-    """Return the memory policy of a member (see ``Slot``), to be set before exec.
+def memory_policy(membind: str, slot: PlacedSlot, topology: Topology) -> str:
+    """Return the memory policy of a member (see ``PlacedSlot``), to be set before exec.
 
     Args:
         membind: a word of this axis, or a node list such as ``"0-1"`` to bind to.
@@ -163,7 +163,7 @@ def memory_policy(membind: str, slot: Slot, topology: Topology) -> str:
     return f"{'prefer' if membind == 'preferred' else 'bind'}:{format_cpu_list(wanted)}"
 
 
-def _local_nodes(slot: Slot, membind: str, topology: Topology) -> set[int]:
+def _local_nodes(slot: PlacedSlot, membind: str, topology: Topology) -> set[int]:
     """Return the nodes of a slot's CPUs: those with memory, or all if none has any."""
     if slot.cpus is None:
         raise UnavailableError(
@@ -191,7 +191,9 @@ def _prepare_membind(_value: str, where: Where) -> Effects:
     return Effects()
 
 
-def _place_membind(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+def _place_membind(
+    axes: Axes, topology: Topology, given: Sequence[PlacedSlot]
+) -> tuple[PlacedSlot, ...]:
     if axes["membind"] == "none":  # the kernel's policy stays, or the shell's
         return tuple(given)
     return tuple(

@@ -15,14 +15,14 @@ from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import loaders, ranks
-from scaling_study.launch.axes.axis import Axis, Others, Slot, read_id_list
+from scaling_study.launch.axes.axis import Axis, Others, PlacedSlot, read_id_list
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
 
 
 def slots(
     placement: str | Sequence[str], topology: Topology, count: int, width: int
-) -> tuple[Slot, ...]:
+) -> tuple[PlacedSlot, ...]:
     """Place the members of a cohort.
 
     Args:
@@ -100,13 +100,13 @@ def _by_kind(
 
 def _labelled(
     places: Iterable[tuple[int, ...] | None], topology: Topology, width: int
-) -> Iterator[Slot]:
+) -> Iterator[PlacedSlot]:
     used: set[int] = set()
     for slot, cpus in enumerate(places):
         if cpus is None:
-            yield Slot(slot, None, oversubscribed=(slot + 1) * width > len(topology.cpus))
+            yield PlacedSlot(slot, None, oversubscribed=(slot + 1) * width > len(topology.cpus))
         else:
-            yield Slot(slot, tuple(sorted(cpus)), oversubscribed=not used.isdisjoint(cpus))
+            yield PlacedSlot(slot, tuple(sorted(cpus)), oversubscribed=not used.isdisjoint(cpus))
             used.update(cpus)
 
 
@@ -199,14 +199,14 @@ def threads(axes: Axes) -> int | None:
     return width(axes) if isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1 else None
 
 
-def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+def _place(axes: Axes, topology: Topology, given: Sequence[PlacedSlot]) -> tuple[PlacedSlot, ...]:
     own, others, asked = width(axes), axes["loader_cpus"], axes["placement"]
     placement = str(asked) if isinstance(asked, int | float) else asked
     if others == loaders.REST:
         others = max(0, _widest(topology, len(given)) - own)
     extra = others if isinstance(others, int) else 0
 
-    def cut(usable: Topology) -> tuple[Slot, ...]:
+    def cut(usable: Topology) -> tuple[PlacedSlot, ...]:
         return slots(placement, usable, len(given), own + extra)
 
     placed = cut(topology)
@@ -227,7 +227,7 @@ def _widest(topology: Topology, count: int) -> int:
     return next((width for width in widths if sum(n // width for n in sizes) >= count), 0)
 
 
-def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
+def _divided(slot: PlacedSlot, own: int, topology: Topology) -> PlacedSlot:
     """Divide a slot's CPUs, core by core: the first ones train, the others are its loader's."""
     cpus = [cpu.cpu for cpu in sorted(topology.cpus, key=lambda cpu: (cpu.core, cpu.cpu))]
     others = [cpu for cpu in cpus if cpu in (slot.cpus or ())][own:]
@@ -240,7 +240,7 @@ def _divided(slot: Slot, own: int, topology: Topology) -> Slot:
     return replace(slot, loader_cpus=tuple(sorted(others)))
 
 
-def _train_on_siblings(placed: Sequence[Slot], topology: Topology) -> bool:
+def _train_on_siblings(placed: Sequence[PlacedSlot], topology: Topology) -> bool:
     """Return whether two members train on one core, although a loader could use a part of it."""
     core_of = {cpu.cpu: cpu.core for cpu in topology.cpus}
     cores = [

@@ -11,7 +11,7 @@ from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import Topology
 from scaling_study.launch.axes import placement
-from scaling_study.launch.axes.axis import Axis, Effects, Others, Slot, Where, path_of
+from scaling_study.launch.axes.axis import Axis, Effects, Others, PlacedSlot, Where, path_of
 from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
@@ -59,7 +59,7 @@ def _prepare(value: Value, where: Where) -> Effects:
     return Effects(variables(value))
 
 
-def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot, ...]:
+def _place(axes: Axes, topology: Topology, given: Sequence[PlacedSlot]) -> tuple[PlacedSlot, ...]:
     """Give all slots the same CPUs and policy; placement and membind may replace them."""
     asked = split(axes["shell"])
     placed = tuple(given)
@@ -67,7 +67,7 @@ def _place(axes: Axes, topology: Topology, given: Sequence[Slot]) -> tuple[Slot,
         placed = placement.slots([asked[CPUS]], topology, len(given), 1)
     if POLICY in asked:
         mode, _, nodes = asked[POLICY].partition(":")
-        policy = memory_policy(nodes, Slot(0), topology).replace("bind", mode)
+        policy = memory_policy(nodes, PlacedSlot(0), topology).replace("bind", mode)
         placed = tuple(replace(one, policy=policy) for one in placed)
     return placed
 

@@ -11,11 +11,11 @@ class Exec:
 
     host: int | None = None
 
-    def __init__(self, launch: launcher.Launch, _members: int = 1) -> None:
+    def __init__(self, launch: launcher.LaunchSpec, _members: int = 1) -> None:
         self._launch = launch
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, member: launcher.Member) -> int:
+    def start(self, member: launcher.MemberSpec) -> int:
         """Start ``worker`` in a new interpreter, bound before it begins."""
         launch = self._launch
         env, preload = launcher.split_preload(launch.env)

@@ -15,7 +15,7 @@ from scaling_study.queues import program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scaling_study.launch.launchers.launcher import Launch, Member
+    from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 
 APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -29,13 +29,13 @@ class Request(TypedDict):
     words: list[str]
 
 
-def hosted(module: str) -> Callable[[Launch, int], Host]:
+def hosted(module: str) -> Callable[[LaunchSpec, int], Host]:
     """Return a function that makes a host, which runs a launcher's module."""
     return lambda launch, members: Host(launch, module, members)
 
 
 def print_apart(folder: str, slot: int) -> None:
-    """Redirect this process's output to the files of a slot (``Launch.log`` and ``errors``)."""
+    """Redirect this process's output to the files of a slot (``LaunchSpec.log`` and ``errors``)."""
     for kind, descriptor in (("log", 1), ("errors", 2)):
         os.dup2(os.open(f"{folder}/{kind}-{slot}", APPENDED, 0o600), descriptor)
 
@@ -47,7 +47,7 @@ class Host:
     text that begins with ``error``.
     """
 
-    def __init__(self, launch: Launch, module: str, members: int) -> None:
+    def __init__(self, launch: LaunchSpec, module: str, members: int) -> None:
         self._launch = launch
         env, preload = split_preload(launch.env)
         command = [
@@ -68,7 +68,7 @@ class Host:
             )
         self.host = self._process.pid
 
-    def start(self, member: Member) -> int:
+    def start(self, member: MemberSpec) -> int:
         """Have the host start a member."""
         launch = self._launch
         request = asdict(member) | {"words": launch.words(member)}

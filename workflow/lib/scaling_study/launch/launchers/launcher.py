@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Member:
+class MemberSpec:
     """The specification of one member, without what all members of its launch share."""
 
     slot: int
@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchSpec:
     """The specification that all members of a cohort share.
 
     Attributes:
@@ -65,7 +65,7 @@ class Launch:
     loader: str = ""
     fresh_folder: bool = False
 
-    def words(self, member: Member) -> list[str]:
+    def words(self, member: MemberSpec) -> list[str]:
         """Return the arguments of ``worker.main`` for a member."""
         options = Options(
             self.step, self.launcher, self.switches, self.change, self.loader, self.ranks,
@@ -98,7 +98,7 @@ class Starter(Protocol):
     def host(self) -> int | None:
         """The id of the process that all members come from; None if each is started by itself."""
 
-    def start(self, member: Member) -> int:
+    def start(self, member: MemberSpec) -> int:
         """Start a member and return its process id.
 
         Raises:
@@ -134,7 +134,7 @@ class Launcher:
     """
 
     meaning: str
-    starter: Callable[[Launch, int], Starter]
+    starter: Callable[[LaunchSpec, int], Starter]
     least_bytes: int = 64 * 1024**2
     rests: bool = True
     binds_memory: bool = True
@@ -152,7 +152,7 @@ def bind_command(
         cpus: a list of CPUs; None for no binding.
         mempolicy: a memory policy.
         env: variables for the command alone, such as preloads.
-        group: options for a group of ranks (see ``Launch.group``).
+        group: options for a group of ranks (see ``LaunchSpec.group``).
     """
     command = [sys.executable, "-E", "-P", str(bind.__file__), "--mempolicy", mempolicy]
     if cpus is not None:

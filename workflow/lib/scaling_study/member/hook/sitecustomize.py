@@ -49,7 +49,7 @@ def count(text: str) -> None:
             from scaling_study.member import files
 
             files.note_written(folder, os.getpid())
-    iterations.Counter(folder, step, read_back if wanted else None).attach()
+    iterations.IterationCounter(folder, step, read_back if wanted else None).attach()
 
 
 def read_back(file: str, counted: object) -> None:
