@@ -68,7 +68,9 @@ if __name__ == "__main__":
     "torch": "import torch; torch.nn.Linear(3, 1)(torch.ones(2, 3)).sum().backward()",
     "pyarrow": """
 import pandas, pyarrow.parquet
-pandas.DataFrame({"a": [1]}).to_parquet("table"); print(pyarrow.parquet.read_table("table"))""",
+pandas.DataFrame({"a": [1]}).to_parquet("table")
+with pyarrow.parquet.ParquetFile("table") as file:  # its threads may keep an open one for a moment
+    print(file.read())""",
     "sympy": """
 import sympy; print(sympy.integrate(sympy.Symbol("x")))
 drawn = {"sympy": sympy.core.random.rng.random()}""",

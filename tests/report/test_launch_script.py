@@ -2,9 +2,11 @@ import ast
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -316,8 +318,9 @@ RAY = """
 import os, subprocess, sys, ray
 
 ray.init(address="auto")
-start = ["ray", "start", "--address", "localhost:6379", "--num-cpus", "1", "--block"]
-nodes = [subprocess.Popen([*sys.argv[1:], "--slot", str(slot), *start]) for slot in range(2)]
+start = ["ray", "start", "--address", "localhost:6379", "--num-cpus", "1"]
+for slot in range(2):
+    subprocess.run([*sys.argv[1:], "--slot", str(slot), *start], check=True)
 
 @ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
 def where():
@@ -333,23 +336,27 @@ def test_each_node_of_ray_has_a_slots_cpus_and_environment(tmp_path):
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     docs = (ROOT / "docs/own-script.md").read_text(encoding="utf-8")
     assert "ray start --head --num-cpus 0 --port 6379" in docs
-    assert "--slot $slot ray start --address localhost:6379 --num-cpus 1 --block" in docs
+    assert "--slot $slot ray start --address localhost:6379 --num-cpus 1" in docs
     (tmp_path / "sweep.py").write_text(RAY, encoding="utf-8")
     cpus = (sorted(os.sched_getaffinity(0)) * 2)[:2]
     slots = [slot(at, str(cpu)) for at, cpu in enumerate(cpus)]
     launch = write(tmp_path, recommendation(slots, {"SPICY": "hot"}), plan(tmp_path / "train.py"))
     head = ["start", "--head", "--num-cpus", "0", "--port", "6379", "--include-dashboard", "false"]
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env = {
+        **os.environ,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    short = tempfile.mkdtemp(prefix="ray-")  # paths of sockets have at most 107 bytes
     try:
-        subprocess.run(
-            [*ray, *head, "--temp-dir", tmp_path / "ray"], check=True, timeout=PATIENCE_S
-        )
+        subprocess.run([*ray, *head, "--temp-dir", short], check=True, timeout=PATIENCE_S)
         done = subprocess.run(
             [sys.executable, "sweep.py", BASH, launch],
             cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
         )  # fmt: skip
     finally:
         subprocess.run([*ray, "stop", "--force"], check=True, timeout=PATIENCE_S)
+        shutil.rmtree(short)
     found = [line for line in done.stdout.splitlines() if line.startswith("[(")]
     # Ray's own default: as many threads as CPUs of the task.
     assert ast.literal_eval(found[-1]) == [([cpu], "hot", "1") for cpu in sorted(cpus)]

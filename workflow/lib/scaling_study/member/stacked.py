@@ -14,14 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch import profiler
-from torch.func import functional_call, stack_module_state, vmap
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from torch import Tensor
+    from torch.nn import Module
 
     State = dict[str, Tensor]
 
@@ -32,14 +29,18 @@ MULTIPLIES = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 """Operators that multiply matrices, and whose operations torch's profiler counts."""
 
 
-def network(width: int) -> torch.nn.Module:
+def network(width: int) -> Module:
     """Return three linear layers."""
+    import torch  # noqa: PLC0415 (the study itself has none)
+
     layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width)]
     return torch.nn.Sequential(*layers, torch.nn.ReLU(), torch.nn.Linear(width, 1))
 
 
 def alone(width: int, batch: int = BATCH) -> Callable[[], object]:
     """Return a step of one model."""
+    import torch  # noqa: PLC0415 (the study itself has none)
+
     model, features, target = network(width), torch.randn(batch, width), torch.randn(batch, 1)
     optimizer = torch.optim.Adam(model.parameters())
 
@@ -53,6 +54,9 @@ def alone(width: int, batch: int = BATCH) -> Callable[[], object]:
 
 def stacked(width: int, models: int) -> Callable[[], object]:
     """Return a step of several models at once."""
+    import torch  # noqa: PLC0415 (the study itself has none)
+    from torch.func import functional_call, stack_module_state, vmap  # noqa: PLC0415
+
     parameters, buffers = stack_module_state([network(width) for _ in range(models)])
     model = network(width).to("meta")
     features, target = torch.randn(models, BATCH, width), torch.randn(models, BATCH, 1)
@@ -119,6 +123,8 @@ def typical_width(rows: Iterable[Mapping[str, object]]) -> int | None:
 
 def call_s() -> float:
     """Return the time of an operator's call on hardly any numbers, with all that belongs to it."""
+    from torch import profiler  # noqa: PLC0415
+
     step = alone(1, batch=1)
     step()
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:

@@ -74,7 +74,7 @@ def operator_calls(query: Query) -> Measured | Untested:
     """Return the time that the calls of a step's operators take, whatever they compute."""
     operators = query.case.operators
     if operators is None or operators.call_s is None:
-        return Untested("no profile of its operators with one process")
+        return Untested("no profile of one process that tells the cost of a call")
     calls, step = operators.calls_per_step, query.case.step(1)
     text = (
         f"A step calls {format_number(calls)} operators. A call with nothing to compute takes"
