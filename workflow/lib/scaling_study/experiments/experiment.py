@@ -20,15 +20,15 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import Effort, LoaderEffort
 from scaling_study.experiments.conditions import Condition, key, window_of
 from scaling_study.host import probe
-from scaling_study.launch.axes import axis_table
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Status
 from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
 from scaling_study.runner.blocks import Blocks, LostError
-from scaling_study.runner.cohort_windows import MEMBER_RESTARTS, FailedError
+from scaling_study.runner.cohort_windows import MEMBER_RESTARTS
 from scaling_study.runner.jobs import Job
 from scaling_study.runner.journal import Journal
+from scaling_study.runner.member_processes import FailedError
 
 MODULES = (
     *("experiments/conditions", "experiments/kernel_cohort", "experiments/kernels"),
@@ -287,18 +287,13 @@ class Experiment:
 
     def _prove(self, each: CohortPlan, members: cohort.Cohort) -> records.ExperimentReadbacks | str:
         """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
-        settings = self._job.plan.measure
-        slots = [member.slot for member in each.resolved.members]
-        members.wait_started(slots, settings.timeout_s)
-        reports = members.read_back(settings.timeout_s)
-        if len(reports) < len(slots):
-            return members.events[-1].reason if members.events else "a member did not start"
-        checks = axis_table.checks({**self._axes, **each.changed}, each.resolved.slots, reports)
-        if wrong := axis_table.failed(checks) or unchanged(each.resolved.launch.change, reports):
-            return wrong
-        members.warm_up(settings.warmup_steps)
-        return records.ExperimentReadbacks(
-            cohort=each.name, checks=list(checks), members=list(reports)
+        axes, measure = {**self._axes, **each.changed}, self._job.plan.measure
+        try:
+            checks, reports = members.prove(axes, each.resolved.slots, measure)
+        except FailedError as error:
+            return str(error)
+        return unchanged(each.resolved.launch.change, reports) or records.ExperimentReadbacks(
+            cohort=each.name, checks=checks, members=reports
         )
 
     # ---- records

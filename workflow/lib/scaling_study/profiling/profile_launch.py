@@ -27,7 +27,6 @@ from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.host import probe
-from scaling_study.launch.axes import axis_table
 from scaling_study.launch.launchers.launcher import (
     LaunchSpec,
     MemberSpec,
@@ -41,9 +40,9 @@ from scaling_study.records.profile import Kind, PointProfile, Profiled, Profiled
 from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, pool, resolve, windows
 from scaling_study.runner.blocks import LostError
-from scaling_study.runner.cohort_windows import FailedError
 from scaling_study.runner.free_run import program_of
 from scaling_study.runner.jobs import Job
+from scaling_study.runner.member_processes import FailedError
 
 OPERATORS_LONGEST_S = 60.0
 """An operator profile covers few steps; this ends it in a launch that crawls."""
@@ -209,9 +208,6 @@ class _Profiling:
         self._private = private_folder
         self._output = output
 
-    def _last_event(self, otherwise: str) -> str:
-        return self._cohort.events[-1].reason if self._cohort.events else otherwise
-
     def point(self, n: int) -> ProfiledPoint:
         """Take all profiles at a process count, each between windows without a profiler.
 
@@ -223,7 +219,8 @@ class _Profiling:
             around = [self._unprofiled(n)]
             profiles = [self._profile(n, kind, around) for kind in KINDS]
         except member_processes.MemberEndedError:
-            raise FailedError(self._last_event("a member ended")) from None
+            reasons = [event.reason for event in self._cohort.events]
+            raise FailedError(reasons[-1] if reasons else "a member ended") from None
         bare_s = tuple(first for first, *_ in around)
         return ProfiledPoint(
             n=n,
@@ -370,15 +367,8 @@ class _MemberProfiling(_Profiling):
         Raises:
             FailedError: a member did not start, or lacks a setting of the launch.
         """
-        measure, members = self._job.plan.measure, self._cohort
-        members.start([slot.slot for slot in slots[: members.size]], measure.timeout_s)
-        reports = members.read_back(measure.timeout_s)
-        if len(reports) < members.size:
-            raise FailedError(self._last_event("a member did not come to its gate"))
-        wrong = axis_table.failed(axis_table.checks(self._job.launch.axes, slots, reports))
-        if wrong:
-            raise FailedError(wrong)
-        members.warm_up(measure.warmup_steps)
+        self._cohort.launch([slot.slot for slot in slots[: self._cohort.size]])
+        self._cohort.prove(self._job.launch.axes, slots, self._job.plan.measure)
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""

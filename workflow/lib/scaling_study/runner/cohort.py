@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from scaling_study.common.axis_values import Axes
+from scaling_study.config.config import Measure
+from scaling_study.launch.axes import axis_table
 from scaling_study.member import channel
-from scaling_study.records.window import Taken
+from scaling_study.records.readback import Check, Readback
+from scaling_study.records.window import Slot, Taken
 from scaling_study.runner import counter_snapshots, windows
-from scaling_study.runner.member_processes import MemberEndedError, MemberProcesses
+from scaling_study.runner.member_processes import FailedError, MemberEndedError, MemberProcesses
 
 # OpenMP threads that spin after their last region, and loader workers that fill their queues,
 # come to rest in this time. It passes before the counters of a window's second edge are read.
@@ -52,6 +56,33 @@ class WindowSettings:
 
 class Cohort(MemberProcesses):
     """Takes windows from its members."""
+
+    def prove(
+        self, axes: Axes, slots: Sequence[Slot], measure: Measure
+    ) -> tuple[list[Check], list[Readback]]:
+        """Wait until launched members have started, check what they got, and warm them up.
+
+        Args:
+            axes: of their launch.
+            slots: its slots, of which the first ones are theirs.
+            measure: the config's section.
+
+        Returns:
+            The checks, and the report of each member.
+
+        Raises:
+            FailedError: a member did not start, or a setting of the launch does not hold.
+        """
+        self.wait_started([slot.slot for slot in slots[: self.size]], measure.timeout_s)
+        reports = self.read_back(measure.timeout_s)
+        if len(reports) < self.size:
+            reasons = [event.reason for event in self.events]
+            raise FailedError(reasons[-1] if reasons else "a member did not come to its gate")
+        checks = axis_table.checks(axes, slots, reports)
+        if wrong := axis_table.failed(checks):
+            raise FailedError(wrong)
+        self.warm_up(measure.warmup_steps)
+        return checks, reports
 
     def warm_up(self, steps: int) -> None:
         """Let all members train together until each has done ``steps`` steps, or time is up."""

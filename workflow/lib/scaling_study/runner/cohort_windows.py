@@ -34,7 +34,12 @@ from scaling_study.records.window import (
 from scaling_study.runner import foreign, headroom, non_step, settling
 from scaling_study.runner.blocks import Blocks, LostError
 from scaling_study.runner.cohort import Cohort, WindowSettings
-from scaling_study.runner.member_processes import MemberEnd, MemberEndedError, ScriptEndedError
+from scaling_study.runner.member_processes import (
+    FailedError,
+    MemberEnd,
+    MemberEndedError,
+    ScriptEndedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
@@ -78,10 +83,6 @@ GPU = (
 )
 
 log = logging.getLogger("measure")
-
-
-class FailedError(Exception):
-    """Members cannot be measured, or their windows do not count; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,10 @@ class MemberEnd(NamedTuple):
     log: str
 
 
+class FailedError(Exception):
+    """Members cannot be measured, or their windows do not count; the text says why."""
+
+
 class MemberEndedError(Exception):
     """A member died or hung; its event has the reason."""
 

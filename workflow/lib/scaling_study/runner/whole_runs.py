@@ -23,10 +23,9 @@ from scaling_study.queues.model_queue import Ended
 from scaling_study.records.window import NOT_COUNTED, ONE_PROGRAM, Taken, Usage
 from scaling_study.runner import counter_snapshots, hangs, headroom, outside, windows
 from scaling_study.runner.blocks import LostError
-from scaling_study.runner.cohort_windows import FailedError
 from scaling_study.runner.counter_snapshots import CounterSnapshot
 from scaling_study.runner.free_run import ORPHANS_S, FreeRun, ProgramWindows, at_once
-from scaling_study.runner.member_processes import MemberEnd, ScriptEndedError
+from scaling_study.runner.member_processes import FailedError, MemberEnd, ScriptEndedError
 
 LOOK_S = 20.0
 """A window in which nothing has ended for so long is looked at: processes may hang. A look takes
