@@ -116,8 +116,10 @@ def target(**changes):
 
 
 SLOW = synthetic_causes.cause("blas", "A slow BLAS kernel", (0.34,))
+MAYBE = synthetic_causes.cause("blas", "A slow BLAS kernel", (0.34, 0.32))
 ALONE = {"scaling_loss": {}, "single_process_loss": {"named": [SLOW]}}
 NOTHING = {"scaling_loss": {}, "single_process_loss": {}}
+PERHAPS = {"scaling_loss": {}, "single_process_loss": {"inconclusive": [MAYBE]}}
 NOISE = {"growth_ratio": {"value": 1.3, "low": 0.9, "high": 1.9}}
 FLAT = {"growth_ratio": {"value": 1.01, "low": 0.99, "high": 1.03}}
 WHY = [
@@ -133,6 +135,7 @@ WHY = [
     ("unknown", NOTHING, "We do not know why"),
     ("noisy", NOTHING | NOISE, "differ too much"),
     ("one process", NOTHING | {"growth_ratio": None, "n": 1}, "Only one"),
+    ("undecided", PERHAPS | FLAT, "why: full would tell whether 34% of its step is a slow BLAS"),
     ("scales", NOTHING | FLAT, "a step takes hardly longer with 2 processes"),
 ]
 

@@ -742,6 +742,15 @@ def is_noisy(target: Target) -> bool:
     return value is not None and value >= thresholds.GROWS and not grows(target)
 
 
+def _possible(target: Target) -> list[CauseResult]:
+    """Return causes of a slow step of one process that are large, but not sure enough to name."""
+    return [
+        cause
+        for cause in target.single_process_loss.inconclusive
+        if cause.share and cause.share.value >= thresholds.SHARE and (cause.share.low or 0.0) > 0
+    ]
+
+
 WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     ("skipped", lambda t: t.status == "skipped", "Not known: no experiments were made{reason}"),
     ("failed", lambda t: t.status == "failed", "Not known: the experiments failed{reason}"),
@@ -767,6 +776,11 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     ),
     ("noisy", is_noisy, "The windows differ too much to tell whether a step takes longer"),
     ("one process", lambda t: t.n == 1, "Only one process was tried"),
+    (
+        "undecided",
+        lambda t: bool(_possible(t)),
+        "A step takes hardly longer with {processes}. why: full would tell whether {possible}",
+    ),
     ("scales", lambda _: True, "Nothing to explain: a step takes hardly longer with {processes}"),
 )
 """Name, condition and answer: the first row whose condition holds for a launch is its answer."""
@@ -785,6 +799,7 @@ def why(target: Target) -> str:
         explained="All" if everything else share_text(explained) if explained else "A part",
         scaling_loss=_causes(target.scaling_loss.named),
         single_process_loss=_level(target.single_process_loss.named),
+        possible=_level(_possible(target)),
     )
 
 
