@@ -10,8 +10,7 @@ from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import profile_launch, stacks
-from scaling_study.records.codec import read_file
-from scaling_study.records.profile import Operators, PointProfile
+from scaling_study.records.profile import PointProfile
 
 QUICK = PROFILE_EFFORTS["quick"]
 
@@ -56,11 +55,6 @@ def test_every_kind_of_profile_is_taken_at_the_lowest_and_the_highest_count(tmp_
             assert all((tmp_path / "out" / name).stat().st_size for name in kind.files)
             assert kind.overhead == pytest.approx(kind.step_s / kind.unprofiled_step_s)
         assert kinds["operators"].steps == QUICK.steps
-    alone, together = (read_file(tmp_path / f"out/{n}/operators.json", Operators) for n in (1, 2))
-    assert alone.calls_per_step > 10
-    assert alone.call_s < 1e-3
-    assert set(alone.stacks) == {8, 32}
-    assert together.call_s is None
     assert left_behind(tmp_path) == []
     text = (tmp_path / "out/1/stacks-0.raw").read_text()
     assert "closure_optimizer.py" in text

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from scaling_study.records.experiment import ForeignProcess, SampledLock
-from scaling_study.records.profile import Operators, OperatorSums
+from scaling_study.records.experiment import ForeignProcess, OperatorCalls, SampledLock
 from synthetic_why import KERNELS, MS, Step, World, seen
 
 ALL = (
@@ -66,17 +65,11 @@ class SlowerCores(World):
         return found
 
 
-class OperatorCalls(World):
+class SmallOperators(World):
     """Six thousand calls of a microsecond in a step of ten milliseconds."""
 
     first = "operator_calls"
-    operators = Operators(
-        steps=2,
-        rows=(OperatorSums(operator="aten::add", phase="forward", calls=12_000),),
-        call_s=1e-6,
-        width=32,
-        stacks={8: 3.0, 32: 7.5},
-    )
+    calls = OperatorCalls(calls_per_step=6000, call_s=1e-6, width=32, stacks={8: 3.0, 32: 7.5})
 
 
 class PileUp(World):

@@ -99,7 +99,7 @@ class World:
         slowed: By what part of a step a full dose of a kernel slows it down.
         inflated: How much slower a kernel's member gets with n of them.
         foreign: Programs beside the study.
-        operators: Profiled operators with one process; None without a profile.
+        calls: What calls of operators cost; None if that was not measured.
     """
 
     n = 2
@@ -119,7 +119,7 @@ class World:
     slowed = {}
     inflated = {}
     foreign = []
-    operators = None
+    calls = None
 
     def __init__(self, **changed):
         for name, value in changed.items():
@@ -209,6 +209,7 @@ def make_records(world, rng, *, noise=0.04, outliers=0.0, start=0.0, replicate=0
         records.append(
             experiment.Samples(n=n, interval_s=0.02, members=members, locks=one["locks"])
         )
+    records += [world.calls] if world.calls else []
     records.append(experiment.Foreign(span_s=60.0, processes=world.foreign))
     records.append(
         experiment.ExperimentEnd(status="complete", reason=None, remedy=None, wall_s=90.0)
@@ -240,7 +241,7 @@ def judge(world, seed=3, *, replicates=1, change=list, measured=True, **options)
         records = change(make_records(world, rng, replicate=replicate, **options))
         runs.append(WhyRun(records[0], records))
     known = microbenchmarks(world, rng) if measured else None
-    return codec.plain(cause_file.judge(runs, known, None, world.operators))
+    return codec.plain(cause_file.judge(runs, known, None))
 
 
 def named(target, scope=None):

@@ -56,6 +56,7 @@ class WhyRun:
         members: A row per member and window that counts: `name`, `n`, `block`, `slot` and
             `unhindered_s`, the time of a step without waiting for a CPU.
         samples: Samples of training threads.
+        calls: What calls of operators cost; None if that was not measured.
         foreign: The largest foreign consumers of CPU time.
         end: Its last record; None where the job was cut off.
     """
@@ -82,6 +83,7 @@ class WhyRun:
         left_out = record_rows.of_kind(records, experiment.ChangeLeftOut)
         self.left_out = {change.intervention: change.reason for change in left_out}
         self.samples = record_rows.of_kind(records, experiment.Samples)
+        self.calls = record_rows.last(records, experiment.OperatorCalls)
         foreign = record_rows.of_kind(records, experiment.Foreign)
         self.foreign = [process for each in foreign for process in each.processes]
         self.end = record_rows.last(records, experiment.ExperimentEnd)

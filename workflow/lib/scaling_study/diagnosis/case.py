@@ -21,7 +21,6 @@ from scaling_study.diagnosis.waits import Sampled
 from scaling_study.experiments import interventions
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import Microbenchmarks
-from scaling_study.records.profile import Operators
 from scaling_study.records.readback import Loader, Readback
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Floats, Integers
@@ -91,7 +90,6 @@ class Case:
     Args:
         runs: Its replicates, at least one.
         microbenchmarks: microbenchmarks.json of the machine; None without one.
-        operators: Profiled operators of the launch with one process; None without a profile.
 
     Attributes:
         head: First record of the target's first run.
@@ -111,17 +109,14 @@ class Case:
             whose members it shares.
         sampled: Samples of the training threads, by n.
         foreign: Other programs that took CPU time.
+        calls: What calls of operators cost a step; None if that was not measured.
         machine: The machine.
         n: The process count whose slowdown is explained.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[WhyRun],
-        microbenchmarks: Microbenchmarks | None,
-        operators: Operators | None,
-    ) -> None:
-        self.microbenchmarks, self.operators = microbenchmarks, operators
+    def __init__(self, runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> None:
+        self.microbenchmarks = microbenchmarks
+        self.calls = next((run.calls for run in runs if run.calls is not None), None)
         self.head = runs[0].head
         self.machine, self.n = self.head.machine, self.head.n
         rows = without_restarts(_best(experiment_runs.frame(runs)), ["name", "dose", "n"])
@@ -236,19 +231,14 @@ def or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def make_case(
-    runs: Sequence[WhyRun],
-    microbenchmarks: Microbenchmarks | None,
-    operators: Operators | None = None,
-) -> Case | None:
+def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -> Case | None:
     """Arrange the runs of one target; return None without windows of the reference at 1 and at n.
 
     Args:
         runs: Its replicates, at least one.
         microbenchmarks: microbenchmarks.json of the machine; None without one.
-        operators: Profiled operators of the launch with one process; None without a profile.
     """
-    case = Case(runs, microbenchmarks, operators)
+    case = Case(runs, microbenchmarks)
     return case if case.measured(REFERENCE, "scaling_loss") else None
 
 

@@ -16,13 +16,11 @@ from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import reactions
 from scaling_study.diagnosis.verdict import judge_scope
 from scaling_study.host.perf_events import EVENTS
-from scaling_study.profiling.profiles import operators_alone
 from scaling_study.records import verdict
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks
-from scaling_study.records.profile import Operators
 from scaling_study.records.window import KERNEL_COUNTS
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval
@@ -92,9 +90,8 @@ def gather(
     machines: dict[str, list[verdict.Target]] = {}
     for (machine, _), runs in by_target.items():
         benchmarks = known if known and known.machine == machine else None
-        operators = operators_alone(study_folder, runs[0].head.launch)
         machines.setdefault(machine, []).append(
-            judge(runs, benchmarks, _knee(study_folder, runs[0]), operators)
+            judge(runs, benchmarks, _knee(study_folder, runs[0]))
         )
     content = Machines(
         tuple(
@@ -131,10 +128,7 @@ def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
 
 
 def judge(
-    runs: Sequence[WhyRun],
-    microbenchmarks: Microbenchmarks | None,
-    knee: verdict.Knee | None,
-    operators: Operators | None = None,
+    runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None, knee: verdict.Knee | None
 ) -> verdict.Target:
     """Return the verdict on one target.
 
@@ -142,10 +136,9 @@ def judge(
         runs: Its replicates, at least one.
         microbenchmarks: microbenchmarks.json of the machine; None without one.
         knee: Where throughput bends, with the machine's boundary there; None without one.
-        operators: Profiled operators of the launch with one process; None without a profile.
     """
     usable = [run for run in runs if not run.windows.empty]
-    case = make_case(usable, microbenchmarks, operators) if usable else None
+    case = make_case(usable, microbenchmarks) if usable else None
     head = runs[0].head
     target = verdict.Target(
         target=head.target,

@@ -19,7 +19,7 @@ from msgspec import convert, structs
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
-from scaling_study.experiments import interventions, kernel_cohort, sampling
+from scaling_study.experiments import interventions, kernel_cohort, operator_calls, sampling
 from scaling_study.experiments.conditions import Condition, irregular, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import REFERENCE, Intervention
@@ -132,6 +132,12 @@ class WhyExperiment(Experiment):
             reference,
             {record.n: record for record in before if isinstance(record, records.Samples)},
         )
+        if not any(isinstance(record, records.OperatorCalls) for record in before):
+            calls = operator_calls.measure(reference)
+            if isinstance(calls, str):
+                self._log.info("the cost of calls is not known: %s", calls)
+            else:
+                self._write(calls)
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BATCH, MODELS = 64, (8, 32)
 WIDEST = 1024
-ROUNDS, TURN_S = 3, 0.15
+ROUNDS, TURN_S = 5, 0.15
 MULTIPLIES = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 """Operators that multiply matrices, and whose operations torch's profiler counts."""
 
@@ -133,13 +133,21 @@ def call_s() -> float:
 
 
 def main(file: str) -> None:
-    """Add what is measured to operators.json (see `records.profile.Operators`)."""
-    path = Path(file)
-    content = json.loads(path.read_text(encoding="utf-8"))
+    """Print a record of calls (`records.experiment.OperatorCalls`) as JSON.
+
+    Args:
+        file: operators.json.
+    """
+    content = json.loads(Path(file).read_text(encoding="utf-8"))
     width = typical_width(content["rows"])
-    stacks = {} if width is None else gains(width)
-    content |= {"call_s": call_s(), "width": width, "stacks": stacks}
-    path.write_text(json.dumps(content), encoding="utf-8")
+    record = {
+        "kind": "operator_calls",
+        "calls_per_step": sum(row["calls"] for row in content["rows"]) / content["steps"],
+        "call_s": call_s(),
+        "width": width,
+        "stacks": {} if width is None else gains(width),
+    }
+    print(json.dumps(record))
 
 
 if __name__ == "__main__":

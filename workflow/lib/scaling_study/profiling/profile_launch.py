@@ -22,17 +22,11 @@ from msgspec.structs import replace
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config import launches
 from scaling_study.config.efforts import PROFILE_EFFORTS
 from scaling_study.config.estimate import SAMPLED_MEMBERS, chosen_counts
+from scaling_study.config.launches import Launch
 from scaling_study.config.plan import RECOMMENDED
 from scaling_study.host import probe
-from scaling_study.launch.launchers.launcher import (
-    LaunchSpec,
-    MemberSpec,
-    bind_command,
-    split_preload,
-)
 from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
@@ -49,9 +43,6 @@ OPERATORS_LONGEST_S = 60.0
 
 WRITING_LONGEST_S = 600.0
 """torch takes about half a second to work up each profiled step of some thousand operators."""
-
-CALLS_LONGEST_S = 120.0
-"""It takes some seconds; torch may have to be read from a slow disk first."""
 
 SPY_START_LONGEST_S = 120.0
 """py-spy reads the symbols of all libraries first; those of torch take it one to three seconds."""
@@ -116,25 +107,6 @@ def _of_members(
         for n in counts:
             log.info("n = %d", n)
             yield profiling.point(n)
-    _measure_calls(resolved.launch, specs[0], folder / "1/operators.json")
-
-
-def _measure_calls(launch: LaunchSpec, member: MemberSpec, operators: Path) -> None:
-    """Add to a profile of one process what calls cost, and what stacked models would save."""
-    if not operators.exists():
-        return
-    env, preload = split_preload(launch.env)
-    command = [
-        *bind_command(member.cpus, member.mempolicy, preload),
-        *(launch.python, "-m", "scaling_study.member.stacked", str(operators.absolute())),
-    ]
-    try:
-        subprocess.run(
-            command, env=env, check=True, capture_output=True, text=True, timeout=CALLS_LONGEST_S
-        )
-    except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        log.info("the cost of calls is not known: %s", said[-1])
 
 
 def _of_pool(
@@ -170,7 +142,7 @@ def _chosen(choice: str | Sequence[int], process_counts: Sequence[int]) -> list[
     return counts
 
 
-def _of(launch: launches.Launch | None, machine: str, target: str) -> Profiled:
+def _of(launch: Launch | None, machine: str, target: str) -> Profiled:
     """Return a profile of a launch, as if it were complete, without points."""
     return Profiled(
         schema_version=3,
@@ -183,7 +155,7 @@ def _of(launch: launches.Launch | None, machine: str, target: str) -> Profiled:
     )
 
 
-def without_profile(launch: launches.Launch | None, machine: str) -> Profiled:
+def without_profile(launch: Launch | None, machine: str) -> Profiled:
     """Return profile.json for a recommended launch that needs no profile of its own.
 
     Args:

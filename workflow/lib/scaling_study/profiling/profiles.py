@@ -87,35 +87,18 @@ def read_profiles(folders: Iterable[Path]) -> tuple[list[Profiled], pd.DataFrame
             key = (manifest.machine, manifest.launch, point.n)
             if profile is None or key in frames:
                 continue
-            frames[key] = operator_rows(
-                _read_operators(manifest, point.n),
-                **{name: getattr(manifest, name) for name in WHERE},
-                n=point.n,
-                overhead=profile.overhead,
-            )
+            path = manifest.place(point.n) / "operators.json"
+            try:
+                frames[key] = operator_rows(
+                    codec.read_file(path, Operators),
+                    **{name: getattr(manifest, name) for name in WHERE},
+                    n=point.n,
+                    overhead=profile.overhead,
+                )
+            except (OSError, ValueError) as error:
+                raise _unusable(path, shorten(error)) from error
     rows = pd.concat(frames.values(), ignore_index=True) if frames else None
     return manifests, OPERATORS.frame(rows)
-
-
-def operators_alone(study_folder: Path, launch: str) -> Operators | None:
-    """Return the operators of a launch with one process; None without such a profile.
-
-    Raises:
-        ProfileError: a file is broken, or of another version.
-    """
-    for manifest in read_manifests(profile_folders(study_folder)):
-        for point in manifest.points:
-            if (manifest.launch, point.n) == (launch, 1) and point.profile("operators"):
-                return _read_operators(manifest, 1)
-    return None
-
-
-def _read_operators(manifest: Profiled, n: int) -> Operators:
-    path = manifest.place(n) / "operators.json"
-    try:
-        return codec.read_file(path, Operators)
-    except (OSError, ValueError) as error:
-        raise _unusable(path, shorten(error)) from error
 
 
 def operator_rows(

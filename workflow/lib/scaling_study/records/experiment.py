@@ -9,6 +9,7 @@ from msgspec import Struct, field, json
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.records.field import (
+    Amount,
     Count,
     Index,
     Json,
@@ -178,6 +179,21 @@ class Foreign(Struct, frozen=True, kw_only=True, tag_field="kind", tag="foreign"
     """Time over which they were observed."""
     processes: list[ForeignProcess]
     """Programs that took 5% of a CPU or more. Source: /proc/PID/stat."""
+
+
+class OperatorCalls(Struct, frozen=True, kw_only=True, tag_field="kind", tag="operator_calls"):
+    """What calls of operators cost a step with one process."""
+
+    calls_per_step: Amount
+    """Operators that a step calls, by torch's profiler."""
+    call_s: Seconds
+    """Time of a call with hardly any numbers to compute with, and of all that belongs to it."""
+    width: Count | None
+    """Units of linear layers, at batches of 64, whose multiplies have as many operations as those
+    of the script on average; null without multiplies."""
+    stacks: dict[int, Amount]
+    """Steps per second of so many models of that width trained as one, over those of one model at a
+    time."""
 
 
 class ChangeFailed(Struct, frozen=True, kw_only=True, tag_field="kind", tag="intervention_failed"):
@@ -354,7 +370,7 @@ class Microbenchmarks(Struct, frozen=True, kw_only=True):
 
 WhyRecord = (
     WhyHead | ExperimentReadbacks | ExperimentWindow | Samples | Foreign | ChangeFailed
-    | ChangeLeftOut | ExperimentEvent | ExperimentEnd
+    | ChangeLeftOut | OperatorCalls | ExperimentEvent | ExperimentEnd
 )  # fmt: skip
 LoaderRecord = (
     LoaderHead | ExperimentReadbacks | ExperimentWindow | Ways | Use

@@ -32,19 +32,6 @@ class Operators(Struct, frozen=True, kw_only=True):
 
     steps: int
     rows: tuple[OperatorSums, ...]
-    call_s: Number = None
-    """Time of a call of an operator with hardly any numbers to compute with."""
-    width: int | None = None
-    """Units of linear layers, at batches of 64, whose multiplies have as many operations as the
-    mean multiply here; None without multiplies."""
-    stacks: dict[int, float] = {}
-    """Steps per second of so many models of that width trained as one, over those of one model at a
-    time."""
-
-    @property
-    def calls_per_step(self) -> float:
-        """Calls of operators in a step."""
-        return sum(row.calls or 0.0 for row in self.rows) / self.steps
 
 
 class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -199,6 +199,15 @@ class MemberProcesses:
         """The number of this cohort's slots."""
         return len(self._specs)
 
+    @property
+    def launch_spec(self) -> LaunchSpec:
+        """The launch of all members."""
+        return self._launch
+
+    def spec(self, slot: int) -> MemberSpec:
+        """Return the specification of a member."""
+        return self._specs[slot]
+
     def restartable(self, most: int) -> list[int]:
         """Return the slots whose members ended, but no more often than ``most`` times."""
         alive = self.alive

@@ -72,30 +72,29 @@ def _unnamed(query: Query) -> Evidence:
 
 def operator_calls(query: Query) -> Measured | Untested:
     """Return the time that the calls of a step's operators take, whatever they compute."""
-    operators = query.case.operators
-    if operators is None or operators.call_s is None:
-        return Untested("no profile of one process that tells the cost of a call")
-    calls, step = operators.calls_per_step, query.case.step(1)
+    calls, step = query.case.calls, query.case.step(1)
+    if calls is None:
+        return Untested("the cost of an operator's call was not measured")
     text = (
-        f"A step calls {format_number(calls)} operators. A call with nothing to compute takes"
-        f" {format_seconds(operators.call_s)} here: {{share}} of the step of one process."
+        f"A step calls {format_number(calls.calls_per_step)} operators. A call with nothing to"
+        f" compute takes {format_seconds(calls.call_s)} here: {{share}} of the step of one process."
     )
-    over = np.minimum(calls * operators.call_s / step, 1.0)
+    over = np.minimum(calls.calls_per_step * calls.call_s / step, 1.0)
     return share_of(query, over, text, "microbenchmarks")
 
 
 def _stack_gains(query: Query) -> Evidence:
-    operators = query.case.operators
-    if operators is None or not operators.stacks:
+    calls = query.case.calls
+    if calls is None or not calls.stacks:
         return Evidence(None, "microbenchmarks", "It multiplies no matrices.")
     gains = " and ".join(
-        f"{models} models {gain:.1f} times" for models, gain in operators.stacks.items()
+        f"{models} models {gain:.1f} times" for models, gain in calls.stacks.items()
     )
     text = (
         f"Trained as one, {gains} as many steps per second as one at a time, with layers of"
-        f" {operators.width} units, whose multiplies are as large as those here on average."
+        f" {calls.width} units, whose multiplies are as large as those here on average."
     )
-    return Evidence(max(operators.stacks.values()) > 1, "microbenchmarks", text)
+    return Evidence(max(calls.stacks.values()) > 1, "microbenchmarks", text)
 
 
 CAUSES = {
