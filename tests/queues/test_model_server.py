@@ -21,7 +21,7 @@ def knows(*names):
 
 def test_what_the_first_model_imports_is_there_for_the_others(tmp_path):
     with Server(tmp_path, knows("tool", "quick", "own")) as server:
-        server.install("tool")
+        server.install("tool", "kept = open('/sys/devices/system/cpu/online')")  # as oneDNN on Arm
         (server.packages / "quick.py").touch()
         (tmp_path / "own.py").touch()
         said = [server.train() for _ in range(3)]

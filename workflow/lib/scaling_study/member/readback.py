@@ -219,7 +219,9 @@ def report() -> dict[str, object]:
         "sgemm_kernel": sgemm_kernel(sgemm),
         "sgemm_gflops": 2 * SGEMM_SIZE**3 / _sgemm_seconds(SGEMM_REPEATS) / 1e9,
         "intel_path": owner("mkl_serv_intel_cpu_true"),
-        "allocator": owner("malloc"),
+        # Not malloc: for that, a Python that is not position-independent, as Debian's, has an
+        # address of its own, whichever library serves it.
+        "allocator": owner("posix_memalign"),
         "jemalloc_decay_ms": _jemalloc_decay_ms(),
         "huge_page_bytes": _huge_page_bytes(),
         "isa": torch.backends.cpu.get_cpu_capability(),

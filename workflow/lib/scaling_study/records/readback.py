@@ -99,7 +99,7 @@ class Readback(Struct, frozen=True, kw_only=True):
     """Library whose answer makes MKL take its Intel path. Source: dladdr(3) on
     `mkl_serv_intel_cpu_true`."""
     allocator: str | None
-    """Library that allocates memory. Source: dladdr(3) on `malloc`."""
+    """Library that allocates memory. Source: dladdr(3) on `posix_memalign`."""
     jemalloc_decay_ms: int | None
     """`opt.dirty_decay_ms`; null for other allocators. Source: jemalloc's mallctl."""
     huge_page_bytes: Count | None
