@@ -235,3 +235,15 @@ def test_what_changes_training_is_screened_and_never_chosen_nor_raced():
     assert (race.choice.launch, race.choice.probability > 0.9) == ("a", True)
     assert sum(one.launch == "batch" for one in starts) == 1
     assert not any(one.combined for one in history)
+
+
+@pytest.mark.parametrize(("local", "chosen"), [(1.2, "preferred"), (1.3, "local")])
+def test_memory_that_may_kill_is_chosen_only_if_it_is_better_by_the_tolerance(local, chosen):
+    others = [single("membind", "local"), single("membind", "preferred")]
+    others = [
+        replace(each, launch=value)
+        for each, value in zip(others, ("local", "preferred"), strict=True)
+    ]
+    machine = Machine(truth(local=plateau(8, local), preferred=plateau(8, 1.2 / 1.015)))
+    race, *_ = run(machine, field(*others))
+    assert race.choice.launch == chosen

@@ -440,19 +440,26 @@ class Race:
     def _simplest(self) -> Point:
         """Return the best point; among near-ties, the one with the fewest changes and processes.
 
-        Local memory alone kills a process once its node is full: any other launch goes before it.
+        Local memory alone kills a process once its node is full: it must be better than any other
+        launch by the whole tolerance.
         """
+        tolerance = self._settings.tolerance
         means = {
-            point: self._known.mean(point) for point in self._column if self._eligible(point[0])
+            point: self._known.mean(point) - (1 - HARDLY) * tolerance * self._kills(point[0])
+            for point in self._column
+            if self._eligible(point[0])
         }
-        enough = max(means.values()) - HARDLY * self._settings.tolerance
+        enough = max(means.values()) - HARDLY * tolerance
         close = [point for point, mean in means.items() if mean >= enough]
 
         def order(point: Point) -> tuple[bool, int, int, float]:
-            changes = self._entrants[point[0]].changes
-            return ("membind", "local") in changes, len(changes), point[1], -means[point]
+            changes = len(self._entrants[point[0]].changes)
+            return self._kills(point[0]), changes, point[1], -means[point]
 
         return min(close, key=order)
+
+    def _kills(self, launch: str) -> bool:
+        return ("membind", "local") in self._entrants[launch].changes
 
     def _eligible(self, launch: str) -> bool:
         """Return whether a launch may be chosen; all may, if none that may has a result."""
