@@ -147,6 +147,11 @@ def test_why(row, changes, text):
     assert text in words.why(found)
 
 
+def test_what_slows_one_process_is_said_beside_what_more_add():
+    found = words.why(target(single_process_loss={"named": [SLOW]}))
+    assert found.endswith("wait. One process alone: 34% of its step is a slow BLAS kernel")
+
+
 def test_every_row_of_why_is_reached():
     assert [row for row, _, _ in WHY] == [name for name, _, _ in words.WHY]
 

@@ -1,10 +1,10 @@
 """The form of a cause. A file outside the package with a ``CAUSE`` adds one, named after it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from scaling_study.common.axis_values import Axes
-from scaling_study.diagnosis.case import Scope
+from scaling_study.diagnosis.case import Case, Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
 from scaling_study.diagnosis.evidence import Check, Share
 from scaling_study.diagnosis.shares import Counted, recovered
@@ -43,6 +43,7 @@ class Cause:
             showed the cause.
         command: A shell command that helps; None derives it from the change.
         code: The line that the script needs, if no launch helps.
+        gain: Returns what the remedy would give here, where that was measured; empty otherwise.
         remedies: Other words, by name, for interventions that remove the cause in another way.
         counted: Time that the kernel or a hook counts as this cause's.
         interventions: Changes that remove the cause; the one with the highest lower bound counts.
@@ -66,6 +67,7 @@ class Cause:
     axes: Axes | None = None
     command: str | None = None
     code: str | None = None
+    gain: Callable[[Case], str] = lambda _case: ""
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     counted: Counted | None = None
     interventions: tuple[str, ...] = ()

@@ -197,7 +197,7 @@ def remedy(case: Case, cause: Cause, intervention: str | None) -> records.Remedy
     best = _fastest(case, intervention, cause.remedies, axes)
     shown = axes.get(best or "")
     changed = shown or (dict(cause.axes) if cause.axes else None)
-    usual = cause.remedy if shown else f"{cause.remedy} {UNMEASURED}"
+    usual = cause.remedy if shown else f"{cause.remedy} {cause.gain(case) or UNMEASURED}"
     text = cause.remedies.get(best or "") or usual
     command = cause.command or _command(case, changed)
     if unset := _exported(case, changed or {}):

@@ -757,7 +757,7 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
     (
         "scaling_loss",
         lambda t: bool(t.scaling_loss.named),
-        "{explained} of the time that {processes} add to a step: {scaling_loss}",
+        "{explained} of the time that {processes} add to a step: {scaling_loss}{besides}",
     ),
     (
         "level, and growth that is open",
@@ -792,14 +792,16 @@ def why(target: Target) -> str:
     explained = target.scaling_loss.explained_share
     if len(target.scaling_loss.named) == 1 or explained is None:
         explained = target.scaling_loss.named[0].share if target.scaling_loss.named else None
+    level = _level(target.single_process_loss.named)
     everything = explained and explained.value >= ALL
     return text.format(
         reason=f": {target.reason}" if target.reason else "",
         processes=processes(target.n or 1),
         explained="All" if everything else share_text(explained) if explained else "A part",
         scaling_loss=_causes(target.scaling_loss.named),
-        single_process_loss=_level(target.single_process_loss.named),
+        single_process_loss=level,
         possible=_level(_possible(target)),
+        besides=f". One process alone: {level}" if level else "",
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from scaling_study.common.quantities import format_cpus, format_number, format_seconds
-from scaling_study.diagnosis.case import CACHED
+from scaling_study.diagnosis.case import CACHED, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested
@@ -83,17 +83,23 @@ def operator_calls(query: Query) -> Measured | Untested:
     return share_of(query, over, text, "microbenchmarks")
 
 
-def _stack_gains(query: Query) -> Evidence:
-    calls = query.case.calls
-    if calls is None or not calls.stacks:
-        return Evidence(None, "microbenchmarks", "It multiplies no matrices.")
+def stack_gains(case: Case) -> str:
+    """Return what training several models as one gives here; empty where that is not known."""
+    if case.calls is None or not case.calls.stacks:
+        return ""
     gains = " and ".join(
-        f"{models} models {gain:.1f} times" for models, gain in calls.stacks.items()
+        f"{models} models {gain:.1f} times" for models, gain in case.calls.stacks.items()
     )
-    text = (
+    return (
         f"Trained as one, {gains} as many steps per second as one at a time, with layers of"
-        f" {calls.width} units, whose multiplies are as large as those here on average."
+        f" {case.calls.width} units, whose multiplies are as large as those here on average."
     )
+
+
+def _stacks_gain(query: Query) -> Evidence:
+    calls, text = query.case.calls, stack_gains(query.case)
+    if calls is None or not text:
+        return Evidence(None, "microbenchmarks", "It multiplies no matrices.")
     return Evidence(max(calls.stacks.values()) > 1, "microbenchmarks", text)
 
 
@@ -103,8 +109,9 @@ CAUSES = {
         "torch.func.stack_module_state, Model ensembling in PyTorch's tutorials",
         "Train several models as one in a process (docs/tiny-models.md), or take larger batches: "
         "no launch makes calls cheaper.",
+        gain=stack_gains,
         share=operator_calls,
-        requires=(_stack_gains,),
+        requires=(_stacks_gain,),
         scopes=SINGLE_PROCESS_LOSS,
     ),
     "communication": Cause(
