@@ -792,16 +792,17 @@ def why(target: Target) -> str:
     explained = target.scaling_loss.explained_share
     if len(target.scaling_loss.named) == 1 or explained is None:
         explained = target.scaling_loss.named[0].share if target.scaling_loss.named else None
-    level = _level(target.single_process_loss.named)
+    adding = {cause.cause for cause in target.scaling_loss.named}
+    other = [cause for cause in target.single_process_loss.named if cause.cause not in adding][:1]
     everything = explained and explained.value >= ALL
     return text.format(
         reason=f": {target.reason}" if target.reason else "",
         processes=processes(target.n or 1),
         explained="All" if everything else share_text(explained) if explained else "A part",
         scaling_loss=_causes(target.scaling_loss.named),
-        single_process_loss=level,
+        single_process_loss=_level(target.single_process_loss.named),
         possible=_level(_possible(target)),
-        besides=f". One process alone: {level}" if level else "",
+        besides=f". One process alone: {_level(other)}" if other else "",
     )
 
 
