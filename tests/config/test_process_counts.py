@@ -42,8 +42,8 @@ def test_the_cpus_that_may_be_used_and_the_quota_decide(name, quota_cpus, counts
 
 
 def test_a_count_ends_where_the_fast_cores_do():
-    found = {6: ("fast cores",), 14: ("physical cores",), 20: ("CPUs",)}
-    assert boundaries("core-i7-1370p") == found
+    edges = {6: ("fast cores",), 14: ("physical cores",), 20: ("CPUs",)}
+    assert boundaries("core-i7-1370p") == edges
     assert boundaries("gb10") == {10: ("L3", "fast cores"), 20: ("CPUs",)}
 
 

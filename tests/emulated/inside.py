@@ -137,13 +137,13 @@ def launches(name, machine):
 
 
 def full_node(node=2, mib=shapes.MACHINES["uneven"].nodes[2].memory_mib):
-    """What becomes of a process that wants half as much again as a node has, and where it lies."""
+    """The end and the pages of a process that wants 1.5 times the memory of a node."""
     script = FOLDER / "fill.py"
     script.write_text(
         f"held = bytearray(b'x') * {mib * 3 // 2 * 2**20}\n"
         "print(open('/proc/self/numa_maps').read())\n"
     )
-    found = {}
+    ends = {}
     for mode in ("bind", "prefer"):
         command = [sys.executable, bind.__file__, "--mempolicy", f"{mode}:{node}", "--"]
         done = subprocess.run(
@@ -152,8 +152,8 @@ def full_node(node=2, mib=shapes.MACHINES["uneven"].nodes[2].memory_mib):
         pages = Counter()
         for at, count in re.findall(r" N(\d+)=(\d+)", done.stdout):
             pages[at] += int(count)
-        found[mode] = {"status": done.returncode, "pages": pages, "error": done.stderr}
-    return found
+        ends[mode] = {"status": done.returncode, "pages": pages, "error": done.stderr}
+    return ends
 
 
 def main(name):

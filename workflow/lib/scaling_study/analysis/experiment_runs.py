@@ -161,12 +161,14 @@ def _slower_cores_s(
     kind = pd.Series(
         [kinds.get((_cohort(windows[at]), slot)) for at, slot in members], rows.index, np.float64
     )
-    means_s = (
-        some.groupby("at").size() / some.groupby("at")["steps_per_s"].sum()
-        for some in (rows, rows[kind == 0])
-    )
-    all_s, fast_s = means_s
-    return (all_s - fast_s).mask(kind.isna().groupby(rows["at"]).any())
+    slower_s = _mean_step_s(rows) - _mean_step_s(rows[kind == 0])
+    return slower_s.mask(kind.isna().groupby(rows["at"]).any())
+
+
+def _mean_step_s(rows: pd.DataFrame) -> "pd.Series[float]":
+    """Return the mean step of each window's members (s): their number over their throughput."""
+    by_window = rows.groupby("at")
+    return by_window.size() / by_window["steps_per_s"].sum()
 
 
 def _frame(
@@ -214,7 +216,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     steps = rows[[*bases.values()]].set_axis([*bases], axis=1).where(values.notna(), 0)
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
     table = per_step.join(by_window.agg(OVER_MEMBERS))
-    table["step_s"] = by_window.size() / by_window["steps_per_s"].sum()
+    table["step_s"] = _mean_step_s(rows)
     return table
 
 

@@ -246,8 +246,8 @@ def _one_kind(reference: Reference) -> Reason:
 def _slow_needed(reference: Reference) -> Reason:
     """Return why members cannot all be on fast cores: they are too many."""
     fast = len(reference.topology.kinds[0].domains("core"))
-    threads = reference.n * ranks.processes(reference.axes)
-    return f"{threads} processes on {fast} fast cores" if threads > fast else None
+    processes = reference.n * ranks.processes(reference.axes)
+    return f"{processes} processes on {fast} fast cores" if processes > fast else None
 
 
 def _faults(reference: Reference) -> Reason:

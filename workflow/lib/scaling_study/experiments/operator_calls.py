@@ -8,6 +8,7 @@ from scaling_study.launch.launchers.launcher import bind_command, split_preload
 from scaling_study.member import channel
 from scaling_study.records.experiment import OperatorCalls
 from scaling_study.runner.cohort import Cohort
+from scaling_study.runner.member_processes import MemberEndedError
 
 STEPS = 3
 STEPS_LONGEST_S, WRITING_LONGEST_S, COSTS_LONGEST_S = 30.0, 120.0, 60.0
@@ -22,12 +23,12 @@ def measure(members: Cohort) -> OperatorCalls | str:
 
     Returns:
         The record, or why there is none.
-
-    Raises:
-        MemberEndedError: a member died or hung.
     """
     launch = members.launch_spec
-    slot = members.profile(1, channel.PROFILE_OPERATORS, STEPS, STEPS_LONGEST_S)[0].slot
+    try:
+        slot = members.profile(1, channel.PROFILE_OPERATORS, STEPS, STEPS_LONGEST_S)[0].slot
+    except MemberEndedError:
+        return "the member ended under the profiler"
     operators = launch.folder / "operators.json"
     if not members.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S) or not operators.exists():
         return f"no whole step within {STEPS_LONGEST_S:g} s"
@@ -41,6 +42,8 @@ def measure(members: Cohort) -> OperatorCalls | str:
         done = subprocess.run(
             command, env=env, check=True, capture_output=True, text=True, timeout=COSTS_LONGEST_S
         )
-    except subprocess.SubprocessError as error:
-        return (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+    except subprocess.TimeoutExpired:
+        return f"not done after {COSTS_LONGEST_S:g} s"
+    except subprocess.CalledProcessError as error:
+        return (error.stderr.strip() or str(error)).splitlines()[-1]
     return json.decode(done.stdout.splitlines()[-1], type=OperatorCalls)

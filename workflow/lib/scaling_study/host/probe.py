@@ -227,7 +227,7 @@ def speed_facts(machine: Machine) -> dict[str, object]:
 
 
 def _layout(cpu: Cpu) -> dict[str, int]:
-    """Return a CPU's groups; its kind only where there is more than one."""
+    """Return a CPU's groups, and the kind of a slower core."""
     groups = asdict(cpu)
     return groups if cpu.kind else {name: at for name, at in groups.items() if name != "kind"}
 

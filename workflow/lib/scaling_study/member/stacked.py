@@ -1,4 +1,4 @@
-"""What calls of operators cost here, and what models that are trained as one would save.
+"""Measures what calls of operators cost here, and what a stack of models would save.
 
 ``python -m scaling_study.member.stacked OPERATORS_JSON``, with the interpreter, the environment and
 the CPUs of a member, after its operators were profiled. The networks are those of

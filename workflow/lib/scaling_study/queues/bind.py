@@ -162,7 +162,7 @@ def set_mempolicy(mode: int, nodes: list[int]) -> None:
     mask = (ctypes.c_ulong * (max(nodes, default=0) // LONG_BITS + 1))()
     for node in nodes:
         mask[node // LONG_BITS] |= 1 << node % LONG_BITS
-    # The kernel reads one bit less than it is told.
+    # set_mempolicy(2) reads one bit less than this number says.
     bits = ctypes.c_ulong(len(mask) * LONG_BITS + 1)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(ctypes.c_long(number), mode, mask if nodes else None, bits) < 0:
