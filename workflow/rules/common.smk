@@ -51,7 +51,7 @@ TEMPLATES = study_files.templates(ROOT)
 # Rules have no conda environment and no container, which `snakemake --lint` wants: jobs run in the
 # interpreter that runs Snakemake, and measure how this machine runs a script as its user starts it.
 # A job that measures starts members. Its supervisor ends them with the job, and with Snakemake.
-STAGE = "python -P -m scaling_study"
+STAGE = " ".join(["python", *study_files.STAGE])
 MEASURING = f"exec {STAGE}.runner.supervisor --watch $PPID -- {STAGE}"
 FILES = "--log {log:q} --output {output:q}"
 JOB = f"--job {{params.job:q}} --builds {study_files.BUILDS} --probed {{input.probed:q}} {FILES}"

@@ -43,7 +43,7 @@ rule race:
         job=STUDY.job("measure"),
     shell:
         f"{MEASURING} race {JOB} --round {{input.round:q}} --node {{wildcards.node}}"
-        f" --nodes {len(STUDY.nodes)}"
+        f" --nodes {STUDY.plan.search.nodes}"
 
 
 rule searched:

@@ -123,6 +123,12 @@ def read(path: Path) -> Decided:
     return codec.read_file(path, Decided)
 
 
+def decided(study_folder: Path) -> list[Decided]:
+    """Return all rounds of a race that are decided, in order."""
+    paths = (study_folder / "rounds").glob("[0-9]*.json")
+    return [read(path) for path in sorted(paths, key=lambda path: int(path.stem))]
+
+
 def most(budget_s: float) -> int:
     """Return the most rounds that a race may have; those after its end have nothing to do."""
     return min(MOST_ROUNDS, max(FEWEST_ROUNDS, math.ceil(budget_s / SHORTEST_ROUND_S)))

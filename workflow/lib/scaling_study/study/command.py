@@ -47,6 +47,19 @@ CHANGES_OF_STEPS: Section = {"optimizer_kernel": ["fused"], "gc": ["frozen"]}
 """Further ones where Python runs a script."""
 OF_ALL = ("intra_op", "allocator", "blas")
 """Changes that reach all processes of a program, however they are started."""
+COMMENTS = {
+    "  python": "the interpreter of your command",
+    "  script": "runs as it is",
+    "  args": "{member} is 0, 1, 2, … for each process",
+    "  command": "whole runs of it are counted; {member} is 0, 1, 2, … for each process",
+    "processes": "or counts, such as [1, 2, 4, 8]",
+    "launches": "beside the default one and today's; each change alone, the race combines them",
+    "search": "race and confirmation together",
+    "measure": "of each start and process count; the race takes more starts instead",
+    "profile": "or quick: operators and flamegraphs, some four minutes; or full",
+    "why": "experiments on today's launch and the recommended one: some minutes; or off",
+}
+"""What a config says about its keys. They are the beginnings of its lines."""
 PROCESSES = f"{{{N}}}"
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
 USAGE = "torch-scaling-study [options] -- COMMAND"
@@ -197,53 +210,41 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
     singles = CHANGES if "command" in section else {**CHANGES, **CHANGES_OF_STEPS}
     if PROCESSES in str(section):  # the program starts them itself, so nothing else reaches each
         singles = {axis: singles[axis] for axis in OF_ALL}
-    comments = {
-        "python": "the interpreter of your command",
-        "script": "runs as it is",
-        "args": "{member} is 0, 1, 2, … for each process",
-        "command": "whole runs of it are counted; {member} is 0, 1, 2, … for each process",
+    sections: Section = {
+        "study": name,
+        "workload": section,
+        "processes": "auto",
+        "launches": {"baseline": BASELINE, "one_change": singles},
+        "search": {"budget_minutes": MINUTES},
+        "measure": {"windows": 1},
+        "profile": "off",
+        "why": "quick",
     }
+    body = yaml.dump(
+        _merged(sections, changed), Dumper=_Dumper, default_flow_style=None, sort_keys=False,
+        width=math.inf, allow_unicode=True,
+    )  # fmt: skip
     lines = [
         f"# Written by: {typed}",
         f"# Change what you like; `torch-scaling-study {name}.yaml` goes on with it.",
         f"# Every key: {PROJECT / 'config/README.md'}",
-        f"study: {name}",
-        "workload:",
     ]
-    lines += [
-        f"  {key}: {_yaml(value)}" + (f"  # {comments[key]}" if key in comments else "")
-        for key, value in section.items()
-    ]
-    launches = {"baseline": BASELINE, "one_change": singles}
-    sections: dict[str, tuple[object, str]] = {
-        "processes": ("auto", "or counts, such as [1, 2, 4, 8]"),
-        "launches": (
-            launches,
-            "beside the default one and today's; each change alone, the race combines them",
-        ),
-        "search": ({"budget_minutes": MINUTES}, "race and confirmation together"),
-        "measure": (
-            {"windows": 1},
-            "of each start and process count; the race takes more starts instead",
-        ),
-        "profile": ("off", "or quick: operators and flamegraphs, some four minutes; or full"),
-        "why": (
-            "quick",
-            "experiments on today's launch and the recommended one: some minutes; or off",
-        ),
-    }
-    defaults = {key: value for key, (value, _) in sections.items()}
-    for key, value in _merged(defaults, changed).items():
-        comment = f"  # {sections[key][1]}" if key in sections else ""
-        if key != "launches" or not isinstance(value, dict):
-            lines.append(f"{key}: {_yaml(value)}{comment}")
-            continue
-        lines.append(f"launches:{comment}")
-        for role, axes in value.items():
-            nested = role == "one_change" and isinstance(axes, dict)
-            lines.append(f"  {role}:{'' if nested else f' {_yaml(axes)}'}")
-            lines += [f"    {axis}: {_yaml(each)}" for axis, each in axes.items()] if nested else []
-    return "\n".join(lines) + "\n"
+    for line in body.split("\n"):
+        comment = COMMENTS.get(line.partition(":")[0])
+        lines.append(f"{line}  # {comment}" if comment else line)
+    return "\n".join(lines)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a text with line breaks in one line, behind which there is room for a comment."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if "\n" in text else None
+    ),
+)
 
 
 def _merged(first: Section, second: Section) -> Section:
@@ -254,12 +255,6 @@ def _merged(first: Section, second: Section) -> Section:
         if isinstance(ours, dict) and isinstance(theirs, dict):
             merged[key] = _merged(ours, theirs)
     return merged
-
-
-def _yaml(value: object) -> str:
-    """Return a value in one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def prepare(typed: Sequence[str], options: argparse.Namespace) -> list[str]:

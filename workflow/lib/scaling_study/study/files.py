@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 OPERATOR_GROUPS = "workflow/lib/scaling_study/profiling/operator_groups.yaml"
 BUILDS = "results/.builds"  # no study can have this name
 KEPT_MICROBENCHMARKS = "results/.microbenchmarks"
-STAGE = ("python", "-P", "-m", "scaling_study")
+STAGE = ("-P", "-m", "scaling_study")
+"""Words between an interpreter and a stage."""
 
 DEPENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "measure": ((), ()),
@@ -128,16 +129,18 @@ class Study(StudyFiles):
         self.launch_script = f"{self.results}/launch/recommended{suffix}.sh"
         self._figure = f"{self.results}/figures/{{name}}{suffix}.svg"
         self.compared = f"{self.results}/analysis/machines.json"
+        # It exists once a machine is analysed.
+        self.provenance = f"{self.here}/analysis/provenance.json"
         self._name_jobs_files()
         kinds = {
             name: kind.model_dump(exclude_defaults=True) for name, kind in self.machines.items()
         }
         self.compare_words = [
-            *(*STAGE[1:], "compare", "--study-folder", self.results, "--output", self.compared),
+            *(*STAGE, "compare", "--study-folder", self.results, "--output", self.compared),
             *("--machines", json.dumps(kinds)),
         ]
         self.render_words = [
-            *(*STAGE[1:], "render", "--study-folder", self.results, "--report", self.report),
+            *(*STAGE, "render", "--study-folder", self.results, "--report", self.report),
             *("--plan", self.planned),
             *(("--compared", self.compared) if self.machines else ()),
         ]
@@ -154,17 +157,8 @@ class Study(StudyFiles):
             [] if study_plan.confirm.seconds is None else [f"{here}/confirm/rounds.jsonl"]
         )
         self.profiles = [f"{here}/profile/{launch}" for launch in study_plan.profiled]
-        self.explained = [
-            f"{here}/why/{target}/{replicate}.jsonl"
-            for target in study_plan.explained
-            for replicate in range(EFFORTS[study_plan.why.effort].replicates)
-        ]
-        replicates = (
-            LOADER_EFFORTS[study_plan.data_loader].replicates
-            if study_plan.data_loader in LOADER_EFFORTS
-            else 0
-        )
-        self.loader = [f"{here}/data_loader/{replicate}.jsonl" for replicate in range(replicates)]
+        self.explained = why_records(here, study_plan)
+        self.loader = loader_records(here, study_plan)
         self.kept = [*self.records, *self.confirmed, *self.profiles, *self.explained, *self.loader]
         self.kept += [f"{here}/tables/points.parquet"]
         self.kept += [f"{self.results}/rounds/0.json"] if self.raced else []
@@ -235,11 +229,6 @@ class Study(StudyFiles):
         paths = [Path(self.provenance.replace("{machine}", name)) for name in left_out]
         return [jobs.digest(path.read_text()) for path in paths if path.exists()]
 
-    @property
-    def provenance(self) -> str:
-        """A file that exists once a machine is analysed."""
-        return f"{self.here}/analysis/provenance.json"
-
     def cores(self, wildcards: Wildcards) -> int | None:
         """Return the number of CPUs that the config gives for a named machine."""
         return self.machines[wildcards["machine"]].cores if self.machines else None
@@ -271,34 +260,23 @@ class Study(StudyFiles):
     # A race.
 
     @property
-    def nodes(self) -> Sequence[int]:
-        """Numbers of the nodes that measure a round."""
-        return range(self.plan.search.nodes)
-
-    @property
     def rounds(self) -> Sequence[int]:
         """Numbers of the rounds that a race may have."""
         from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
 
         return range(rounds.most(60 * (self.plan.search.budget_minutes or 0)))
 
-    def round_file(self, number: int) -> str:
-        """Return the file that lists what a round measures."""
-        return f"{self.results}/rounds/{number}.json"
-
     def is_over(self, number: int) -> bool:
         """Return whether a decided round has nothing to measure, so that the race is over."""
-        return not self._read_round(Path(self.round_file(number))).batches
-
-    def _read_round(self, path: Path) -> Decided:
         from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
 
-        return rounds.read(path)
+        return not rounds.read(Path(self.results, f"rounds/{number}.json")).batches
 
     def decided(self) -> list[Decided]:
         """Return all rounds that are decided, in order."""
-        paths = Path(self.results, "rounds").glob("[0-9]*.json")
-        return [self._read_round(path) for path in sorted(paths, key=lambda path: int(path.stem))]
+        from scaling_study.search import rounds  # noqa: PLC0415 (it loads pandas)
+
+        return rounds.decided(Path(self.results))
 
     def best_so_far(self) -> str:
         """Return the label and process count of a race's best point so far; empty without one."""
@@ -306,21 +284,36 @@ class Study(StudyFiles):
         choice = decided[-1].choice if decided else None
         if choice is None:
             return ""
-        launches = [
-            *self.launches.values(),
-            *(launch for each in decided for launch in each.launches),
-        ]
-        label = next(launch.label for launch in launches if launch.id == choice.launch)
+        raced = (launch for decision in decided for launch in decision.launches)
+        launches = self.launches | {launch.id: launch for launch in raced}
+        label = launches[choice.launch].label
         return f"{label}, {format_count(choice.n, 'process', 'processes')}"
 
     def measured(self, number: int) -> list[str]:
         """Return one file for each node; they exist once all nodes have measured a round."""
-        return [f"{self.results}/rounds/{number}-{node}.done" for node in self.nodes]
+        nodes = range(self.plan.search.nodes)
+        return [f"{self.results}/rounds/{number}-{node}.done" for node in nodes]
 
     def round_before(self, wildcards: Wildcards) -> list[str]:
         """Return the files of the round before: it is measured before this one is decided."""
         number = int(wildcards["round"])
         return self.measured(number - 1) if number else []
+
+
+def why_records(folder: Path | str, study_plan: plan.Plan) -> list[str]:
+    """Return the records of the experiments on launches, in a study's folder or a machine's."""
+    return [
+        f"{folder}/why/{target}/{replicate}.jsonl"
+        for target in study_plan.explained
+        for replicate in range(EFFORTS[study_plan.why.effort].replicates)
+    ]
+
+
+def loader_records(folder: Path | str, study_plan: plan.Plan) -> list[str]:
+    """Return the records of the experiments on the data loader, likewise."""
+    effort = LOADER_EFFORTS.get(study_plan.data_loader)
+    replicates = range(effort.replicates if effort else 0)
+    return [f"{folder}/data_loader/{replicate}.jsonl" for replicate in replicates]
 
 
 def microbenchmarks_digest() -> str:

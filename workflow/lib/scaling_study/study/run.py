@@ -31,6 +31,7 @@ from scaling_study.records.cohorts import Cohorts
 from scaling_study.runner import job_process, jobs, measure, resolve
 from scaling_study.runner.supervisor import supervised
 from scaling_study.study.files import BUILDS, STAGE, ImportedStudy, Study
+from scaling_study.study.progress import Progress, add_time, expected_s
 from scaling_study.study.snakemake_adapter import QUIET, Snakemake, StudyError
 
 if TYPE_CHECKING:
@@ -201,8 +202,6 @@ class Run:
 
     def _observe(self, config: Config) -> Observed:
         """Observe one start of the program, in a job of its own."""
-        from scaling_study.study.progress import add_time  # noqa: PLC0415 (few runs need it)
-
         plan, folder = make_plan(config), Path(f"results/{config.study}")
         began_s = time.monotonic()
         self._say(f"{work.name(config.workload)}: one start is observed, to find its unit of work")
@@ -211,8 +210,8 @@ class Run:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         log, output = folder / "logs/observe.log", folder / ".observed.json"
         job = jobs.job_text(jobs.job_sections(plan), plan.by_id[plan.default])
-        stage = [*STAGE, "observe", "--job", job, "--builds", BUILDS, f"--limit={limit_s}"]
-        words = [sys.executable, *stage[1:], "--log", str(log), "--output", str(output)]
+        words = [sys.executable, *STAGE, "observe", "--job", job, "--builds", BUILDS]
+        words += [f"--limit={limit_s}", "--log", str(log), "--output", str(output)]
         observing = subprocess.Popen([*supervised(), *words], start_new_session=True)
         try:
             status = observing.wait()
@@ -286,8 +285,6 @@ class Run:
 
     def _watch(self, study: Study, terminal: LogHandler) -> None:
         """Show the run's progress; jobs then print only warnings and errors to the terminal."""
-        from scaling_study.study.progress import Progress, expected_s  # noqa: PLC0415 (likewise)
-
         counts = resolve.counts(study.plan, probe.read_machine())
         jobs = {
             "measure": len(study.records),
@@ -318,9 +315,10 @@ class Run:
                 f" --config {CHOICE}={study.chosen[0]}, or run with a cluster's profile, as in"
                 " --profile profiles/slurm."
             )
-        if len(study.nodes) > 1:  # a round would take several times as long as its budget says
+        nodes = study.plan.search.nodes
+        if nodes > 1:  # a round would take several times as long as its budget says
             raise StudyError(
-                f"The config's race takes {len(study.nodes)} nodes (search.nodes), and this run"
+                f"The config's race takes {nodes} nodes (search.nodes), and this run"
                 " measures on the one that it runs on. Set search.nodes to 1, or run with a"
                 " cluster's profile, as in --profile profiles/slurm."
             )
@@ -405,7 +403,7 @@ class Run:
 
     def _report_so_far(self, study: Study) -> None:
         """Say what the records show so far, and write a report of it."""
-        words = [*STAGE[1:], "so_far", "--study-folder", study.results, "--builds", BUILDS]
+        words = [*STAGE, "so_far", "--study-folder", study.results, "--builds", BUILDS]
         words += ["--report", study.so_far]
         done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         if not done.returncode:

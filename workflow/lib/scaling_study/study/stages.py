@@ -11,7 +11,6 @@ from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
 from scaling_study.config.config import Confirm
-from scaling_study.config.efforts import EFFORTS, LOADER_EFFORTS
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.plan import Plan, read_plan
 from scaling_study.config.work import with_learnt, work_by_launch
@@ -27,6 +26,7 @@ from scaling_study.records.confirmation import FIRST_MODELS
 from scaling_study.records.machine import Machine
 from scaling_study.runner import journal
 from scaling_study.search import rounds
+from scaling_study.study.files import loader_records, why_records
 
 
 def analyse(folder: Path, plan: Plan) -> None:
@@ -64,8 +64,8 @@ def judge(folder: Path, plan: Plan) -> None:
     summarise_confirmation(folder, plan)
     compare_profiles(folder, [folder / "profile" / launch for launch in plan.profiled])
     judge_experiments(folder, plan)
-    if plan.data_loader in LOADER_EFFORTS:
-        judge_loader(folder, LOADER_EFFORTS[plan.data_loader].replicates)
+    if paths := loader_records(folder, plan):
+        judge_loader(folder, paths)
 
 
 def summarise_confirmation(folder: Path, plan: Plan) -> None:
@@ -99,12 +99,7 @@ def compare_profiles(folder: Path, profiles: Sequence[Path]) -> None:
 
 def judge_experiments(folder: Path, plan: Plan) -> None:
     """Gather the experiments into a table, and judge which causes they show."""
-    replicates = EFFORTS[plan.why.effort].replicates if plan.explained else 0
-    paths = [
-        folder / "why" / target / f"{replicate}.jsonl"
-        for target in plan.explained
-        for replicate in range(replicates)
-    ]
+    paths = [Path(path) for path in why_records(folder, plan)]
     experiments, content = gather(paths, folder, folder / "microbenchmarks.json" if paths else None)
     write_table(folder / "tables", columns.EXPERIMENTS, experiments)
     write_file(folder / "analysis" / "causes.json", content)
@@ -117,10 +112,9 @@ def judge_experiments(folder: Path, plan: Plan) -> None:
         print(f"{target.target}: {target.status}{': ' if named else ''}{titles}")
 
 
-def judge_loader(folder: Path, replicates: int) -> None:
-    """Write analysis/data_loader.json: what the data loader costs."""
-    paths = (folder / "data_loader" / f"{replicate}.jsonl" for replicate in range(replicates))
-    runs = [read_loader_run(path) for path in paths]
+def judge_loader(folder: Path, paths: Sequence[str]) -> None:
+    """Write analysis/data_loader.json: what the data loader costs, from its record files."""
+    runs = [read_loader_run(Path(path)) for path in paths]
     entries = tuple(
         loader_verdict.data_loader([run for run in runs if run.head.machine_hash == machine])
         for machine in dict.fromkeys(run.head.machine_hash for run in runs)
@@ -227,8 +221,7 @@ def _plan(folder: Path, records: Path) -> Plan:
     plan = read_plan(folder / "plan.json")
     if plan.search.budget_minutes is not None:
         plan = rounds.grown(plan, records)
-        paths = sorted((folder / "rounds").glob("[0-9]*.json"), key=lambda path: int(path.stem))
-        if decided := [rounds.read(path) for path in paths]:
+        if decided := rounds.decided(folder):
             plan = rounds.searched(plan, decided)
     later = {"confirm": Confirm(seconds=None), "profiled": {}, "explained": {}}
     return plan.model_copy(update={**later, "data_loader": "off"})
