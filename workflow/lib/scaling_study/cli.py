@@ -155,7 +155,6 @@ def _written(path: Path | None) -> Iterator[None]:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-
     return read_plan(options.plan or options.study_folder / "plan.json")
 
 
@@ -265,12 +264,8 @@ def race(options: argparse.Namespace) -> None:
     with job_process.prepared(title, options.log):
         folder, job = options.round.parent.parent / "measure", read_job(options.job, 0)
         if decision.models is not None and options.node == 0:
-            launch = next(
-                candidate
-                for candidate in decision.launches
-                if candidate.id == decision.models.launch
-            )
-            base = replace(job, launch=launch)
+            launches = {launch.id: launch for launch in decision.launches}
+            base = replace(job, launch=launches[decision.models.launch])
             one_round.train_first_models(
                 base, decision.models, folder / FIRST_MODELS, options.builds
             )
@@ -318,10 +313,8 @@ def confirm(options: argparse.Namespace) -> None:
 
     plan, recommendation = _recommendation(options)
     with job_process.prepared("confirm", options.log, options.probed):
-        ConfirmationJob(
-            read_job(options.job, 0), plan.by_id, recommendation, options.output, options.builds,
-            baseline=plan.baseline, today=plan.today,
-        ).run()  # fmt: skip
+        job = read_job(options.job, 0)
+        ConfirmationJob(job, plan, recommendation, options.output, options.builds).run()
 
 
 @_stage(*MEASURING, "--study-folder", "--plan", "--target")
@@ -425,7 +418,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 @_stage(
-    *("--study-folder", "--plan", "--builds", "--compared", "--report"),
+    *("--study-folder", "--plan", "--compared", "--report"),
     reads="analysis, tables, profile, microbenchmarks.json and plan.json",
 )
 def render(options: argparse.Namespace) -> None:
@@ -437,7 +430,7 @@ def render(options: argparse.Namespace) -> None:
         folder,
         options.report,
         plan=options.plan or folder / "plan.json",
-        builds=options.builds or folder.parent / ".builds",
+        builds=folder.parent / ".builds",
         compared=options.compared,
     )
     print(f"wrote {len(written)} files: {options.report} and what it is made of")

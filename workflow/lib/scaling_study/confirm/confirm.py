@@ -9,7 +9,7 @@ script, code and machine have been confirmed already.
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import work
 from scaling_study.config.launches import Launch
+from scaling_study.config.plan import Plan
 from scaling_study.confirm import losses, one_round
 from scaling_study.host import probe
 from scaling_study.launch.axes import build, ranks
@@ -56,47 +57,39 @@ class ConfirmationJob:
 
     Args:
         job: from ``jobs.read_job``; its launch is the default one.
-        launches: plan.json's launches by id.
+        plan: plan.json, or searched.json after a race.
         recommendation: analysis/recommendation.json.
         path: confirm/rounds.jsonl.
         builds: folder of built environments.
-        baseline: id of the baseline.
-        today: id of today's launch; None if that is the default one.
     """
 
     def __init__(
         self,
         job: jobs.Job,
-        launches: Mapping[str, Launch],
+        plan: Plan,
         recommendation: Machines[Recommendation],
         path: Path,
         builds: Path,
-        *,
-        baseline: str,
-        today: str | None = None,
     ) -> None:
         self._job = job
-        self._launches = launches
+        self._launches = launches = plan.by_id
         self._journal = Journal(path, confirmation.DECODER, "confirmation", SAME)
         self._builds = builds
         self._machine = probe.read_machine()
-        self._baseline = baseline
+        self._baseline = plan.baseline
         self._seconds = job.plan.confirm.seconds or 0.0
         self._arms: tuple[confirmation.Arm, ...] = ()
         self._compared: list[str] = []
         entry = recommendation.of(self._machine.hash)
         self._recommended = entry.recommended if entry else None
-        if entry and entry.ok and entry.recommended:
-            today_launch = None if today is None else launches[today]
+        workload = job.plan.workload
+        if entry is not None:
+            today = launches.get(plan.today or "")
             self._arms = choose_arms(
-                entry,
-                job.launch,
-                today_launch,
-                seconds=self._seconds,
-                forks=job.plan.workload.forks,
+                entry, job.launch, today, seconds=self._seconds, forks=workload.forks
             )
-            if not job.plan.workload.runs:
-                self._compared = losses.to_compare(entry, launches[baseline].axes, launches)
+            if self._arms and not workload.runs:
+                self._compared = losses.to_compare(entry, launches[plan.baseline].axes, launches)
         self._resolved: dict[str, resolve.Resolved] = {}
 
     def run(self) -> None:
