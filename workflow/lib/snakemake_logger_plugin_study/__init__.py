@@ -1,9 +1,9 @@
 """Snakemake's logger plugin for studies: one progress line, warnings and errors.
 
 ``--logger study``: on a terminal, one line shows what runs now; elsewhere, a line is written for
-each stage that ends. Warnings and errors are written above the line. Snakemake's own output is
-shown with ``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``; its log
-in .snakemake/log is the same in any case.
+each stage that ends. Warnings and errors are written above the line. Snakemake shows its own output
+instead with ``--dry-run``, ``--verbose``, ``--printshellcmds`` or ``--logger-study-verbose``. Its
+log in .snakemake/log is the same in any case.
 
 Snakemake finds this package by its name. The Snakefile decides which checkout's ``scaling_study`` a
 study uses, so nothing is imported from that package here at run time.
@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
@@ -68,22 +67,11 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         """Choose between Snakemake's own output and ours."""
         common = self.common_settings
-        self._format = DefaultFormatter(common.quiet, common.show_failed_logs)
-        own = common.dryrun or common.verbose or common.printshellcmds or common.debug_dag
-        self.snakemakes: logging.Handler | None = None
-        if own or (isinstance(self.settings, LogHandlerSettings) and self.settings.verbose):
-            stream = sys.stdout if common.stdout else sys.stderr
-            self.snakemakes = ColorizingTextHandler(common.nocolor, stream)
-            self.snakemakes.setFormatter(self._format)
-            self.snakemakes.addFilter(
-                DefaultFilter(
-                    common.quiet,
-                    common.debug_dag,
-                    common.verbose,
-                    common.dryrun,
-                    common.printshellcmds,
-                )
-            )
+        snakemakes = common.dryrun or common.verbose or common.printshellcmds or common.debug_dag
+        if isinstance(self.settings, LogHandlerSettings):
+            snakemakes = snakemakes or self.settings.verbose
+        # Snakemake writes to a stream if no plugin does.
+        self.writes_to_stream = not snakemakes
         self._watched: Progress | None = None
         self._failed: set[int] = set()
         self.user_text: Callable[[str], str] = str
@@ -127,9 +115,7 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record, or update the progress from it."""
-        if self.snakemakes is not None:
-            if self.snakemakes.filter(record):
-                self.snakemakes.emit(record)
+        if not self.writes_to_stream:
             return
         try:
             event: LogEvent | None = getattr(record, "event", None)

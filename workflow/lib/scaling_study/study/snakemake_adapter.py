@@ -127,7 +127,7 @@ class Snakemake:
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
         handlers = workflow.logger_manager.get_log_handlers()
-        ours = (each for each in handlers if getattr(each, "snakemakes", each) is None)
+        ours = (each for each in handlers if hasattr(each, "watch") and each.writes_to_stream)
         self.terminal: LogHandler | None = next(ours, None)
         if self.terminal is not None:
             self.terminal.user_text = user_text
