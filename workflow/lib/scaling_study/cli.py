@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -66,6 +66,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argpar
     "--report": {"type": Path, "required": True, "help": "the HTML file to write"},
     "--study": {"required": True, "help": "a study of saved tables, as JSON in a config's form"},
 }
+Subcommand = Callable[[argparse.Namespace], int | None]
 MEASURING = ("--job", "--builds", "--probed", "--log", "--output")
 
 
@@ -79,7 +80,7 @@ class Stage:
         reads: the study's own files, if the stage reads nothing else (``file_errors.told``).
     """
 
-    run: Callable[[argparse.Namespace], int | None]
+    run: Subcommand
     arguments: tuple[str, ...]
     reads: str
 
@@ -87,10 +88,8 @@ class Stage:
 STAGES: dict[str, Stage] = {}
 
 
-def _stage(
-    *arguments: str, reads: str = ""
-) -> Callable[[Callable[[argparse.Namespace], int | None]], None]:
-    def keep(run: Callable[[argparse.Namespace], int | None]) -> None:
+def _stage(*arguments: str, reads: str = "") -> Callable[[Subcommand], None]:
+    def keep(run: Subcommand) -> None:
         STAGES[run.__name__] = Stage(run, arguments, reads)
 
     return keep
@@ -239,7 +238,7 @@ def observe(options: argparse.Namespace) -> None:
     job = read_job(options.job, 0)
     with job_process.prepared("observe", options.log):
         observed = observe.Observer(job, options.builds, options.limit).observe()
-        write_file(options.output, asdict(observed))
+        write_file(options.output, observed)
 
 
 @_stage(*MEASURING, "--replicate")

@@ -22,7 +22,6 @@ from scaling_study.records import columns
 from scaling_study.records.analysis import Machines, Recommendation, SavedTables
 from scaling_study.records.codec import RecordError, read_file, write_file
 from scaling_study.records.cohorts import Cohorts
-from scaling_study.records.confirmation import FIRST_MODELS
 from scaling_study.records.machine import Machine
 from scaling_study.runner import journal
 from scaling_study.search import rounds
@@ -152,24 +151,27 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
     machine = read_file(folder / "machine.json", Machine)
     further = rounds.helpful(plan, read_causes(folder).get(machine.hash, ()))
     plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
-    starts, done, unequal, times, first_models = [], 0, [], None, None
-    if plan.made:
-        collected = collecting.collect(folder, plan)
-        study, here = collected.cohorts, machine.hash
-        plan = with_learnt(plan, study.samples, study.model_length)
-        cohorts = study.of(here)
-        rates, points, windows = (
-            table[table["machine"] == here]
-            for table in (collected.replicates, collected.points, collected.windows)
-        )
-        starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
-        first_models = study.first_of(here)
-        times = model_times.model_times(cohorts, first_models)
-        unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
+    if not plan.made:
+        return rounds.next_round(plan, machine, [], 0, now, again=again)
+    collected = collecting.collect(folder, plan)
+    study, here = collected.cohorts, machine.hash
+    plan = with_learnt(plan, study.samples, study.model_length)
+    cohorts, first_models = study.of(here), study.first_of(here)
+    rates, points, windows = (
+        table[table["machine"] == here]
+        for table in (collected.replicates, collected.points, collected.windows)
+    )
     return rounds.next_round(
-        plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
+        plan,
+        machine,
+        rounds.starts(cohorts, rates, plan),
+        rounds.done(cohorts),
+        now,
+        unequal=unequal_work.unequal_work(points, rates, windows, cohorts, plan),
+        again=again,
+        times=model_times.model_times(cohorts, first_models),
         first=first_models,
-    )  # fmt: skip
+    )
 
 
 def report_so_far(folder: Path, page: Path, builds: Path) -> str:
@@ -188,6 +190,7 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
     beside = folder / "so_far"
     shutil.rmtree(beside, ignore_errors=True)
     _copy_records(folder / "measure", beside / "measure")
+    beside.mkdir(exist_ok=True)
     shutil.copy(folder / "machine.json", beside)
     plan = _plan(folder, beside)
     write_file(beside / "plan.json", plan.to_dict())
@@ -201,19 +204,13 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
 
 
 def _copy_records(measure: Path, target: Path) -> None:
-    """Copy all record files, and the whole lines of those that are being written."""
-    target.mkdir(parents=True)
-    for path in measure.glob("*/*.jsonl"):
-        (target / path.parent.name).mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target / path.parent.name)
-    for part in measure.glob(f"*/{journal.part_of(Path('*.jsonl')).name}"):
-        copy = target / part.parent.name / part.name.removesuffix(".part")
-        data = part.read_bytes()
-        if not copy.exists() and (whole := data[: data.rfind(b"\n") + 1]):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(whole)
-    if (measure / FIRST_MODELS).exists():
-        shutil.copy(measure / FIRST_MODELS, target)
+    """Copy all records, and name files that are being written as if their whole lines were all."""
+    if measure.exists():
+        shutil.copytree(measure, target)
+    for part in target.glob(f"*/{journal.part_of(Path('*.jsonl')).name}"):
+        path, data = part.with_suffix(""), part.read_bytes()
+        if not path.exists() and (whole := data[: data.rfind(b"\n") + 1]):
+            path.write_bytes(whole)
 
 
 def _plan(folder: Path, records: Path) -> Plan:
