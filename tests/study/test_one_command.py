@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import machines
 from scaling_study.config.config import load_config
 from scaling_study.config.config_file import as_written, read_config
 from scaling_study.study import command
@@ -55,6 +56,34 @@ def test_any_other_command_is_counted_in_whole_runs(line):
     assert [*words] == line.replace("{}", "{member}").split()
 
 
+def test_a_script_that_names_its_interpreter_is_a_script(folder):
+    script = folder / "train.py"
+    script.write_text(f"#!{sys.executable}\n")
+    script.chmod(0o700)
+    prepared("./train.py --seed {}")
+    workload = written().workload
+    assert (workload.python, workload.script) == (sys.executable, "./train.py")
+
+
+def test_a_program_that_starts_python_is_told_to_start_the_study(capsys):
+    prepared("nice -n 5 python train.py")
+    assert "nice -n 5 torch-scaling-study -- python" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("graviton3", ["cores"]),
+        ("core-i7-1370p", ["cores", "fast_cores"]),
+        ("epyc-9654-2s-nps1", ["cores", "spread"]),
+    ],
+)
+def test_placements_are_those_that_differ_on_the_machine(monkeypatch, machine, expected):
+    topology = machines.topology(machine)
+    monkeypatch.setattr(command.os, "sched_getaffinity", lambda _: topology.cpu_ids)
+    assert command.placements(topology) == expected
+
+
 def test_the_file_says_what_it_is_and_stays_short():
     prepared(f"{sys.executable} train.py --seed {{}}")
     lines = Path("train.yaml").read_text().splitlines()
@@ -77,9 +106,8 @@ def test_an_existing_file_stays_and_options_come_beside_it(folder):
     prepared(line)
     before = (folder / "train.yaml").read_text() + "seed: 5\n"
     (folder / "train.yaml").write_text(before)
-    assert prepared(line) == ["--configfile", "train.yaml"]
-    words = prepared(line, "--minutes", "30", "--dry-run")
-    assert words == ["--dry-run", "--configfile", "train.yaml", "results/train/options.yaml"]
+    assert prepared(line) == ["train.yaml"]
+    assert prepared(line, "--minutes", "30") == ["train.yaml", "results/train/options.yaml"]
     assert (folder / "train.yaml").read_text() == before
     options = yaml.safe_load((folder / "results/train/options.yaml").read_text())
     assert options == {"search": {"budget_minutes": 30.0}}
@@ -100,6 +128,8 @@ def test_more_goes_on_from_the_budget_so_far(folder):
     [
         ("", [], "no command after --"),
         ("no-such-program train.py", [], "no-such-program: no such program on PATH"),
+        ("OMP_NUM_THREADS=4 bash train.sh", [], "as in: OMP_NUM_THREADS=4 torch-scaling-study"),
+        (f"{sys.executable} trian.py", [], "trian.py: no such file; did you mean 'train.py'?"),
         ("bash train.sh", ["--set", "why"], "allowed: KEY=VALUE"),
         ("bash train.sh", ["--minute", "3"], "did you mean --minutes?"),
     ],

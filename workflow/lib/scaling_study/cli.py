@@ -39,6 +39,7 @@ SHOWN_LINES = 15
 
 ARGUMENTS: dict[str, dict[str, Any]] = {  # type: ignore[explicit-any]  # argparse's own words
     "config": {"type": Path, "help": "a study's YAML file"},
+    "--changes": {"type": Path, "help": "another one, whose keys come before those of the first"},
     "plan_file": {"type": Path, "nargs": "?", "help": "plan.json to write"},
     "point": {"metavar": "TARGET/N", "help": "a profiled point"},
     "other": {"metavar": "TARGET/N", "nargs": "?", "help": "another, to compare with it"},
@@ -157,7 +158,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return read_plan(options.plan or options.study_folder / "plan.json")
 
 
-@_stage("config", "plan_file")
+@_stage("config", "plan_file", "--changes")
 def check(options: argparse.Namespace) -> int:
     """Check a config and say what would be measured on this machine; the script does not run.
 
@@ -167,15 +168,16 @@ def check(options: argparse.Namespace) -> int:
     from scaling_study.analysis import imported
     from scaling_study.config import work
     from scaling_study.config.config import load_config
-    from scaling_study.config.config_file import as_written, located, read_config, shipped
+    from scaling_study.config.config_file import as_written, located, merged, read_config, shipped
     from scaling_study.config.import_config import is_import
     from scaling_study.config.launches import look
     from scaling_study.host import limits
     from scaling_study.report.study import outline
     from scaling_study.runner import resolve
 
+    files = [file for file in (options.config, options.changes) if file is not None]
     try:
-        mapping = as_written(shipped(read_config(options.config)), [options.config])
+        mapping = as_written(shipped(merged(*map(read_config, files))), files)
         if is_import(mapping):
             study = imported.load_import(mapping)
             text, plan = imported.outline(study), study.to_dict()
@@ -187,7 +189,7 @@ def check(options: argparse.Namespace) -> int:
             text = f"{outline(study_plan)}\n  runs in {resolve.check_workload(study_plan.workload)}"
             text += f"\n  the first process: {shlex.join(work.first_command(study_plan))}"
     except ConfigError as error:
-        print(located(error, [options.config]), file=sys.stderr)
+        print(located(error, files), file=sys.stderr)
         return WRONG_INPUT
     except UnavailableError as error:
         print(f"{error.reason}\n  What helps: {error.remedy}", file=sys.stderr)

@@ -211,8 +211,9 @@ def nearest_file(path: str, folder: str = "") -> str | None:
     """Return the file beside a missing one with the closest name, as a config would write it."""
     missing = Path(path)
     try:
-        names = [entry.name for entry in Path(folder, missing.parent).iterdir()]
+        entries = [*Path(folder, missing.parent).iterdir()]
     except OSError:  # no such folder either: then there is nothing to suggest
         return None
+    names = [entry.name for entry in entries if entry.suffix == missing.suffix]
     close = nearest_word(missing.name, names)
     return repr(str(missing.parent / close)) if close else None

@@ -91,6 +91,14 @@ def as_written(config: object, paths: Iterable[Path]) -> object:
     return {**config, "workload": workload}
 
 
+def merged(first: object, second: object = None) -> object:
+    """Return a config with the keys of another one, which come before its own; None is none."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        common = {key: merged(first[key], second[key]) for key in first.keys() & second.keys()}
+        return {**first, **second, **common}
+    return first if second is None else second
+
+
 def _texts(node: yaml.Node) -> dict[object, str]:
     """Return the texts in a list or section, without what is empty or nested."""
     return {

@@ -192,4 +192,4 @@ def _duration(seconds: Span) -> str:
     """Write a span of time in minutes, or in hours if it is long."""
     unit, unit_s = ("hours", HOUR_S) if seconds[1] >= 2 * HOUR_S else ("minutes", MINUTE_S)
     low, high = (f"{each / unit_s:.1f}" for each in seconds)
-    return f"{low} to {high} {unit}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

@@ -20,9 +20,12 @@ from typing import NoReturn
 import yaml
 
 from scaling_study.common.placeholders import MEMBER, N
-from scaling_study.common.problems import nearest_word
+from scaling_study.common.problems import nearest_file, nearest_word
 from scaling_study.common.storage import PROJECT
+from scaling_study.common.topology import Topology
 from scaling_study.config import work
+from scaling_study.config.config_file import merged
+from scaling_study.host.system import read_topology
 
 SNAKEMAKE = [
     *("snakemake", "--snakefile", str(PROJECT / "Snakefile")),
@@ -40,7 +43,6 @@ CHANGES: Section = {
     "intra_op": [2],
     "allocator": ["glibc-large-thresholds", "mimalloc"],
     "blas": ["mkl", "openblas"],
-    "placement": ["cores"],
 }
 """Launches of a study of any command; the report says what is not installed."""
 CHANGES_OF_STEPS: Section = {"optimizer_kernel": ["fused"], "gc": ["frozen"]}
@@ -61,6 +63,10 @@ COMMENTS = {
 }
 """What a config says about its keys. They are the beginnings of its lines."""
 PROCESSES = f"{{{N}}}"
+VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+SHEBANG = re.compile(rb"#!\s*(?:\S*/env\s+)?(\S*python[\d.]*)\s*\n")
+BEFORE = {"conda", "env", "ionice", "nice", "nohup", "numactl", "poetry", "taskset", "time", "uv"}
+"""Programs that start another one. If they start this command, it finds the script."""
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
 USAGE = "torch-scaling-study [options] -- COMMAND"
 
@@ -76,7 +82,7 @@ the number of a process: 0, 1, 2, ... Its config is written into the working dir
   --one-model            how soon is one model done?, in place of how many per hour
   --set KEY=VALUE        any key of the config, as in --set measure.windows=2
   --name NAME            of the study and its files
-  --dry-run              check all, and run nothing
+  --dry-run              check all, say what would be measured, and run nothing
 
 CONFIG is a study's file. config/quick.yaml and the other configs in {PROJECT / "config"}
 need no file in the working directory. All other options are Snakemake's: --dry-run, --cores 64, …
@@ -90,7 +96,13 @@ def main() -> None:
     """Replace this process by Snakemake, or print the help or the version."""
     if "--" in sys.argv:
         at = sys.argv.index("--")
-        _run(prepare(sys.argv[at + 1 :], read_options(sys.argv[1:at])))
+        given = read_options(sys.argv[1:at])
+        files = prepare(sys.argv[at + 1 :], given)
+        if given.dry_run:
+            config, *further = files
+            _run("scaling_study", "check", config, *(["--changes", *further] if further else []))
+        verbose = ["--logger-study-verbose"] if given.verbose else []
+        _run(*SNAKEMAKE, *verbose, "--configfile", *files)
     config, options = "".join(sys.argv[1:2]), sys.argv[2:]
     if config in {"-h", "--help"}:
         print(HELP)
@@ -104,12 +116,12 @@ def main() -> None:
             sys.exit(f"{config}: no such file\n\n{HELP}" if config else HELP)
         config = str(shipped)
     options = ["--logger-study-verbose" if option in VERBOSE else option for option in options]
-    _run([*options, "--configfile", config])
+    _run(*SNAKEMAKE, *options, "--configfile", config)
 
 
-def _run(options: list[str]) -> NoReturn:
+def _run(*module: str) -> NoReturn:
     # -P: no file in the user's folder shadows a module of Snakemake.
-    words = [sys.executable, "-P", "-m", *SNAKEMAKE, *options]
+    words = [sys.executable, "-P", "-m", *module]
     sys.stdout.flush()
     os.execv(sys.executable, words)  # noqa: S606 (no shell is wanted)
 
@@ -151,18 +163,29 @@ def workload(words: Sequence[str]) -> Section:
         words: the command; ``{}`` stands for the number of a process.
 
     Raises:
-        SystemExit: there is no such program.
+        SystemExit: there is no such program, or no such script.
     """
     first, *rest = (word.replace(SLOT, f"{{{MEMBER}}}") for word in words)
+    if VARIABLE.match(first):
+        raise SystemExit(
+            f"{first}: variables belong before torch-scaling-study, as in: {first}"
+            " torch-scaling-study -- python train.py"
+        )
     program = shutil.which(first)
     if program is None:
         raise SystemExit(f"{first}: no such program on PATH")
+    if first.endswith(".py") and (line := SHEBANG.match(Path(program).read_bytes())):
+        return workload([line[1].decode(), *words])
     rest = rest[1:] if rest[:1] == [UNBUFFERED] else rest
     if PYTHON.fullmatch(Path(first).name) and rest:
         program = work.behind_shim(program)
         if rest[0] == "-m" and rest[1:]:
             return {"python": program, "module": rest[1], "args": rest[2:]}
         if not rest[0].startswith("-"):
+            if not Path(rest[0]).is_file():
+                near = nearest_file(rest[0])
+                also = f"; did you mean {near}?" if near else ""
+                raise SystemExit(f"{rest[0]}: no such file{also}")
             return {"python": program, "script": rest[0], "args": rest[1:]}
     return {"command": [first, *rest]}
 
@@ -205,9 +228,18 @@ def changes(options: argparse.Namespace, before: float | None) -> Section:
     return sections
 
 
+def placements(machine: Topology) -> list[str]:
+    """Return the placements that may differ from each other on a machine."""
+    usable = machine.restricted(os.sched_getaffinity(0))
+    parts = {"spread": usable.domains("l3"), "fast_cores": usable.kinds}
+    return ["cores", *(word for word, several in parts.items() if len(several) > 1)]
+
+
 def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
     """Return the text of a config, with a comment on each line that people change."""
-    singles = CHANGES if "command" in section else {**CHANGES, **CHANGES_OF_STEPS}
+    singles = {**CHANGES, "placement": placements(read_topology())}
+    if "command" not in section:
+        singles |= CHANGES_OF_STEPS
     if PROCESSES in str(section):  # the program starts them itself, so nothing else reaches each
         singles = {axis: singles[axis] for axis in OF_ALL}
     sections: Section = {
@@ -221,7 +253,7 @@ def text_of(name: str, section: Section, changed: Section, typed: str) -> str:
         "why": "quick",
     }
     body = yaml.dump(
-        _merged(sections, changed), Dumper=_Dumper, default_flow_style=None, sort_keys=False,
+        merged(sections, changed), Dumper=_Dumper, default_flow_style=None, sort_keys=False,
         width=math.inf, allow_unicode=True,
     )  # fmt: skip
     lines = [
@@ -247,18 +279,8 @@ _Dumper.add_representer(
 )
 
 
-def _merged(first: Section, second: Section) -> Section:
-    """Return sections with those of a second config, whose keys come first."""
-    merged = {**first, **second}
-    for key in first.keys() & second.keys():
-        ours, theirs = first[key], second[key]
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            merged[key] = _merged(ours, theirs)
-    return merged
-
-
 def prepare(typed: Sequence[str], options: argparse.Namespace) -> list[str]:
-    """Write a command's config, or find it; return Snakemake's options for it.
+    """Write a command's config, or find it; return it, and a file with further options.
 
     Args:
         typed: the words after ``--``.
@@ -293,8 +315,7 @@ def prepare(typed: Sequence[str], options: argparse.Namespace) -> list[str]:
     # Copies of a script are compared when one start is observed; nothing looks into a command.
     same = "command" in section and not any(SLOT in word for word in typed)
     print("\n".join(_said(name, section, path, there=there, same=same)))
-    dry, verbose = options.dry_run and "--dry-run", options.verbose and "--logger-study-verbose"
-    return [*filter(None, (dry, verbose)), "--configfile", *files]
+    return files
 
 
 def _same(held: object, section: Section) -> bool:
@@ -311,6 +332,11 @@ def _said(name: str, section: Section, path: Path, *, there: bool, same: bool) -
         f"study {name} (--name): {section.get('python', '')} {program} {shown}".replace("  ", " "),
         f"  in {Path.cwd()}; {{{MEMBER}}} is the number of a process: 0, 1, 2, ...",
     ]
+    if str(args[0] if isinstance(args, list) and args else "") in BEFORE and "command" in section:
+        lines.append(
+            "  whole runs of it are counted; steps are counted if it starts torch-scaling-study:"
+            f" {shown.partition(' python ')[0]} torch-scaling-study -- python ..."
+        )
     if same:
         lines.append(
             f"  all processes get the same arguments: put {SLOT} where they should differ (a seed,"
