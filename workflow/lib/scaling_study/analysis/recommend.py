@@ -51,6 +51,8 @@ PROBABILITY = (
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 
+Gain = Callable[[records.Candidate], float]
+"""Returns the rate of a point that is compared; larger is better."""
 COLUMNS = {name: name for name in records.Candidate.__struct_fields__ if name != "probability_best"}
 COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}
 """Columns of the table of points, by the field of a candidate."""
@@ -71,22 +73,18 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[r
     return [point for point in all_points if point.role != "repeat" and point.launch not in refused]
 
 
-def gains(known: Throughputs) -> Callable[[records.Candidate], float]:
+def gains(known: Throughputs) -> Gain:
     """Return a function that returns a point's rate, the larger the better."""
     return lambda point: float(np.exp(known.mean(point.at)))
 
 
-def enough(
-    points: Sequence[records.Candidate],
-    tolerance: float,
-    gain: Callable[[records.Candidate], float],
-) -> records.Candidate:
+def enough(points: Sequence[records.Candidate], tolerance: float, gain: Gain) -> records.Candidate:
     """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
         points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
-        gain: Returns what is compared; larger is better.
+        gain: Returns the rate that is compared.
     """
     limit = (1 - tolerance) * max(map(gain, points))
     near = [point for point in points if gain(point) >= limit]

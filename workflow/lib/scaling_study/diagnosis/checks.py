@@ -73,7 +73,7 @@ def waiting(*kinds: str, share: float = 0.1) -> Check:
         if not sampled.enough:
             text = f"Training threads were looked at {sampled.samples} times: too seldom to tell."
             return Evidence(None, "samples", text)
-        total = sum(sampled.shares.get(kind, 0.0) for kind in kinds)
+        total = sampled.share(*kinds)
         often = round(total * sampled.asleep) >= FEWEST_LOOKS
         calls = [
             f"{syscall}{' on ' + on if on else ''} ({count} of {sampled.samples} looks)"

@@ -91,7 +91,7 @@ class Query:
     @property
     def n(self) -> int:
         """The process count at which checks look up counts."""
-        return self.case.n if self.scope == "scaling_loss" else 1
+        return self.case.counts(self.scope)[-1]
 
 
 Share: TypeAlias = Callable[[Query], Measured | Untested]
