@@ -75,8 +75,7 @@ class WhyRun:
             for window in record_rows.of_kind(records, experiment.ExperimentWindow)
         ]
         counted = record_rows.member_rows(windows, OF_MEMBER)
-        kinds = _kinds_of_cores(head.machine, self.readbacks)
-        slower_s = _slower_cores_s(windows, counted, kinds)
+        slower_s = _slower_cores_s(windows, counted, _kinds_of_cores(head.machine, self.readbacks))
         self.windows, self.members = _frame(head, windows, counted, slower_s), _unhindered(counted)
         failed = record_rows.of_kind(records, experiment.ChangeFailed)
         self.failed = {change.intervention: change.reason for change in failed}

@@ -166,6 +166,9 @@ def _choose(
             return None
         return records.Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
 
+    def ratio_to(point: records.Candidate | None) -> Interval | None:
+        return measured.ratio(chosen.at, point.at) if point else None
+
     def reference(launch: str | None, shell: object = None) -> records.ReferencePoint | None:
         if launch not in shown:
             return None
@@ -190,7 +193,6 @@ def _choose(
     default = reference(plan.default)
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
-    same_n = against.at_n if against else None
     as_run = (against.launch, plan.today_processes) if against and plan.today_processes else None
     sure = compared.probabilities({launch: point.n for launch, point in shown.items()}, tolerance)
     if raced:  # these means ignore drift, and which launches were measured together
@@ -213,8 +215,8 @@ def _choose(
             slots=tuple(cohort.slots[: chosen.n]),
             requested_env=cohort.requested_env,
         ),
-        ratio=measured.ratio(chosen.at, against.at) if against else None,
-        ratio_same_n=measured.ratio(chosen.at, same_n.at) if same_n else None,
+        ratio=ratio_to(against),
+        ratio_same_n=ratio_to(against and against.at_n),
         as_run=measured.ratio(chosen.at, as_run) if as_run and as_run in measured.column else None,
         as_run_n=plan.today_processes,
         changed=changed,

@@ -145,7 +145,8 @@ class Case:
         self.left_out = {change.intervention: change.reason for change in unfit}
         for run in runs:
             self.left_out |= run.left_out
-        self.titles = {change.intervention: change.title for change in (*unfit, *tried)}
+        self.titles = {change.intervention: change.title for change in unfit}
+        self.titles |= {change.intervention: change.title for change in tried}
         shared = {
             change.intervention: change.options.get("of") for change in self.head.interventions
         }

@@ -207,17 +207,17 @@ def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
     """Yield the training thread's time accounts with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
     for name, title in ACCOUNTS.items():
-        low, high = (or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
-        if low is None and high is None:
+        times_s = [or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n)]
+        if times_s == [None, None]:
             continue  # the machine does not count it
-        difference = (high or 0.0) - (low or 0.0)
+        low_s, high_s = (time_s or 0.0 for time_s in times_s)
         yield verdict.AccountTime(
             account=name,
             title=title,
-            low_s=low or 0.0,
-            high_s=high or 0.0,
-            difference_s=difference,
-            share=difference / added_s if added_s else 0.0,
+            low_s=low_s,
+            high_s=high_s,
+            difference_s=high_s - low_s,
+            share=(high_s - low_s) / added_s if added_s else 0.0,
         )
 
 

@@ -28,6 +28,7 @@ from scaling_study.diagnosis.evidence import (
     Share,
     Untested,
     percent,
+    rule,
     whole,
 )
 from scaling_study.diagnosis.waits import UNSEEN
@@ -134,22 +135,19 @@ def unexplained(query: Query) -> float:
     return max(0.0, mean(query.case.under(query.scope)) - used)
 
 
-def residual(share: Share, special: str) -> Share:
+@rule
+def residual(query: Query, share: Share, special: str) -> Measured | Untested:
     """Return a share less that of a more specific cause, if that cause is named."""
-
-    def measure(query: Query) -> Measured | Untested:
-        measured, named = share(query), query.named.get(special)
-        if isinstance(measured, Untested) or named is None:
-            return measured
-        theirs = named.estimate.value
-        estimate = measured.estimate.plus(-theirs)
-        text = (
-            f"{measured.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
-            f" cause, which leaves {percent(estimate)}."
-        )
-        return measured.of(estimate, measured.over - named.over, text)
-
-    return measure
+    measured, named = share(query), query.named.get(special)
+    if isinstance(measured, Untested) or named is None:
+        return measured
+    theirs = named.estimate.value
+    estimate = measured.estimate.plus(-theirs)
+    text = (
+        f"{measured.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
+        f" cause, which leaves {percent(estimate)}."
+    )
+    return measured.of(estimate, measured.over - named.over, text)
 
 
 def _floored(count: Measured | Untested, share: Measured | Untested) -> Measured | Untested:

@@ -72,30 +72,29 @@ def _waiting(query: evidence.Query) -> evidence.Measured | evidence.Untested:
     return Recovered(tried[:1] or (BESIDE,), SPECIAL)(query)
 
 
-def _portion(part: Part, share: evidence.Share = _waiting) -> evidence.Share:
+@evidence.rule
+def _portion(
+    query: evidence.Query, part: Part, share: evidence.Share = _waiting
+) -> evidence.Measured | evidence.Untested:
     """Return the part of a share that is due to one activity of the makers of batches.
 
     If their batches were not timed, all of it is `rest`.
     """
-
-    def measure(query: evidence.Query) -> evidence.Measured | evidence.Untested:
-        measured, making = share(query), _making(query)
-        if isinstance(measured, evidence.Untested):
+    measured, making = share(query), _making(query)
+    if isinstance(measured, evidence.Untested):
+        return measured
+    if making is None:
+        if part == "rest":
             return measured
-        if making is None:
-            if part == "rest":
-                return measured
-            return evidence.Untested("it was not timed how long this loader takes to make a batch")
-        made_s, factor = making[0], making[1][part]
-        estimate = measured.estimate.times(factor)
-        text = (
-            f"{measured.evidence.text} To make a batch takes {format_seconds(made_s)};"
-            f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
-            f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
-        )
-        return measured.of(estimate, measured.over * factor, text)
-
-    return measure
+        return evidence.Untested("it was not timed how long this loader takes to make a batch")
+    made_s, factor = making[0], making[1][part]
+    estimate = measured.estimate.times(factor)
+    text = (
+        f"{measured.evidence.text} To make a batch takes {format_seconds(made_s)};"
+        f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
+        f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
+    )
+    return measured.of(estimate, measured.over * factor, text)
 
 
 def _goes_on(query: evidence.Query) -> evidence.Evidence:
