@@ -52,7 +52,7 @@ def windows(replicate, *, training=8.0, waiting=4.0, interference=2.0, rest=0.0,
             factor = MS * drift * (1 + noise * rng.standard_normal())
             rows.append(
                 {
-                    "variant": variant, "n": 2, "replicate": replicate, "block": block,
+                    "name": variant, "n": 2, "replicate": replicate, "block": block,
                     "step_s": step * factor,
                     "load_s_per_step": waiting * factor * (variant in {"as_is", "swapped"}),
                     "disk_bytes_per_s": 2e9 if variant == "cold" else 0.0,
@@ -154,13 +154,13 @@ def test_a_study_that_measured_nothing_says_why():
 
 def swept(loader, **steps):
     """A run in which other ways to load were looked at, two CPUs for a process."""
-    like = windows(0).query("variant == 'only'")
+    like = windows(0).query("name == 'only'")
     rows = []
     for name, step in steps.items():
         variant, _, way = name.partition("_at_")
         rows.append(
             like.assign(
-                variant=f"{variant}@{way.replace('_', '-')}", step_s=like["step_s"] * step / 9,
+                name=f"{variant}@{way.replace('_', '-')}", step_s=like["step_s"] * step / 9,
                 user_s_per_step=5e-3, system_s_per_step=0.0, trainer_user_s_per_step=0.5e-3,
             )
         )  # fmt: skip

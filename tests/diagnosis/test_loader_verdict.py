@@ -47,11 +47,11 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     assert found.end.status == "complete", found.end
     assert found.end.left_out == []
     assert {*loader_model.TITLES} | {"only@workers-0", "only@workers-2"} <= set(
-        found.windows["variant"]
+        found.windows["name"]
     )
     assert [way.name for way in found.ways.ways][:3] == ["", "workers-0", "workers-2"]
     assert found.ways.ways[-1].axes == {"prefetch": 8}
-    assert found.windows.loc[found.windows["variant"] == "warm", "resident_before"].eq(1).all()
+    assert found.windows.loc[found.windows["name"] == "warm", "resident_before"].eq(1).all()
     # The files that a cold window dropped are loaded again.
     assert page_cache.resident_share([data / "file"]) == 1
     entry = parts.data_loader([found])

@@ -75,8 +75,7 @@ class WhyRun:
             for window in record_rows.of_kind(records, experiment.ExperimentWindow)
         ]
         counted = record_rows.member_rows(windows, OF_MEMBER)
-        kinds = _kinds_of_cores(head.machine, self.readbacks)
-        slower_s = _slower_cores_s(windows, counted, kinds)
+        slower_s = _slower_cores_s(windows, counted, _kinds_of_cores(head.machine, self.readbacks))
         self.windows, self.members = _frame(head, windows, counted, slower_s), _unhindered(counted)
         failed = record_rows.of_kind(records, experiment.ChangeFailed)
         self.failed = {change.intervention: change.reason for change in failed}
@@ -227,17 +226,13 @@ def _machine(windows: Sequence[experiment.ExperimentWindow], members: pd.DataFra
     # The last step of a window ends after its close, and the counters are read after that.
     span_s = pd.concat([window_s, members["active_s"]], axis=1).max(axis=1)
     steps = members["steps_active"].where(members["steps_active"] > 0)
-    readings = pd.DataFrame(
-        {
-            "foreign_cpus": machine["foreign_cpu_s"] / span_s,
-            "steal_cpus": machine["steal_s"] / span_s,
-            "throttled_s_per_step": machine["throttled_s"] / steps,
-            **{name: machine[name] for name in ("members_cpus", "trainers_cpus", "frequency_mhz")},
-            **{
-                f"psi_{kind}_share": machine[f"psi_{kind}_some_s"] / span_s
-                for kind in ("cpu", "memory", "io")
-            },
-        }
+    readings = machine[["members_cpus", "trainers_cpus", "frequency_mhz"]].assign(
+        foreign_cpus=machine["foreign_cpu_s"] / span_s,
+        steal_cpus=machine["steal_s"] / span_s,
+        throttled_s_per_step=machine["throttled_s"] / steps,
+        psi_cpu_share=machine["psi_cpu_some_s"] / span_s,
+        psi_memory_share=machine["psi_memory_some_s"] / span_s,
+        psi_io_share=machine["psi_io_some_s"] / span_s,
     )
     counts = pd.DataFrame(
         [window.vmstat for window in windows], columns=[*experiment.VMSTAT], dtype=np.float64
@@ -252,7 +247,7 @@ class LoaderRun:
     Attributes:
         head: Its first record.
         readbacks: The report of the first member of each variant, by the variant's name.
-        windows: A row per valid window: `variant`, `n`, `replicate`, `block`, `step_s`,
+        windows: A row per valid window: `name` of the variant, `n`, `replicate`, `block`, `step_s`,
             everything per step that members count, `disk_bytes_per_s` (what the machine read from
             disks), and `resident_before` and `resident_after`.
         ways: Its record of other ways to load; None where the loader cannot be changed.
@@ -299,9 +294,7 @@ def _loader_windows(replicate: int, taken: list[experiment.ExperimentWindow]) ->
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()
-    rows = record_rows.window_rows(valid, ("name", "n", "block", *RESIDENT)).rename(
-        columns={"name": "variant"}
-    )
+    rows = record_rows.window_rows(valid, ("name", "n", "block", *RESIDENT))
     read_bytes = [1024 * window.vmstat.get("pgpgin", np.nan) for window in valid]
     rows = rows.astype(dict.fromkeys(RESIDENT, np.float64)).assign(
         replicate=replicate,

@@ -148,9 +148,10 @@ def _divide(over: "pd.Series[float]", under: "pd.Series[float]") -> "pd.Series[f
 
 def name_pair(kind: Kind, a: Point, b: Point) -> str:
     """Return the title of a comparison of two points."""
+    processes = format_count(b.n, "process", "processes")
     if kind == "counts":
-        return f"{a.label}: {a.n} against {_processes(b.n)}"
-    return f"{a.label} against {b.label}, with {_processes(b.n)}"
+        return f"{a.label}: {a.n} against {processes}"
+    return f"{a.label} against {b.label}, with {processes}"
 
 
 def sum_operators(comparison: Comparison) -> list[OperatorRow]:
@@ -168,7 +169,3 @@ def sum_operators(comparison: Comparison) -> list[OperatorRow]:
         rows[row.operator] = replace(OperatorRow(operator=row.operator, group=row.group), **sums)
     sign = 1 if comparison.added_s >= 0 else -1
     return sorted(rows.values(), key=lambda row: -sign * (row.difference_s or 0.0))
-
-
-def _processes(n: int) -> str:
-    return format_count(n, "process", "processes")

@@ -51,6 +51,8 @@ PROBABILITY = (
     "is within {:.0%} of the best point of that draw; none if no launch has two replicates"
 )
 
+Gain = Callable[[records.Candidate], float]
+"""Returns the rate of a point that is compared; larger is better."""
 COLUMNS = {name: name for name in records.Candidate.__struct_fields__ if name != "probability_best"}
 COLUMNS |= {"low": "steps_per_s_low", "high": "steps_per_s_high"}
 """Columns of the table of points, by the field of a candidate."""
@@ -71,22 +73,18 @@ def candidates(points: pd.DataFrame, cohorts: Sequence[CohortSummary]) -> list[r
     return [point for point in all_points if point.role != "repeat" and point.launch not in refused]
 
 
-def gains(known: Throughputs) -> Callable[[records.Candidate], float]:
+def gains(known: Throughputs) -> Gain:
     """Return a function that returns a point's rate, the larger the better."""
     return lambda point: float(np.exp(known.mean(point.at)))
 
 
-def enough(
-    points: Sequence[records.Candidate],
-    tolerance: float,
-    gain: Callable[[records.Candidate], float],
-) -> records.Candidate:
+def enough(points: Sequence[records.Candidate], tolerance: float, gain: Gain) -> records.Candidate:
     """Return the point with the fewest processes within a tolerance of the best; of ties, the best.
 
     Args:
         points: At least one.
         tolerance: A smaller difference (0.02: two percent) is not worth more processes.
-        gain: Returns what is compared; larger is better.
+        gain: Returns the rate that is compared.
     """
     limit = (1 - tolerance) * max(map(gain, points))
     near = [point for point in points if gain(point) >= limit]
@@ -168,6 +166,9 @@ def _choose(
             return None
         return records.Most(**structs.asdict(last), ratio=measured.ratio(last.at, point.at))
 
+    def ratio_to(point: records.Candidate | None) -> Interval | None:
+        return measured.ratio(chosen.at, point.at) if point else None
+
     def reference(launch: str | None, shell: object = None) -> records.ReferencePoint | None:
         if launch not in shown:
             return None
@@ -192,7 +193,6 @@ def _choose(
     default = reference(plan.default)
     today = reference(plan.today, shells.get(plan.today or ""))
     against = today or default
-    same_n = against.at_n if against else None
     as_run = (against.launch, plan.today_processes) if against and plan.today_processes else None
     sure = compared.probabilities({launch: point.n for launch, point in shown.items()}, tolerance)
     if raced:  # these means ignore drift, and which launches were measured together
@@ -215,8 +215,8 @@ def _choose(
             slots=tuple(cohort.slots[: chosen.n]),
             requested_env=cohort.requested_env,
         ),
-        ratio=measured.ratio(chosen.at, against.at) if against else None,
-        ratio_same_n=measured.ratio(chosen.at, same_n.at) if same_n else None,
+        ratio=ratio_to(against),
+        ratio_same_n=ratio_to(against and against.at_n),
         as_run=measured.ratio(chosen.at, as_run) if as_run and as_run in measured.column else None,
         as_run_n=plan.today_processes,
         changed=changed,

@@ -144,9 +144,8 @@ def _repeat(starts: pd.DataFrame, plan: Plan) -> Finding | None:
 def _growth(points: pd.DataFrame, starts: pd.DataFrame) -> Finding | None:
     work = starts.groupby(["launch", "n"])["work"].mean()
     most, sign = GROWTH, None
-    for launch, label, n, value, low in zip(
-        *(points[name] for name in ("launch", "label", "n", "speedup", "speedup_low")), strict=True
-    ):
+    columns = points[["launch", "label", "n", "speedup", "speedup_low"]]
+    for launch, label, n, value, low in columns.itertuples(index=False):
         if n == 1 or not {(launch, 1), (launch, n)} <= set(work.index):
             continue
         least = value if np.isnan(low) else low  # one start has no interval

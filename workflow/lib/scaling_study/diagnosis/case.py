@@ -28,6 +28,10 @@ from scaling_study.stats.ratios import Pairs, Units, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = interventions.REFERENCE
+CACHED, BESIDE = "cached_batches", "loader_beside"
+"""Interventions without the wait for the loader: there is none, or it is subtracted."""
+KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
+"""Kinds of waits that blocked time is divided into."""
 DERIVED = 1024
 """Derived values that each function caches: the most recently used ones."""
 MEASUREMENT = ["experiment", "name", "dose", "n", "replicate", "block"]
@@ -183,12 +187,15 @@ class Case:
             return step_s
         return step_s - np.nan_to_num(self.column("load_s_per_step", n, name))
 
+    def counts(self, scope: Scope) -> tuple[int, ...]:
+        """Return the process counts whose windows a loss is computed from; the last is its own."""
+        return (1, self.n) if scope == "scaling_loss" else (1,)
+
     def measured(self, name: str, scope: Scope) -> bool:
         """Return whether a cohort has the windows that a comparison in this scope needs."""
         if name == interventions.QUOTA_BURSTS and scope == "single_process_loss":
             return False  # bursts cost a process time that continuous training does not
-        counts = (1, self.n) if scope == "scaling_loss" else (1,)
-        return all((name, n) in self.measurements.columns for n in counts)
+        return all((name, n) in self.measurements.columns for n in self.counts(scope))
 
     def tried(self, scope: Scope) -> list[str]:
         """Return the interventions that can be compared in this scope."""
@@ -245,9 +252,8 @@ def make_case(runs: Sequence[WhyRun], microbenchmarks: Microbenchmarks | None) -
 def _alone(runs: Sequence[WhyRun]) -> dict[str, int]:
     """Return how many members of each cohort had windows alone: the fewest of all replicates."""
     counts = [run.members[run.members["n"] == 1].groupby("name")["slot"].nunique() for run in runs]
-    return {
-        str(name): int(count) for name, count in pd.concat(counts).groupby(level=0).min().items()
-    }
+    fewest = pd.concat(counts).groupby(level=0).min()
+    return {str(name): int(count) for name, count in fewest.items()}
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
@@ -264,20 +270,11 @@ def _blocked(
 
     A thread whose CPU the hypervisor has taken looks blocked, but waits for nothing.
     """
-    kinds = {
-        kind: {
-            n: sampled.shares.get(kind, 0.0) if sampled.enough else np.nan
-            for n, sampled in waits.items()
-        }
-        for kind in KINDS
-    }
     blocked = (rows["trainer_blocked_s_per_step"] - rows["stolen_s_per_step"]).clip(lower=0.0)
-    parts = pd.DataFrame(
-        {
-            f"blocked_{kind}_s_per_step": blocked * rows["n"].map(shares)
-            for kind, shares in kinds.items()
-        }
-    )
+    parts = pd.DataFrame(index=rows.index)
+    for kind in KINDS:
+        shares = {n: sampled.share(kind) for n, sampled in waits.items()}
+        parts[f"blocked_{kind}_s_per_step"] = blocked * rows["n"].map(shares)
     parts["blocked_device_s_per_step"] *= 1 - _in_loader(rows, blocked, read_back)
     # A loader waits for its workers and its source in the same system calls.
     load = rows["load_s_per_step"].where(rows["name"] != CACHED, 0.0)
@@ -300,11 +297,6 @@ def _in_loader(
     making = rows["loader_made_s_per_step"] - rows["loader_computed_s_per_step"]
     own_making = making.where(rows["name"].isin(here)).fillna(0.0)
     return (own_making / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
-
-
-KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
-CACHED, BESIDE = "cached_batches", "loader_beside"
-"""Interventions without the wait for the loader: there is none, or it is subtracted."""
 
 
 def _stolen(rows: pd.DataFrame) -> pd.DataFrame:

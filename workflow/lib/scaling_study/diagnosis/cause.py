@@ -7,7 +7,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.diagnosis.case import Case, Scope
 from scaling_study.diagnosis.checks import inflated, sensitive
 from scaling_study.diagnosis.evidence import Check, Share
-from scaling_study.diagnosis.shares import Counted, recovered
+from scaling_study.diagnosis.shares import Counted, Recovered
 from scaling_study.diagnosis.stressors import stressor_share
 
 LAST = 1000
@@ -99,4 +99,4 @@ class Cause:
         if self.share or not self.interventions:
             return self.share or self.counted
         own_column = self.counted.columns[0] if self.counted else ""
-        return recovered(self.interventions, self.minus, own_column, self.counted)
+        return Recovered(self.interventions, self.minus, own_column, self.counted)

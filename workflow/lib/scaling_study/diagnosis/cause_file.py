@@ -56,6 +56,8 @@ COUNTS: Mapping[str, tuple[str, str]] = {
 }
 """Column and title of each count, in the order of the report."""
 MOST_WAITS = 8
+OF_HEAD = ("target", "launch", "label", "role", "n", "effort", "same_as")
+"""Fields of a run's first record that its verdict copies."""
 
 
 def gather(
@@ -90,27 +92,21 @@ def gather(
     machines: dict[str, list[verdict.Target]] = {}
     for (machine, _), runs in by_target.items():
         benchmarks = known if known and known.machine == machine else None
-        machines.setdefault(machine, []).append(
-            judge(runs, benchmarks, _knee(study_folder, runs[0]))
-        )
-    content = Machines(
-        tuple(
-            verdict.Causes(machine=machine, targets=tuple(targets))
-            for machine, targets in machines.items()
-        )
+        target = judge(runs, benchmarks, _knee(study_folder, runs[0]))
+        machines.setdefault(machine, []).append(target)
+    causes = (
+        verdict.Causes(machine=machine, targets=tuple(targets))
+        for machine, targets in machines.items()
     )
-    return experiment_runs.frame(run for runs in by_target.values() for run in runs), content
+    windows = experiment_runs.frame(run for runs in by_target.values() for run in runs)
+    return windows, Machines(tuple(causes))
 
 
-def read_causes(results: Path) -> dict[str, tuple[verdict.Target, ...]]:
-    """Return the targets of analysis/causes.json by machine; empty without the file."""
+def read_targets(results: Path, machine: str) -> tuple[verdict.Target, ...]:
+    """Return a machine's targets of analysis/causes.json; none without the file."""
     path = results / "analysis/causes.json"
-    if not path.exists():
-        return {}
-    return {
-        causes.machine: causes.targets
-        for causes in read_file(path, Machines[verdict.Causes]).machines
-    }
+    causes = read_file(path, Machines[verdict.Causes]).of(machine) if path.exists() else None
+    return causes.targets if causes else ()
 
 
 def _knee(study_folder: Path, run: WhyRun) -> verdict.Knee | None:
@@ -139,36 +135,21 @@ def judge(
     """
     usable = [run for run in runs if not run.windows.empty]
     case = make_case(usable, microbenchmarks) if usable else None
-    head = runs[0].head
-    target = verdict.Target(
-        target=head.target,
-        launch=head.launch,
-        label=head.label,
-        role=head.role,
-        n=head.n,
-        effort=head.effort,
-        same_as=head.same_as,
-        status="failed",
-        foreign=_foreign(runs),
-        knee=knee,
-    )
+    head = {name: getattr(runs[0].head, name) for name in OF_HEAD}
+    target = verdict.Target(**head, status="failed", foreign=_foreign(runs), knee=knee)
     return _unusable(target, runs) if case is None else _judged(target, case, runs)
 
 
 def _unusable(target: verdict.Target, runs: Sequence[WhyRun]) -> verdict.Target:
     """Return a target without a verdict, with the reason."""
-    same = next((run.head.same_as for run in runs if run.head.same_as), None)
-    ends = [run.end for run in runs if run.end is not None]
-    reason = next((end.reason for end in ends if end.reason), None)
-    skipped = same is not None or (bool(ends) and all(end.status == "skipped" for end in ends))
-    if same is not None:
+    if same := next((run.head.same_as for run in runs if run.head.same_as), None):
         reason = f"the same launch as {same}"
-    return structs.replace(
-        target,
-        same_as=same,
-        status="skipped" if skipped else "failed",
-        reason=reason or "no usable window of the launch itself, alone and together",
-    )
+        return structs.replace(target, same_as=same, status="skipped", reason=reason)
+    ends = [run.end for run in runs if run.end is not None]
+    status = "skipped" if ends and all(end.status == "skipped" for end in ends) else "failed"
+    unusable = "no usable window of the launch itself, alone and together"
+    reason = next((end.reason for end in ends if end.reason), unusable)
+    return structs.replace(target, status=status, reason=reason)
 
 
 def _judged(target: verdict.Target, case: Case, runs: Sequence[WhyRun]) -> verdict.Target:
@@ -226,17 +207,17 @@ def _accounts(case: Case) -> Iterator[verdict.AccountTime]:
     """Yield the training thread's time accounts with one process and with n."""
     added_s = ratios.mean(case.step(case.n) - case.step(1))
     for name, title in ACCOUNTS.items():
-        low, high = (or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n))
-        if low is None and high is None:
+        times_s = [or_none(case.mean(f"trainer_{name}_s_per_step", n)) for n in (1, case.n)]
+        if times_s == [None, None]:
             continue  # the machine does not count it
-        difference = (high or 0.0) - (low or 0.0)
+        low_s, high_s = (time_s or 0.0 for time_s in times_s)
         yield verdict.AccountTime(
             account=name,
             title=title,
-            low_s=low or 0.0,
-            high_s=high or 0.0,
-            difference_s=difference,
-            share=difference / added_s if added_s else 0.0,
+            low_s=low_s,
+            high_s=high_s,
+            difference_s=high_s - low_s,
+            share=(high_s - low_s) / added_s if added_s else 0.0,
         )
 
 
@@ -261,11 +242,10 @@ def _intervention(case: Case, name: str, *, slower: bool) -> verdict.Interventio
     known = verdict.InterventionResult(
         intervention=name, title=case.titles[name], status="measured", units=0
     )
-    if name in case.left_out and not (alone or together):
-        return structs.replace(known, status="not_applicable", reason=case.left_out[name])
     if not (alone or together):
-        reason = case.failed.get(name, "it has no usable window")
-        return structs.replace(known, status="failed", reason=reason)
+        status = "not_applicable" if name in case.left_out else "failed"
+        reason = case.left_out.get(name, case.failed.get(name, "it has no usable window"))
+        return structs.replace(known, status=status, reason=reason)
     added = together and slower
     return structs.replace(
         known,

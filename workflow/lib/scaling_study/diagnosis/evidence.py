@@ -7,8 +7,9 @@ combines them.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
 
 from scaling_study.common.quantities import format_percent
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
@@ -91,11 +92,26 @@ class Query:
     @property
     def n(self) -> int:
         """The process count at which checks look up counts."""
-        return self.case.n if self.scope == "scaling_loss" else 1
+        return self.case.counts(self.scope)[-1]
 
 
 Share: TypeAlias = Callable[[Query], Measured | Untested]
 Check: TypeAlias = Callable[[Query], Evidence]
+P = ParamSpec("P")
+Answer = TypeVar("Answer", Measured | Untested, Evidence)
+
+
+def rule(answer: Callable[Concatenate[Query, P], Answer]) -> Callable[P, Callable[[Query], Answer]]:
+    """Turn a function of a query and parameters into one of the parameters alone.
+
+    That one returns a share or a check: what the function answers to a query with these parameters.
+    """
+
+    @functools.wraps(answer)
+    def with_parameters(*args: P.args, **options: P.kwargs) -> Callable[[Query], Answer]:
+        return lambda query: answer(query, *args, **options)
+
+    return with_parameters
 
 
 def percent(estimate: Interval) -> str:

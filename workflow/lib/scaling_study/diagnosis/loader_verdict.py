@@ -39,12 +39,12 @@ def data_loader(runs: Sequence[LoaderRun]) -> verdict.DataLoader:
     head, ends = runs[0].head, [run.end for run in runs if run.end]
     reports = [run.readbacks["as_is"].cached for run in runs if "as_is" in run.readbacks]
     windows = pd.concat([run.windows for run in runs], ignore_index=True)
-    measured = not windows.empty and "as_is" in set(windows["variant"])
+    measured = not windows.empty and "as_is" in set(windows["name"])
     status, reason = "ok", None
     if not measured:
         status = ends[0].status if ends else "failed"
         reason = next((end.reason for end in ends if end.reason), "no valid window")
-        windows = pd.DataFrame(columns=["variant", "n", "replicate", "block"])
+        windows = pd.DataFrame(columns=["name", "n", "replicate", "block"])
     case = _Case(windows, head.n)
     fetching, preparing = case.stalls()
     return verdict.DataLoader(
@@ -108,9 +108,8 @@ class _Case:
     """Times per step by variant, in blocks that all of them share."""
 
     def __init__(self, windows: pd.DataFrame, n: int) -> None:
-        rows = windows.rename(columns={"variant": "name"})
-        self._n, self._windows = n, arrange(rows, "n", units_of(rows["replicate"]))
-        self._measured = set(rows["name"])
+        self._n, self._windows = n, arrange(windows, "n", units_of(windows["replicate"]))
+        self._measured = set(windows["name"])
 
     def column(self, variant: str, name: str = "step_s") -> Floats:
         """Return one value per block, NaN where the variant has none."""

@@ -7,12 +7,13 @@ saved share
 credited time
     What it recovers without the external times, by block, as part of T(1).
 recovered
-    The share of a cause: the credited time of its best intervention beyond more specific ones.
+    The share of a cause (`Recovered`): the credited time of its best intervention beyond more
+    specific ones.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from scaling_study.diagnosis.evidence import (
     Share,
     Untested,
     percent,
+    rule,
     whole,
 )
 from scaling_study.diagnosis.waits import UNSEEN
@@ -94,7 +96,7 @@ class Counted:
         name = quieter_cohort(query) if self.relieved and scope == "scaling_loss" else REFERENCE
         if name == REFERENCE and case.measured(self.cohort, scope):
             name = self.cohort
-        counts = (1, case.n) if scope == "scaling_loss" else (1,)
+        counts = case.counts(scope)
         if any(
             np.isnan(case.column(column, n, name)).all() for column in self.columns for n in counts
         ):
@@ -133,22 +135,19 @@ def unexplained(query: Query) -> float:
     return max(0.0, mean(query.case.under(query.scope)) - used)
 
 
-def residual(share: Share, special: str) -> Share:
+@rule
+def residual(query: Query, share: Share, special: str) -> Measured | Untested:
     """Return a share less that of a more specific cause, if that cause is named."""
-
-    def measure(query: Query) -> Measured | Untested:
-        measured, named = share(query), query.named.get(special)
-        if isinstance(measured, Untested) or named is None:
-            return measured
-        theirs = named.estimate.value
-        estimate = measured.estimate.plus(-theirs)
-        text = (
-            f"{measured.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
-            f" cause, which leaves {percent(estimate)}."
-        )
-        return measured.of(estimate, measured.over - named.over, text)
-
-    return measure
+    measured, named = share(query), query.named.get(special)
+    if isinstance(measured, Untested) or named is None:
+        return measured
+    theirs = named.estimate.value
+    estimate = measured.estimate.plus(-theirs)
+    text = (
+        f"{measured.evidence.text} {format_percent(round(theirs, 2))} of it has a more specific"
+        f" cause, which leaves {percent(estimate)}."
+    )
+    return measured.of(estimate, measured.over - named.over, text)
 
 
 def _floored(count: Measured | Untested, share: Measured | Untested) -> Measured | Untested:
@@ -169,13 +168,9 @@ def _floored(count: Measured | Untested, share: Measured | Untested) -> Measured
     return dataclasses.replace(share, estimate=estimate, also=(count.evidence,))
 
 
-def recovered(
-    interventions: Sequence[str],
-    minus: Sequence[str] = (),
-    own_column: str = "",
-    counted: Counted | None = None,
-) -> Share:
-    """Return the share of the time that is recovered when one thing is removed.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovered:
+    """A share of the time that is recovered when one thing is removed.
 
     For scaling loss it is the smaller of two numbers: the decrease of T(n) / T(1), and the time
     saved at n. An intervention that only slows one process down decreases the ratio and helps
@@ -183,7 +178,7 @@ def recovered(
     the intervention itself to one process counts as recovered only as far as a broader intervention
     saves it.
 
-    Args:
+    Attributes:
         interventions: Interventions that remove this cause; the one with the highest lower bound
             counts.
         minus: Interventions on more specific causes; only time recovered beyond theirs counts.
@@ -191,41 +186,40 @@ def recovered(
         counted: The time that is counted as this cause's, and is the least that is recovered.
     """
 
-    def measure(query: Query) -> Measured | Untested:
+    interventions: Sequence[str]
+    minus: Sequence[str] = ()
+    own_column: str = ""
+    counted: Counted | None = None
+
+    def __call__(self, query: Query) -> Measured | Untested:
+        """Return the share that the best intervention recovers."""
+        case = query.case
+        tried = (name for name in self.interventions if case.measured(name, query.scope))
+        shares = [share for name in tried if (share := self._by(query, name))]
+        best = max(shares, key=_surest) if shares else Untested(_why_not(case, self.interventions))
+        return _floored(self.counted(query), best) if self.counted else best
+
+    def _by(self, query: Query, name: str) -> Measured | None:
+        """Return the share that an intervention recovers; None if no block has both."""
         case, scope = query.case, query.scope
-        shares = [
-            share
-            for name in interventions
-            if case.measured(name, scope)
-            and (share := _recovered(case, scope, name, minus, own_column))
-        ]
-        best = max(shares, key=_surest) if shares else Untested(_why_not(case, interventions))
-        return _floored(counted(query), best) if counted else best
-
-    return measure
-
-
-def _recovered(
-    case: Case, scope: Scope, name: str, minus: Sequence[str], own_column: str
-) -> Measured | None:
-    more = {
-        other: credited(case, scope, other, own_column if other in case.shares_members_with else "")
-        for other in (REFERENCE, *minus)
-        if case.measured(other, scope)
-    }
-    special = max(more, key=lambda other: mean(more[other]))
-    over = credited(case, scope, name, own_column) - more[special]
-    estimate = _compared(case, scope, name, over, special)
-    if estimate is None:
-        return None
-    beyond = "" if special == REFERENCE else " beyond what more specific changes recover"
-    text = (
-        f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
-        f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
-        f"of windows.{_with_broader(case, scope, name, own_column)}"
-    )
-    evidence = Evidence(estimate.value > 0, "intervention", text)
-    return Measured(estimate, over, evidence, intervention=name)
+        more = {}
+        for other in (REFERENCE, *self.minus):
+            if case.measured(other, scope):
+                column = self.own_column if other in case.shares_members_with else ""
+                more[other] = credited(case, scope, other, column)
+        special = max(more, key=lambda other: mean(more[other]))
+        over = credited(case, scope, name, self.own_column) - more[special]
+        estimate = _compared(case, scope, name, over, special)
+        if estimate is None:
+            return None
+        beyond = "" if special == REFERENCE else " beyond what more specific changes recover"
+        text = (
+            f"With one change ({case.titles.get(name, name)}) {percent(estimate)} of "
+            f"{whole(scope)} is recovered{beyond}, over {np.count_nonzero(~np.isnan(over))} pairs "
+            f"of windows.{_with_broader(case, scope, name, self.own_column)}"
+        )
+        evidence = Evidence(estimate.value > 0, "intervention", text)
+        return Measured(estimate, over, evidence, intervention=name)
 
 
 def _with_broader(case: Case, scope: Scope, name: str, own_column: str) -> str:
@@ -248,16 +242,15 @@ def _compared(
     return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance, tests=tests)
 
 
-def explained(case: Case, scope: Scope, named: Iterable[Measured]) -> Interval | None:
+def explained(case: Case, scope: Scope, named: Collection[Measured]) -> Interval | None:
     """Return the share that causes explain together; None without any.
 
     Their times are added block by block: all of them compare with the same windows.
     """
-    causes = [*named]
-    if not causes:
+    if not named:
         return None
-    over = np.sum([cause.over for cause in causes], axis=0)
-    changes = [cause.intervention for cause in causes if cause.intervention]
+    over = np.sum([cause.over for cause in named], axis=0)
+    changes = [cause.intervention for cause in named if cause.intervention]
     allowance = float(np.hypot.reduce([_allowance(case, scope, name) for name in changes] or [0.0]))
     prior = _prior(case, scope, len(changes)) if changes else NO_PRIOR
     return ratio_of_means(case.shares(over, scope), prior=prior, allowance=allowance)
@@ -265,7 +258,7 @@ def explained(case: Case, scope: Scope, named: Iterable[Measured]) -> Interval |
 
 def _allowance(case: Case, scope: Scope, name: str, other: str = REFERENCE) -> float:
     """Return by how much another start would differ, which the blocks of one start cannot show."""
-    count = case.n if scope == "scaling_loss" else 1
+    count = case.counts(scope)[-1]
     start = max(
         START_SD * mean(case.step(count, name) / case.step(1)),
         case.start_sd * mean(case.step(count) / case.step(1)),
@@ -293,11 +286,15 @@ def _why_not(case: Case, interventions: Sequence[str]) -> str:
 
 def recovered_share(case: Case, scope: Scope, name: str) -> Interval | None:
     """Return the share of a loss that an intervention removes, external times included."""
+    return _compared(case, scope, name, _removed(case, scope, name))
+
+
+def _removed(case: Case, scope: Scope, name: str) -> Floats:
+    """Return what an intervention removes of a loss, external times included, as part of T(1)."""
     alone = case.step(1)
     if scope == "single_process_loss":
-        return _compared(case, scope, name, 1 - case.step(1, name) / alone)
-    over = case.step(case.n) / alone - case.step(case.n, name) / case.step(1, name)
-    return _compared(case, scope, name, over)
+        return 1 - case.step(1, name) / alone
+    return case.step(case.n) / alone - case.step(case.n, name) / case.step(1, name)
 
 
 def saved_share(case: Case, name: str) -> Interval | None:
@@ -312,17 +309,13 @@ def credited(case: Case, scope: Scope, name: str, own_column: str = "") -> Float
 
     Changes of external times except `own_column` are subtracted.
     """
-    alone = case.step(1)
-    if scope == "single_process_loss":
-        return 1 - case.step(1, name) / alone - _external(case, scope, name, own_column)
-    loss = case.step(case.n) / alone - case.step(case.n, name) / case.step(1, name)
+    removed = _removed(case, scope, name)
     if name == QUOTA_BURSTS:  # bursts cost extra time at both counts: only the ratio compares
-        return loss
-    return min(
-        loss - _external(case, scope, name, own_column),
-        _saved_at_n(case, name, own_column),
-        key=mean,
-    )
+        return removed
+    credit = removed - _external(case, scope, name, own_column)
+    if scope == "single_process_loss":
+        return credit
+    return min(credit, _saved_at_n(case, name, own_column), key=mean)
 
 
 def _saved_at_n(case: Case, name: str, own_column: str) -> Floats:
@@ -342,7 +335,7 @@ def _back(case: Case, name: str, own_column: str) -> Floats:
 
 def _external(case: Case, scope: Scope, name: str, own_column: str) -> Floats | float:
     """Return how much external times but `own_column` drop from the reference, as part of T(1)."""
-    n = case.n if scope == "scaling_loss" else 1
+    n = case.counts(scope)[-1]
     total: Floats | float = 0.0
     # If the wait for the loader is not part of a step, neither are external times during it.
     kept = case.step(n, name) / case.column("step_s", n, name)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from scaling_study.common.quantities import format_percent, format_ratio
 from scaling_study.diagnosis.case import DERIVED, Case, or_none
-from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Share, Untested
+from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested, rule
 from scaling_study.diagnosis.shares import quieter_cohort, share_of, unexplained
 from scaling_study.experiments.kernel_cohort import NONE
 from scaling_study.experiments.kernels import KERNELS
@@ -150,7 +150,8 @@ def clock_column(case: Case) -> str | None:
     return None
 
 
-def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
+@rule
+def stressor_share(query: Query, kernel: str, minus: Sequence[str] = ()) -> Measured | Untested:
     """Return the added user time, as far as the member reacts to a load on one part of the machine.
 
     Without hardware counters, user time cannot be divided into parts. Two numbers are known: how
@@ -159,41 +160,38 @@ def stressor_share(kernel: str, minus: Sequence[str] = ()) -> Share:
     clock is unknown.
 
     Args:
+        query: The question.
         kernel: The load.
         minus: Loads whose effect beyond the control is a part of this one's: a stream through
             memory also empties the last-level cache.
     """
-
-    def measure(query: Query) -> Measured | Untested:
-        case = query.case
-        by_kernel = reactions(case)
-        if kernel not in by_kernel:
-            return Untested("no load of this kind was tried")
-        effect = by_kernel[kernel].effect
-        if effect is None:
-            return Untested("no block has all that is compared")
-        others = [by_kernel[name].effect for name in minus if name in by_kernel]
-        effect = effect.plus(-max([0.0, *(other.value for other in others if other)]))
-        over = case.account("trainer_user_s_per_step", "scaling_loss", quieter_cohort(query))
-        added, under = mean(over), mean(case.under("scaling_loss"))
-        used = sum(mean(query.named[cause].over) for cause in USER if cause in query.named)
-        left = max(0.0, min(added - used, unexplained(query)))
-        over = over * (left / added) if added > 0 else over * 0.0
-        text = (
-            f"{format_percent(left / under)} of the added time is user time that "
-            f"nothing else explains; {by_kernel[kernel].shown.title} beside one member "
-            f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
-        )
-        counted = share_of(query, over, text, "aggravation")
-        if isinstance(counted, Untested):
-            return counted
-        share, estimate = effect.times(1 / under), counted.estimate
-        if share.value < estimate.value:
-            if left > 0:
-                over = over * (max(0.0, share.value) / estimate.value)
-            estimate = Interval(max(0.0, share.value), share.low, share.high, share.low)
-        evidence = Evidence(effect.value > 0, "aggravation", text)
-        unknown = None if clock_column(case) else NO_CLOCK
-        return Measured(estimate, over, evidence, unknown=unknown)
-
-    return measure
+    case = query.case
+    by_kernel = reactions(case)
+    if kernel not in by_kernel:
+        return Untested("no load of this kind was tried")
+    effect = by_kernel[kernel].effect
+    if effect is None:
+        return Untested("no block has all that is compared")
+    others = [by_kernel[name].effect for name in minus if name in by_kernel]
+    effect = effect.plus(-max([0.0, *(other.value for other in others if other)]))
+    over = case.account("trainer_user_s_per_step", "scaling_loss", quieter_cohort(query))
+    added, under = mean(over), mean(case.under("scaling_loss"))
+    used = sum(mean(query.named[cause].over) for cause in USER if cause in query.named)
+    left = max(0.0, min(added - used, unexplained(query)))
+    over = over * (left / added) if added > 0 else over * 0.0
+    text = (
+        f"{format_percent(left / under)} of the added time is user time that "
+        f"nothing else explains; {by_kernel[kernel].shown.title} beside one member "
+        f"makes its step {format_ratio(1 + effect.value)} as long beyond the control."
+    )
+    counted = share_of(query, over, text, "aggravation")
+    if isinstance(counted, Untested):
+        return counted
+    share, estimate = effect.times(1 / under), counted.estimate
+    if share.value < estimate.value:
+        if left > 0:
+            over = over * (max(0.0, share.value) / estimate.value)
+        estimate = Interval(max(0.0, share.value), share.low, share.high, share.low)
+    evidence = Evidence(effect.value > 0, "aggravation", text)
+    unknown = None if clock_column(case) else NO_CLOCK
+    return Measured(estimate, over, evidence, unknown=unknown)

@@ -17,7 +17,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.diagnosis import shares
 from scaling_study.diagnosis.case import REFERENCE, Case, Scope
 from scaling_study.diagnosis.cause import Cause, Proof
-from scaling_study.diagnosis.causes import cpu, loader, machine, memory, program
+from scaling_study.diagnosis.causes import cpu, loader, machine, program
 from scaling_study.diagnosis.evidence import Evidence, Measured, Query, Untested
 from scaling_study.launch.axes import axis_table, shell
 from scaling_study.launch.axes.axis import Where
@@ -38,7 +38,7 @@ ORDER = (
 )
 """The causes of `OWN` as they are judged, in steps of 10. Specific causes come before general ones,
 and counted shares before compared ones: a cause can depend on those named before it."""
-OWN = {**cpu.CAUSES, **machine.CAUSES, **memory.CAUSES, **loader.CAUSES, **program.CAUSES}
+OWN = {**cpu.CAUSES, **machine.CAUSES, **loader.CAUSES, **program.CAUSES}
 
 SURELY = 0.5
 """A share is known well if the lower end of its interval is at least this part of it."""

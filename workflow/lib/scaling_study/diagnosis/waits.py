@@ -23,6 +23,7 @@ Samples
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from scaling_study.records.experiment import Samples
@@ -167,6 +168,10 @@ class Sampled:
     def enough(self) -> bool:
         """Whether there are enough looks to say that something did not happen."""
         return self.samples >= FEWEST_SAMPLES
+
+    def share(self, *kinds: str) -> float:
+        """Return the part of the sleeping looks in these kinds of waits; NaN with too few looks."""
+        return sum(self.shares.get(kind, 0.0) for kind in kinds) if self.enough else np.nan
 
 
 def kind_of(syscall: str, on: str) -> str:

@@ -23,11 +23,13 @@ draws, so none contradicts another.
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+import pandas as pd
 from scipy.special import gammaln
 
-from scaling_study.stats.interval import Floats, Interval
+from scaling_study.stats.interval import Floats, Integers, Interval
 from scaling_study.stats.thresholds import CONFIDENCE
 
 Point = tuple[str, int]
@@ -223,17 +225,14 @@ class _Sampler:
         rows = [(start, n) for start in starts for n in sorted(start.rates)]
         points = sorted({(start.launch, n) for start, n in rows})
         self._column = {point: at for at, point in enumerate(points)}
-        names = sorted({launch for launch, _ in points})
-        counts: dict[str, int] = dict.fromkeys(names, 0)
-        place = {}
-        for start in starts:
-            place[id(start)] = names.index(start.launch), counts[start.launch]
-            counts[start.launch] += 1
-        self._counts = np.array([counts[name] for name in names], dtype=np.float64)
-        self._launch = np.array([place[id(start)][0] for start, _ in rows])
-        self._start = np.array([place[id(start)][1] for start, _ in rows])
+        names = [start.launch for start in starts]
+        launches, launch_of, counts = np.unique(names, return_inverse=True, return_counts=True)
+        place_of = pd.Series(names).groupby(names).cumcount().to_numpy()
+        sizes = [len(start.rates) for start in starts]
+        self._counts = counts.astype(np.float64)
+        self._launch, self._start = np.repeat(launch_of, sizes), np.repeat(place_of, sizes)
         self._cell = np.array([self._column[start.launch, n] for start, n in rows])
-        self._launch_of_cell = np.array([names.index(launch) for launch, _ in points])
+        self._launch_of_cell = np.searchsorted(launches, [launch for launch, _ in points])
         # A batch with a single start shows no drift: it is part of the start's own bias.
         batches = [*dict.fromkeys(start.batch for start in starts)]
         self._batches = batches if len(batches) < len(starts) else []
@@ -245,26 +244,17 @@ class _Sampler:
 
     def _prepare(self) -> None:
         """Compute the sums of products that all sweeps share, of deviations from cells' means."""
-        rows, launches = np.arange(len(self._logs)), len(self._counts)
-        most = int(self._counts.max())
+        most, batches, launches = int(self._counts.max()), len(self._batches), len(self._counts)
         self._mask = np.arange(most) < self._counts[:, None]
-        of_start = np.zeros((len(rows), most))
-        of_start[rows, self._start] = 1.0
-        of_batch = np.zeros((len(rows), len(self._batches)))
-        if self._batches:
-            of_batch[rows, self._batch] = 1.0
+        of_start = np.eye(most)[self._start]
+        of_batch = np.eye(batches)[self._batch] if batches else np.zeros((len(self._logs), 0))
         self._per_cell = np.bincount(self._cell).astype(np.float64)
         self._means = self._cell_means(self._logs)
         self._start_shares, self._batch_shares = map(self._cell_means, (of_start, of_batch))
         apart = of_start - self._start_shares[self._cell]
         drifting = of_batch - self._batch_shares[self._cell]
         logs = self._logs - self._means[self._cell]
-
-        def sums(values: Floats) -> Floats:
-            totals = np.zeros((launches, *values.shape[1:]))
-            np.add.at(totals, self._launch, values)
-            return totals
-
+        sums = partial(_sums, self._launch, launches)
         self._xx = sums(apart[:, :, None] * apart[:, None, :])
         self._xz = sums(apart[:, :, None] * drifting[:, None, :])
         self._zz = sums(drifting[:, :, None] * drifting[:, None, :])
@@ -272,8 +262,7 @@ class _Sampler:
         self._rows_of = np.bincount(self._launch, minlength=launches).astype(np.float64)
 
     def _cell_means(self, values: Floats) -> Floats:
-        sums = np.zeros((len(self._per_cell), *values.shape[1:]))
-        np.add.at(sums, self._cell, values)
+        sums = _sums(self._cell, len(self._per_cell), values)
         return np.asarray(sums / self._per_cell.reshape(-1, *[1] * (values.ndim - 1)))
 
     def run(self, sweeps: int) -> Throughputs:
@@ -337,6 +326,13 @@ class _Sampler:
         noise = self._rng.standard_normal((*shape, 1 + self._each))
         noise[..., 0] = 0.0
         return noise
+
+
+def _sums(group: Integers, groups: int, values: Floats) -> Floats:
+    """Return the sums of the rows of each group."""
+    totals = np.zeros((groups, *values.shape[1:]))
+    np.add.at(totals, group, values)
+    return totals
 
 
 class _Spreads:

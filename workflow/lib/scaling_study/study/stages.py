@@ -16,7 +16,7 @@ from scaling_study.config.plan import Plan, read_plan
 from scaling_study.config.work import with_learnt, work_by_launch
 from scaling_study.confirm.confirmation import Length, summarise
 from scaling_study.diagnosis import loader_verdict
-from scaling_study.diagnosis.cause_file import gather, read_causes
+from scaling_study.diagnosis.cause_file import gather, read_targets
 from scaling_study.profiling.profiles import read_profiles
 from scaling_study.records import columns
 from scaling_study.records.analysis import Machines, Recommendation, SavedTables
@@ -149,7 +149,7 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
     again = rounds.left(folder) if first else ()
     plan = rounds.grown(read_plan(folder / "plan.json"), folder)
     machine = read_file(folder / "machine.json", Machine)
-    further = rounds.helpful(plan, read_causes(folder).get(machine.hash, ()))
+    further = rounds.helpful(plan, read_targets(folder, machine.hash))
     plan = plan.model_copy(update={"launches": (*plan.launches, *further)})
     if not plan.made:
         return rounds.next_round(plan, machine, [], 0, now, again=again)

@@ -12,7 +12,7 @@ from scaling_study.common.quantities import (
 from scaling_study.diagnosis import checks
 from scaling_study.diagnosis.case import CACHED, REFERENCE, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, Cause, Proof
-from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested, whole
+from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested
 from scaling_study.diagnosis.shares import Counted, share_of, unexplained
 from scaling_study.diagnosis.waits import SCHEDSTAT
 from scaling_study.experiments.interventions import QUOTA_BURSTS
@@ -107,7 +107,7 @@ def _helpers(query: Query) -> Evidence:
     )
     if case.threads > 1:
         text += f" Operators have {case.threads} threads: these are theirs."
-    return Evidence(case.threads == 1 and bool(busy >= FOREIGN_CPUS), "account", text)
+    return Evidence(case.threads == 1 and busy >= FOREIGN_CPUS, "account", text)
 
 
 def _outnumber(query: Query) -> Evidence:
@@ -173,8 +173,7 @@ def fewer_processes(query: Query) -> Measured | Untested:
     if query.named:
         return Untested("other causes have a part in what fewer members recover")
     over = (case.step(case.n) - case.step(fit)) / case.step(1)
-    lost = whole("scaling_loss")
-    text = f"With {fit} processes in place of {case.n}, {{share}} of {lost} is recovered."
+    text = f"With {fit} processes in place of {case.n}, {{share}} of the added time is recovered."
     return share_of(query, over, text, "intervention")
 
 

@@ -15,7 +15,7 @@ from scaling_study.diagnosis import evidence
 from scaling_study.diagnosis.case import BESIDE, CACHED
 from scaling_study.diagnosis.cause import SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import takes, waiting
-from scaling_study.diagnosis.shares import Counted, recovered, residual
+from scaling_study.diagnosis.shares import Counted, Recovered, residual
 
 SPECIAL = ("kept_workers", "no_snapshots", "whole_batches", "no_copies")
 """Interventions on more specific causes than a loader that keeps training waiting."""
@@ -43,7 +43,7 @@ def _making(query: evidence.Query) -> tuple[float, dict[Part, float]] | None:
     """
     case, n = query.case, query.n
     made_s = case.mean("loader_made_s_per_step", n)
-    if np.isnan(made_s) or made_s <= 0:
+    if not made_s > 0:
         return None
     step_s = case.mean("step_s", n)
     queued_s = case.mean("trainer_runqueue_s_per_step", n)
@@ -69,33 +69,32 @@ def _waiting(query: evidence.Query) -> evidence.Measured | evidence.Untested:
     tried = [name for name in (BESIDE, CACHED) if query.case.measured(name, query.scope)]
     if not tried and query.scope == "single_process_loss":
         return LOADING(query)
-    return recovered(tried[:1] or (BESIDE,), SPECIAL)(query)
+    return Recovered(tried[:1] or (BESIDE,), SPECIAL)(query)
 
 
-def _portion(part: Part, share: evidence.Share = _waiting) -> evidence.Share:
+@evidence.rule
+def _portion(
+    query: evidence.Query, part: Part, share: evidence.Share = _waiting
+) -> evidence.Measured | evidence.Untested:
     """Return the part of a share that is due to one activity of the makers of batches.
 
     If their batches were not timed, all of it is `rest`.
     """
-
-    def measure(query: evidence.Query) -> evidence.Measured | evidence.Untested:
-        measured, making = share(query), _making(query)
-        if isinstance(measured, evidence.Untested):
+    measured, making = share(query), _making(query)
+    if isinstance(measured, evidence.Untested):
+        return measured
+    if making is None:
+        if part == "rest":
             return measured
-        if making is None:
-            if part == "rest":
-                return measured
-            return evidence.Untested("it was not timed how long this loader takes to make a batch")
-        made_s, factor = making[0], making[1][part]
-        estimate = measured.estimate.times(factor)
-        text = (
-            f"{measured.evidence.text} To make a batch takes {format_seconds(made_s)};"
-            f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
-            f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
-        )
-        return measured.of(estimate, measured.over * factor, text)
-
-    return measure
+        return evidence.Untested("it was not timed how long this loader takes to make a batch")
+    made_s, factor = making[0], making[1][part]
+    estimate = measured.estimate.times(factor)
+    text = (
+        f"{measured.evidence.text} To make a batch takes {format_seconds(made_s)};"
+        f" {format_percent(round(factor, 2))} of the waiting is time {PARTS[part]}:"
+        f" {evidence.percent(estimate)} of {evidence.whole(query.scope)}."
+    )
+    return measured.of(estimate, measured.over * factor, text)
 
 
 def _goes_on(query: evidence.Query) -> evidence.Evidence:
@@ -153,7 +152,7 @@ CAUSES = {
         ),
         requires=FUTEX,
         needs=THREADS,
-        others=(Proof(recovered(("quick_switches",)), FUTEX, THREADS),),
+        others=(Proof(Recovered(("quick_switches",)), FUTEX, THREADS),),
     ),
     "loader_snapshots": Cause(
         "A snapshot of the loader's state in every step",
@@ -192,7 +191,7 @@ CAUSES = {
         # Others may be idle while training waits for a CPU that a worker has. This pile-up is part
         # of the interference, so it is not subtracted.
         share=residual(
-            recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
+            Recovered((CACHED,), (BESIDE, *SPECIAL), "wait_pileup_s_per_step"), "loader_lock"
         ),
         needs=(_goes_on,),
     ),
@@ -211,7 +210,7 @@ CAUSES = {
         "Too few loader workers",
         "torch.utils.data, num_workers",
         "Let more processes prepare the data, if CPUs are free.",
-        share=_portion("prepares", recovered(("more_workers",), SPECIAL)),
+        share=_portion("prepares", Recovered(("more_workers",), SPECIAL)),
         requires=(LOADS,),
     ),
     "loader_preparation": Cause(

@@ -7,7 +7,7 @@ from scaling_study.diagnosis.case import CACHED, Case
 from scaling_study.diagnosis.cause import SCALING_LOSS, SINGLE_PROCESS_LOSS, Cause, Proof
 from scaling_study.diagnosis.checks import any_of, other_threads_cpus, read_back, takes, waiting
 from scaling_study.diagnosis.evidence import MOST, Evidence, Measured, Query, Untested
-from scaling_study.diagnosis.shares import Counted, recovered, recovered_share, share_of
+from scaling_study.diagnosis.shares import Counted, Recovered, recovered_share, share_of
 from scaling_study.diagnosis.waits import kind_of
 from scaling_study.stats.thresholds import SHARE_AT_LEAST
 
@@ -57,7 +57,7 @@ def _not_the_loader(query: Query) -> Evidence:
 def _other_threads(query: Query) -> Evidence:
     share = other_threads_cpus(query)
     text = f"Other threads of the member use {format_cpus(share)} CPUs."
-    return Evidence(bool(share >= SHARE_AT_LEAST) and not np.isnan(share), "account", text)
+    return Evidence(share >= SHARE_AT_LEAST, "account", text)
 
 
 def _unnamed(query: Query) -> Evidence:
@@ -168,9 +168,9 @@ CAUSES = {
         "Use the library or instruction set that multiplies faster here.",
         others=(
             Proof(
-                recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=SCALING_LOSS
+                Recovered(BLAS, ("one_thread", "passive")), (FASTER_MULTIPLY,), scopes=SCALING_LOSS
             ),
-            Proof(recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
+            Proof(Recovered(BLAS), (FASTER_MULTIPLY,), scopes=SINGLE_PROCESS_LOSS),
         ),
     ),
     "denormals": Cause(
