@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scaling_study.config.efforts import Effort
 from scaling_study.experiments import kernels
-from scaling_study.experiments.conditions import Added, Condition, window_of
+from scaling_study.experiments.conditions import Added, Condition, Variant, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
@@ -90,7 +90,7 @@ def stressors(trainer: cohort.Cohort, members: cohort.Cohort, effort: Effort) ->
     Raises:
         MemberEndedError: a member died or hung.
     """
-    conditions = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=members.size)]
+    conditions = [Condition("stressor", Variant(NONE), trainer, 1, 0.0, members.size)]
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
         members.tell(kernels.encode(kernel))
@@ -107,7 +107,8 @@ def stressors(trainer: cohort.Cohort, members: cohort.Cohort, effort: Effort) ->
                 rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
                 added["rate_share"] = rate * 1e9 / full
 
+            variant = Variant(kernel)
             conditions.append(
-                Condition("stressor", kernel, trainer, 1, dose, members.size, around=beside)
+                Condition("stressor", variant, trainer, 1, dose, members.size, around=beside)
             )
     return conditions

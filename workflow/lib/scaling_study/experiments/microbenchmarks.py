@@ -13,7 +13,7 @@ from scaling_study.common import private
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import process_counts
 from scaling_study.experiments import disk, kernel_cohort, kernels
-from scaling_study.experiments.conditions import Condition
+from scaling_study.experiments.conditions import Condition, Variant
 from scaling_study.host import probe
 from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
@@ -81,8 +81,8 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
 
     def attempt(condition: Condition, window: windows.WindowPlan, number: int) -> Taken:
         taken = condition.attempt(window, number, WINDOW)
-        last[condition.name, window.n, window.block] = KernelRates(
-            kernel=condition.name,
+        last[condition.variant.name, window.n, window.block] = KernelRates(
+            kernel=condition.variant.name,
             placement=name,
             n=window.n,
             block=window.block,
@@ -100,7 +100,7 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
         if not kernel_cohort.start(members):
             raise RuntimeError(f"kernels did not start: {members.events[-1]}")
         conditions = [
-            Condition("kernel", kernel, members, n, asked=kernels.encode(kernel))
+            Condition("kernel", Variant(kernel, asked=kernels.encode(kernel)), members, n)
             for kernel in kernels.KERNELS
             for n in ns
         ]

@@ -8,7 +8,7 @@ what they do and wait for.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -20,12 +20,11 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, operator_calls, sampling
-from scaling_study.experiments.conditions import Condition, irregular, window_of
+from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
-from scaling_study.experiments.interventions import REFERENCE, Intervention
+from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
-from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
@@ -45,8 +44,6 @@ MEMORY_SHARE = 0.8
 # Number and interval of the looks at members, at each of the two counts.
 LOOKS = 60
 LOOK_EVERY_S = 0.02
-
-Tried = tuple[interventions.Intervention, CohortPlan]
 
 
 def reference_count(counts: Sequence[int], knee: float | None) -> int:
@@ -82,7 +79,7 @@ class WhyExperiment(Experiment):
             knee: process count of the knee of the launch's scaling law, None if it has none.
         """
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
-        self._run()
+        self._run(Variant(REFERENCE))
 
     def _first(
         self, heading: records.Heading, resolved: resolve.Resolved | None
@@ -108,10 +105,10 @@ class WhyExperiment(Experiment):
         super()._close(status, reason, remedy, wall_s)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
+        self, planned: CohortPlan, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
-        reference, report = self._reference(REFERENCE, resolved, stack)
+        reference, report = self._reference(planned, stack)
         threads = report.intra_op * ranks.processes(self._axes)
         if before and isinstance(before[0], records.WhyHead):
             tried = self._chosen_before(before[0])
@@ -119,25 +116,20 @@ class WhyExperiment(Experiment):
             tried, left = self._choose(reference, report)
             self._head = structs.replace(
                 self._head,
-                interventions=[intervention.record() for intervention, _ in tried],
+                interventions=[interventions.record(plan.variant) for plan in tried],
                 not_applicable=left,
                 shortest_s=self._effort.shortest_s,
                 blocks=self._effort.blocks,
             )
             self._begin()
-        for wave in self._waves(reference, [each for each in tried if not each[0].of]):
-            self._wave(reference, [*wave, *(each for each in tried if each[0].of)], threads)
-        self._stress(reference, threads)
-        self._look(
-            reference,
-            {record.n: record for record in before if isinstance(record, records.Samples)},
+        rotates = self._rotates(reference)
+        launch = Condition(
+            "reference", planned.variant, reference, 1, frozen=planned.frozen, rotates=rotates
         )
-        if not any(isinstance(record, records.OperatorCalls) for record in before):
-            calls = operator_calls.measure(reference)
-            if isinstance(calls, str):
-                self._log.info("the cost of calls is not known: %s", calls)
-            else:
-                self._write(calls)
+        for wave in self._waves(reference, [plan for plan in tried if not plan.variant.of]):
+            self._wave(launch, [*wave, *(plan for plan in tried if plan.variant.of)], threads)
+        self._stress(reference, threads)
+        self._look(reference, before)
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None
@@ -149,15 +141,15 @@ class WhyExperiment(Experiment):
         self._effort = effort
         self._timing = window_of(effort)
 
-    def _chosen_before(self, head: records.WhyHead) -> list[Tried]:
+    def _chosen_before(self, head: records.WhyHead) -> list[CohortPlan]:
         """Return the interventions of an interrupted run, and take windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
-        return self._plan([interventions.recorded(change) for change in head.interventions])[0]
+        return self._plan_all(map(interventions.recorded, head.interventions))[0]
 
     def _choose(
         self, members: cohort.Cohort, report: Readback
-    ) -> tuple[list[Tried], list[records.UntriedChange]]:
+    ) -> tuple[list[CohortPlan], list[records.UntriedChange]]:
         """Choose interventions, and windows' length and number, from one window at each count.
 
         Returns:
@@ -183,28 +175,27 @@ class WhyExperiment(Experiment):
             *(n for trial in chosen for n in trial.counts(self._n, self._effort_name)),
         ]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
-        tried, impossible = self._plan(chosen)
+        tried, impossible = self._plan_all(chosen)
         return tried, [*left, *impossible]
 
-    def _plan(
-        self, chosen: Sequence[Intervention]
-    ) -> tuple[list[Tried], list[records.UntriedChange]]:
+    def _plan_all(
+        self, chosen: Iterable[Intervention]
+    ) -> tuple[list[CohortPlan], list[records.UntriedChange]]:
         """Return the cohorts to start, and the records of interventions that cannot run here."""
         tried, impossible = [], []
         for intervention in chosen:
+            most = max(intervention.counts(self._n, self._effort_name))
             try:
-                resolved = self._resolve(intervention.axes, *intervention.options())
+                tried.append(self._plan(intervention, most))
             except UnavailableError as error:
                 impossible.append(intervention.left_out(f"{error.reason} ({error.remedy})"))
-            else:
-                n = max(intervention.counts(self._n, self._effort_name))
-                few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
-                tried.append((intervention, CohortPlan(intervention.name, intervention.axes, few)))
         return tried, impossible
 
     # ---- interventions
 
-    def _waves(self, reference: cohort.Cohort, tried: Sequence[Tried]) -> Iterator[Sequence[Tried]]:
+    def _waves(
+        self, reference: cohort.Cohort, tried: Sequence[CohortPlan]
+    ) -> Iterator[Sequence[CohortPlan]]:
         """Divide interventions into groups that can live beside the reference.
 
         All cohorts of a group live at once: their members, threads and memory add up.
@@ -215,79 +206,59 @@ class WhyExperiment(Experiment):
             for process in kernel_counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * headroom.read_free_memory().free / used_bytes))
-        sizes = headroom.together([planned.resolved.need for _, planned in tried], most)
+        sizes = headroom.together([plan.resolved.need for plan in tried], most)
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(self, reference: cohort.Cohort, tried: Sequence[Tried], threads: int) -> None:
+    def _wave(self, launch: Condition, tried: Sequence[CohortPlan], threads: int) -> None:
         """Take all blocks of the reference and a group of interventions.
 
         Args:
-            reference: the reference.
+            launch: the reference.
             tried: the group, and all that use the members of another intervention.
             threads: number of a member's threads.
         """
-        rests = LAUNCHERS[str(self._axes["launcher"])].rests
+        reference = launch.cohort
         with ExitStack() as stack:
-            cohorts = {REFERENCE: reference}
-            trials = [intervention for intervention, _ in tried]
-            stopped = {each.name for each in trials if each.asked is not None or not rests}
-            plans = [planned for each, planned in tried if each.members_of == each.name]
-            for planned, other in self._start(plans, stack):
-                if isinstance(other, str):
-                    for each in trials:
-                        if each.members_of == planned.name:
-                            self._give_up(each.name, other)
-                    continue
-                cohorts[planned.name] = other
-                if planned.name in stopped:
-                    other.freeze()
-
-            def rotates(members: cohort.Cohort) -> int:
-                if len(self._topology.kinds) > 1:
-                    return 0  # one process has a fast core
-                return max(1, members.size // self._effort.blocks)
-
+            starting = [plan for plan in tried if plan.variant.members_of == plan.name]
+            cohorts = {REFERENCE: reference, **self._start(starting, stack)}
             # If members outnumber the CPUs, a count that fits shows what taking turns costs.
             fit = len(self._topology.cpus) // threads
             counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
-            conditions = [
-                Condition(
-                    "reference",
-                    REFERENCE,
-                    reference,
-                    n,
-                    frozen=not rests,
-                    rotates=rotates(reference),
-                )
-                for n in sorted(counts)
-            ]
-            conditions += [
-                Condition(
-                    "intervention",
-                    each.name,
-                    members,
-                    n,
-                    asked=each.asked,
-                    timing=each.timing,
-                    frozen=each.name in stopped,
-                    rotates=rotates(members),
-                    optional=members is not reference,
-                )
-                for each in trials
-                if (members := cohorts.get(each.members_of)) is not None
-                for n in sorted({1, members.size})
-            ]
-            if not rests:
+            conditions = [replace(launch, n=n) for n in sorted(counts)]
+            for plan in tried:
+                members = cohorts.get(plan.variant.members_of)
+                if isinstance(members, str):
+                    self._give_up(plan.name, members)
+                elif members is not None:
+                    condition = Condition(
+                        "intervention",
+                        plan.variant,
+                        members,
+                        1,
+                        frozen=plan.frozen,
+                        rotates=self._rotates(members),
+                        optional=members is not reference,
+                    )
+                    conditions += [replace(condition, n=n) for n in sorted({1, members.size})]
+            if launch.frozen:
                 reference.freeze()
             self._blocks.run(conditions, self._effort.blocks, self._shuffle)
             reference.thaw()
             lost = {
-                each.name: each.cohort for each in conditions if each.group in self._blocks.lost
+                condition.variant.name: condition.cohort
+                for condition in conditions
+                if condition.group in self._blocks.lost
             }
             for name, members in lost.items():
                 self._write_events(name, members)
                 self._give_up(name, "a member ended")
+
+    def _rotates(self, members: cohort.Cohort) -> int:
+        """Return by how many members each block moves on to others (see ``Condition``)."""
+        if len(self._topology.kinds) > 1:
+            return 0  # one process has a fast core
+        return max(1, members.size // self._effort.blocks)
 
     def _give_up(self, name: str, reason: str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""
@@ -326,13 +297,14 @@ class WhyExperiment(Experiment):
                 self._write_events("kernels", beside)
                 self._give_up("kernels", "the kernels did not start")
 
-    def _look(self, reference: cohort.Cohort, done: dict[int, records.Samples]) -> None:
-        """Sample what the reference's training threads do, with one member and with all.
+    def _look(self, reference: cohort.Cohort, before: Sequence[records.Record]) -> None:
+        """Sample what the reference's training threads do, and measure what its calls cost.
 
         Args:
-            reference: the reference.
-            done: the records of an interrupted run, by process count.
+            reference: the reference; one of its members trains, and then all of them.
+            before: the records of an interrupted run.
         """
+        done = {record.n: record for record in before if isinstance(record, records.Samples)}
         for n in sorted({1, self._n} - done.keys()):
             sampler = sampling.Sampler()
             activities = reference.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
@@ -340,3 +312,10 @@ class WhyExperiment(Experiment):
             step_s = active_s / max(1, sum(each.steps_active for each in activities))
             done[n] = sampler.record(n, LOOK_EVERY_S, step_s, done.get(1))
             self._write(done[n])
+        if any(isinstance(record, records.OperatorCalls) for record in before):
+            return
+        calls = operator_calls.measure(reference)
+        if isinstance(calls, str):
+            self._log.info("the cost of calls is not known: %s", calls)
+        else:
+            self._write(calls)
