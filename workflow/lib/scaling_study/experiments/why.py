@@ -8,28 +8,32 @@ what they do and wait for.
 """
 
 import random
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from msgspec import convert, structs
+from msgspec import convert, json, structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
-from scaling_study.experiments import interventions, kernel_cohort, operator_calls, sampling
+from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
+from scaling_study.launch.launchers.launcher import bind_command, split_preload
+from scaling_study.member import channel
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 from scaling_study.runner.jobs import Job
+from scaling_study.runner.member_processes import MemberEndedError
 
 # A window of this length holds many periods of what comes and goes: a quota throttles its cgroup in
 # periods of 100 ms (cpu.max).
@@ -44,6 +48,10 @@ MEMORY_SHARE = 0.8
 # Number and interval of the looks at members, at each of the two counts.
 LOOKS = 60
 LOOK_EVERY_S = 0.02
+
+PROFILED_STEPS = 3
+PROFILED_LONGEST_S, WRITING_LONGEST_S, COSTS_LONGEST_S = 30.0, 120.0, 60.0
+"""Longest times of the profiled steps, of working them up, and of measuring what a call costs."""
 
 
 def reference_count(counts: Sequence[int], knee: float | None) -> int:
@@ -314,8 +322,47 @@ class WhyExperiment(Experiment):
             self._write(done[n])
         if any(isinstance(record, records.OperatorCalls) for record in before):
             return
-        calls = operator_calls.measure(reference)
+        calls = measure_calls(reference)
         if isinstance(calls, str):
             self._log.info("the cost of calls is not known: %s", calls)
         else:
             self._write(calls)
+
+
+def measure_calls(members: cohort.Cohort) -> records.OperatorCalls | str:
+    """Measure what the calls of a step's operators cost, whatever they compute.
+
+    Profile some steps of the first member, and measure a call with its torch and its CPUs.
+
+    Args:
+        members: a cohort that rests, outside of all windows.
+
+    Returns:
+        The record, or why there is none.
+    """
+    launch = members.launch_spec
+    try:
+        (first,) = members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
+    except MemberEndedError:
+        return "the member ended under the profiler"
+    operators = launch.folder / "operators.json"
+    if (
+        not members.ask(first.slot, channel.WRITE_PROFILE, WRITING_LONGEST_S)
+        or not operators.exists()
+    ):
+        return f"no whole step within {PROFILED_LONGEST_S:g} s"
+    member = members.spec(first.slot)
+    env, preload = split_preload(launch.env)
+    command = [
+        *bind_command(member.cpus, member.mempolicy, preload),
+        *(launch.python, "-m", "scaling_study.member.stacked", str(operators)),
+    ]
+    try:
+        done = subprocess.run(
+            command, env=env, check=True, capture_output=True, text=True, timeout=COSTS_LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {COSTS_LONGEST_S:g} s"
+    except subprocess.CalledProcessError as error:
+        return (error.stderr.strip() or str(error)).splitlines()[-1]
+    return json.decode(done.stdout.splitlines()[-1], type=records.OperatorCalls)
