@@ -168,22 +168,17 @@ class LoaderExperiment(Experiment):
         """Let stopped members train for a window that is not recorded."""
         return condition.attempt(windows.WindowPlan(0, 0, self._n), 0, self._timing)
 
-    def _members(
-        self, variant: Variant, members: cohort.Cohort | None, stack: ExitStack
-    ) -> cohort.Cohort | None:
+    def _members(self, variant: Variant, stack: ExitStack) -> cohort.Cohort | None:
         """Return the members of a variant, started if it has its own; None if there can be none."""
         try:
             planned = self._plan(variant, self._n)
+            members = self._cohorts.get(variant.of) or self._start([planned], stack)[variant.name]
         except UnavailableError as error:
-            self._leave(variant, error.reason)
-            return None
-        if variant.of:
+            members = error.reason
+        if not isinstance(members, str):
             return members
-        started = self._start([planned], stack)[variant.name]
-        if isinstance(started, str):
-            self._leave(variant, started)
-            return None
-        return started
+        self._leave(variant, members)
+        return None
 
     def _files(self) -> list[Path]:
         """Return the loader's files: those that the config names, and those that the loader opens.
@@ -191,7 +186,7 @@ class LoaderExperiment(Experiment):
         Files of the same kind beside an opened one count too, because they are read later.
         """
         with ExitStack() as stack:
-            self._members(NOTED, None, stack)
+            self._members(NOTED, stack)
             lines = [
                 line
                 for noted in self._folder.rglob(f"{files.OPENED}*")
@@ -239,7 +234,7 @@ class LoaderExperiment(Experiment):
                     self._leave(variant, "a member ended when it was asked to load so")
                 elif reason := (report.impossible or {}).get(way.change or ""):
                     self._leave(variant, reason)
-                elif (other := self._members(variant, members, stack)) is not None:
+                elif (other := self._members(variant, stack)) is not None:
                     alone[way.name] = _condition(variant, other)
             if not alone:
                 return

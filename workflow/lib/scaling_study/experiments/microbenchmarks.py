@@ -103,11 +103,7 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
         )
         return taken
 
-    with (
-        private.folder() as root,
-        private.part(root, f"kernels-{name}") as folder,
-        kernel_cohort.make(folder, where, machine) as members,
-    ):
+    with private.folder() as folder, kernel_cohort.make(folder, where, machine) as members:
         if not kernel_cohort.start(members):
             raise RuntimeError(f"kernels did not start: {members.events[-1]}")
         conditions = [

@@ -21,7 +21,14 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
-from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
+from scaling_study.experiments.conditions import (
+    REFERENCE,
+    Condition,
+    Kind,
+    Variant,
+    irregular,
+    window_of,
+)
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
@@ -130,12 +137,12 @@ class WhyExperiment(Experiment):
                 blocks=self._effort.blocks,
             )
             self._begin()
-        rotates = self._rotates(reference)
-        launch = Condition(
-            "reference", planned.variant, reference, 1, frozen=planned.frozen, rotates=rotates
-        )
+        # If members outnumber the CPUs, a count that fits shows what taking turns costs.
+        fit = len(self._topology.cpus) // threads
+        counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
+        launch = self._conditions(planned, reference, counts)
         for wave in self._waves(reference, [plan for plan in tried if not plan.variant.of]):
-            self._wave(launch, [*wave, *(plan for plan in tried if plan.variant.of)], threads)
+            self._wave(launch, [*wave, *(plan for plan in tried if plan.variant.of)])
         self._stress(reference, threads)
         self._look(reference, before)
         if self._failed:
@@ -218,55 +225,43 @@ class WhyExperiment(Experiment):
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(self, launch: Condition, tried: Sequence[CohortPlan], threads: int) -> None:
+    def _wave(self, launch: Sequence[Condition], tried: Sequence[CohortPlan]) -> None:
         """Take all blocks of the reference and a group of interventions.
 
         Args:
-            launch: the reference.
+            launch: the conditions of the reference.
             tried: the group, and all that use the members of another intervention.
-            threads: number of a member's threads.
         """
-        reference = launch.cohort
+        reference = launch[0].cohort
         with ExitStack() as stack:
             starting = [plan for plan in tried if plan.variant.members_of == plan.name]
             cohorts = {REFERENCE: reference, **self._start(starting, stack)}
-            # If members outnumber the CPUs, a count that fits shows what taking turns costs.
-            fit = len(self._topology.cpus) // threads
-            counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
-            conditions = [replace(launch, n=n) for n in sorted(counts)]
+            conditions = [*launch]
             for plan in tried:
                 members = cohorts.get(plan.variant.members_of)
                 if isinstance(members, str):
                     self._give_up(plan.name, members)
                 elif members is not None:
-                    condition = Condition(
-                        "intervention",
-                        plan.variant,
-                        members,
-                        1,
-                        frozen=plan.frozen,
-                        rotates=self._rotates(members),
-                        optional=members is not reference,
-                    )
-                    conditions += [replace(condition, n=n) for n in sorted({1, members.size})]
-            if launch.frozen:
+                    optional = members is not reference
+                    conditions += self._conditions(plan, members, {1, members.size}, optional)
+            if launch[0].frozen:
                 reference.freeze()
             self._blocks.run(conditions, self._effort.blocks, self._shuffle)
             reference.thaw()
-            lost = {
-                condition.variant.name: condition.cohort
-                for condition in conditions
-                if condition.group in self._blocks.lost
-            }
-            for name, members in lost.items():
+            lost = [condition for condition in conditions if condition.group in self._blocks.lost]
+            for name, members in {each.variant.name: each.cohort for each in lost}.items():
                 self._write_events(name, members)
                 self._give_up(name, "a member ended")
 
-    def _rotates(self, members: cohort.Cohort) -> int:
-        """Return by how many members each block moves on to others (see ``Condition``)."""
-        if len(self._topology.kinds) > 1:
-            return 0  # one process has a fast core
-        return max(1, members.size // self._effort.blocks)
+    def _conditions(
+        self, plan: CohortPlan, members: cohort.Cohort, counts: set[int], optional: bool = False
+    ) -> list[Condition]:
+        """Return a variant at some counts, as the blocks take it."""
+        kind: Kind = "reference" if plan.name == REFERENCE else "intervention"
+        # With cores of several kinds, one process has a fast core, and always trains.
+        turns = 0 if len(self._topology.kinds) > 1 else max(1, members.size // self._effort.blocks)
+        first = Condition(kind, plan.variant, members, 1, rotates=turns, optional=optional)
+        return [replace(first, n=n, frozen=plan.frozen) for n in sorted(counts)]
 
     def _give_up(self, name: str, reason: str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""
