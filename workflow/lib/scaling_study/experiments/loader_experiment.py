@@ -21,14 +21,7 @@ from msgspec import structs
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import (
-    ALONE_BLOCKS,
-    BEGIN_S,
-    LIVING,
-    LOADER_EFFORTS,
-    SETTLE_S,
-    LoaderEffort,
-)
+from scaling_study.config import efforts
 from scaling_study.experiments import loader_model, sampling
 from scaling_study.experiments.conditions import Added, Around, Condition, Variant, mean_step_s
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Outcome
@@ -63,11 +56,11 @@ OF_FILES = ("warm", "cold")
 class LoaderExperiment(Experiment):
     """The experiments on one launch's loader."""
 
-    _effort: LoaderEffort
+    _effort: efforts.LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
         name = job.plan.data_loader
-        effort = name, LOADER_EFFORTS[name]
+        effort = name, efforts.LOADER_EFFORTS[name]
         super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
         self._ended: set[str] = set()
@@ -75,7 +68,7 @@ class LoaderExperiment(Experiment):
     def run(self, n: int) -> None:
         """Measure all variants at a process count, and complete the record file."""
         self._n = n
-        self._run(AS_IS, beside=LIVING)
+        self._run(AS_IS, beside=efforts.LIVING)
 
     def _first(self, heading: records.Heading, _: resolve.Resolved | None) -> records.LoaderHead:
         return records.LoaderHead(
@@ -96,7 +89,7 @@ class LoaderExperiment(Experiment):
         as_is, cached, swapped, *others = (_condition(variant, members) for variant in VARIANTS)
         self._watch(members)
         step_s = mean_step_s([self._train(as_is)]) or 0.0
-        self._settle(SETTLE_S, as_is, cached, swapped)
+        self._settle(efforts.SETTLE_S, as_is, cached, swapped)
         paths, cold = self._files(), self._cold(loaders, step_s)
         conditions = [as_is, cached, swapped]
         for condition in others:
@@ -240,8 +233,8 @@ class LoaderExperiment(Experiment):
                 return
             apart = [way for way in others if way.name in alone and not way.as_fast]
             for way in apart:
-                self._begin_way(way, alone[way.name], BEGIN_S)
-            self._take_all([alone[way.name] for way in apart], ALONE_BLOCKS)
+                self._begin_way(way, alone[way.name], efforts.BEGIN_S)
+            self._take_all([alone[way.name] for way in apart], efforts.ALONE_BLOCKS)
             steps_s = {
                 way.name: loader_model.predicted_s(way, now, cpus, self._seen)
                 for way in (now, *others)
@@ -252,7 +245,8 @@ class LoaderExperiment(Experiment):
             best.sort(key=lambda way: steps_s[way.name] or 0.0)
             for way in best[: self._effort.ways]:  # in turns with the script as it is
                 trains = _condition(loader_model.variant(way, NEW), alone[way.name].cohort)
-                self._begin_way(way, trains, BEGIN_S if trains.cohort is members else SETTLE_S)
+                switched = trains.cohort is members
+                self._begin_way(way, trains, efforts.BEGIN_S if switched else efforts.SETTLE_S)
                 self._take_all([_condition(AS_IS, members), trains], self._effort.blocks)
 
     def _begin_way(self, way: records.Way, condition: Condition, for_s: float) -> None:

@@ -1,5 +1,6 @@
-"""The predicted step with another loader, from parts that were measured.
+"""Variants of a launch with a loader, and the predicted step with another loader.
 
+The prediction follows from parts that were measured.
 Without workers the training thread makes each batch itself, before it trains on it. With workers, a
 step takes as long as the slower of two: the loader alone, or training plus taking over a batch.
 While the faster one works, both are slower than alone. If they want more CPUs than there are, each
@@ -48,15 +49,12 @@ def variant(way: Way, gives: int) -> Variant:
         gives: what the script gets: NEW batches, or NOTHING while the loader is alone.
     """
     ask = Ask(gives, way.axes.get("loader_workers"), way.axes.get("prefetch"), way.change == WHOLE)
-    switches = way.change in {None, WHOLE}
-    return Variant(
-        way.alone if gives == NOTHING else way.trains,
-        f"the loader alone, {way.title}",
-        way.axes,
-        (SWITCHED,) if switches else (SWITCHED, str(way.change)),
-        ask.code,
-        of=AS_IS.name if switches else "",
-    )
+    name, title = way.trains, way.title
+    if gives == NOTHING:
+        name, title = way.alone, f"the loader alone, {way.title}"
+    if way.change in {None, WHOLE}:
+        return Variant(name, title, way.axes, (SWITCHED,), ask.code, of=AS_IS.name)
+    return Variant(name, title, way.axes, (SWITCHED, str(way.change)), ask.code)
 
 
 def now(loader: Loader) -> Way:

@@ -21,14 +21,7 @@ from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
-from scaling_study.experiments.conditions import (
-    REFERENCE,
-    Condition,
-    Kind,
-    Variant,
-    irregular,
-    window_of,
-)
+from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
 from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
@@ -242,8 +235,7 @@ class WhyExperiment(Experiment):
                 if isinstance(members, str):
                     self._give_up(plan.name, members)
                 elif members is not None:
-                    optional = members is not reference
-                    conditions += self._conditions(plan, members, {1, members.size}, optional)
+                    conditions += self._conditions(plan, members, {1, members.size})
             if launch[0].frozen:
                 reference.freeze()
             self._blocks.run(conditions, self._effort.blocks, self._shuffle)
@@ -254,14 +246,21 @@ class WhyExperiment(Experiment):
                 self._give_up(name, "a member ended")
 
     def _conditions(
-        self, plan: CohortPlan, members: cohort.Cohort, counts: set[int], optional: bool = False
+        self, plan: CohortPlan, members: cohort.Cohort, counts: set[int]
     ) -> list[Condition]:
         """Return a variant at some counts, as the blocks take it."""
-        kind: Kind = "reference" if plan.name == REFERENCE else "intervention"
         # With cores of several kinds, one process has a fast core, and always trains.
-        turns = 0 if len(self._topology.kinds) > 1 else max(1, members.size // self._effort.blocks)
-        first = Condition(kind, plan.variant, members, 1, rotates=turns, optional=optional)
-        return [replace(first, n=n, frozen=plan.frozen) for n in sorted(counts)]
+        several_kinds = len(self._topology.kinds) > 1
+        first = Condition(
+            "reference" if plan.name == REFERENCE else "intervention",
+            plan.variant,
+            members,
+            1,
+            frozen=plan.frozen,
+            rotates=0 if several_kinds else max(1, members.size // self._effort.blocks),
+            optional=plan.variant.members_of != REFERENCE,
+        )
+        return [replace(first, n=n) for n in sorted(counts)]
 
     def _give_up(self, name: str, reason: str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""
