@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -23,7 +24,7 @@ from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config import efforts
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.conditions import Added, Around, Condition, Variant, mean_step_s
+from scaling_study.experiments.conditions import Added, Condition, Variant, mean_step_s
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Outcome
 from scaling_study.experiments.loader_model import AS_IS, VARIANTS
 from scaling_study.host import page_cache
@@ -98,7 +99,7 @@ class LoaderExperiment(Experiment):
                 self._leave(condition.variant, reason)
             elif name in OF_FILES:
                 variant = replace(condition.variant, timing=cold if name == "cold" else None)
-                around = _placing(name, paths)
+                around = partial(_placed, name, paths)
                 conditions.append(replace(condition, variant=variant, around=around))
             else:
                 conditions.append(condition)
@@ -189,7 +190,7 @@ class LoaderExperiment(Experiment):
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
         named = map(Path, self._job.plan.workload.inputs)
         paths = {
-            *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
+            *(file for path in named for file in (path, *path.rglob("*"))),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
         }
         return sorted(file for file in paths if file.is_file())[:MOST_FILES]
@@ -287,20 +288,16 @@ def _condition(variant: Variant, members: cohort.Cohort) -> Condition:
     return Condition("data_loader", variant, members, members.size, frozen=True)
 
 
-def _placing(name: str, paths: Sequence[Path]) -> Around:
-    """Return a context that puts the loader's files into memory, or out of it, for a window."""
-
-    @contextmanager
-    def placed() -> Iterator[Added]:
-        there = page_cache.resident_share(paths) or 0.0
-        if name == "warm":
-            page_cache.load(paths)
-        else:
-            page_cache.drop(paths)
-        shares = {"resident_before": page_cache.resident_share(paths)}
-        yield shares
-        shares["resident_after"] = page_cache.resident_share(paths)
-        if name == "cold" and there >= MOSTLY:
-            page_cache.load(paths)  # the next variant is to find them where they were
-
-    return placed
+@contextmanager
+def _placed(name: str, paths: Sequence[Path]) -> Iterator[Added]:
+    """Put the loader's files into memory, or out of it, for a window."""
+    there = page_cache.resident_share(paths) or 0.0
+    if name == "warm":
+        page_cache.load(paths)
+    else:
+        page_cache.drop(paths)
+    shares = {"resident_before": page_cache.resident_share(paths)}
+    yield shares
+    shares["resident_after"] = page_cache.resident_share(paths)
+    if name == "cold" and there >= MOSTLY:
+        page_cache.load(paths)  # the next variant is to find them where they were
