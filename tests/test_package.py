@@ -38,9 +38,9 @@ import rendering, scaling_study
 from scaling_study import cli
 
 folder, config = map(Path, sys.argv[1:])
-in_members = ("scaling_study.member.readback", "scaling_study.member.hook")
+in_members = [f"scaling_study.member.{{name}}" for name in ("readback", "stacked", "hook")]
 for module in pkgutil.walk_packages(scaling_study.__path__, "scaling_study."):
-    if not module.name.startswith(in_members):
+    if not module.name.startswith((*in_members,)):
         importlib.import_module(module.name)
 
 sys.argv[1:] = ["check", str(config), str(folder / "plan.json")]

@@ -11,6 +11,7 @@ from made_records import HARDWARE, readback
 from scaling_study.analysis.experiment_runs import LoaderRun
 from scaling_study.diagnosis.loader_verdict import data_loader
 from scaling_study.experiments import loader_model
+from scaling_study.member import loader_substitutes
 from scaling_study.records import experiment
 from scaling_study.records.readback import Loader
 from scaling_study.report import page, sections
@@ -258,7 +259,8 @@ def test_threads_of_a_pipeline_can_be_elsewhere():
     assert loader_model.ways(threads, 2.0) == []
     (way,) = loader_model.ways(structs.replace(threads, kinds=["Pipeline"]), 2.0)
     assert (way.name, way.workers, way.change) == ("elsewhere", None, "pipeline_elsewhere")
-    assert loader_model.elsewhere(way)
+    variant = loader_model.variant(way, loader_substitutes.NOTHING)
+    assert (variant.change, variant.of) == (("loader_switched", "pipeline_elsewhere"), "")
     known = seen(
         as_is=(10, 1, 15, 8, 0), cached=(5, 0, 5, 5, 0), swapped=(9, 1, 14, 7, 0),
         only=(4, 0, 6, 1, 0), only_elsewhere=(3, 0, 3.5, 0.5, 0),

@@ -6,8 +6,8 @@ import pytest
 
 from jobs import WORKLOADS, config
 from scaling_study.analysis.experiment_runs import read_loader_run
+from scaling_study.config import efforts
 from scaling_study.config.config import load_config
-from scaling_study.config.efforts import LoaderEffort
 from scaling_study.config.plan import make_plan
 from scaling_study.diagnosis import loader_verdict as parts
 from scaling_study.experiments import loader_experiment, loader_model
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    effort = LoaderEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
-    monkeypatch.setitem(loader_experiment.LOADER_EFFORTS, "quick", effort)
-    monkeypatch.setattr(loader_experiment, "SETTLE_S", 0.1)
-    monkeypatch.setattr(loader_experiment, "ALONE_BLOCKS", 1)
+    effort = efforts.LoaderEffort(1, 2, steps=4, shortest_s=0.2, longest_s=1.0, settle_s=0.05)
+    monkeypatch.setitem(efforts.LOADER_EFFORTS, "quick", effort)
+    monkeypatch.setattr(efforts, "SETTLE_S", 0.1)
+    monkeypatch.setattr(efforts, "ALONE_BLOCKS", 1)
     # Other tests run beside these.
     monkeypatch.setattr(windows, "INVALID", frozenset({"few_steps"}))
 
@@ -46,9 +46,8 @@ def test_every_variant_of_a_loader_with_workers_is_measured(tmp_path):
     found, path = run(tmp_path, "torch", "--workers", "1", "--file", str(data / "file"))
     assert found.end.status == "complete", found.end
     assert found.end.left_out == []
-    assert {*loader_model.TITLES} | {"only@workers-0", "only@workers-2"} <= set(
-        found.windows["name"]
-    )
+    usual = {variant.name for variant in loader_model.VARIANTS}
+    assert usual | {"only@workers-0", "only@workers-2"} <= set(found.windows["name"])
     assert [way.name for way in found.ways.ways][:3] == ["", "workers-0", "workers-2"]
     assert found.ways.ways[-1].axes == {"prefetch": 8}
     assert found.windows.loc[found.windows["name"] == "warm", "resident_before"].eq(1).all()

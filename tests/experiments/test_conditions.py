@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import made_records
-from scaling_study.experiments.conditions import Condition, irregular, key
+from scaling_study.experiments.conditions import Condition, Variant, irregular, key
 from scaling_study.experiments.experiment import (
     CohortPlan,
     Experiment,
@@ -63,7 +63,7 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
         yield {"rate_share": 0.5}
         seen.append(cohort.did[-1])
 
-    one = Condition("data_loader", "a", cohort, 1, asked=7, frozen=True, around=around)
+    one = Condition("data_loader", Variant("a", asked=7), cohort, 1, frozen=True, around=around)
     record = one.attempt(WINDOW, 1, TIMING)
     told = ("tell", 7)
     assert cohort.did == [told, "thaw", ("attempt", 1, TIMING, 0), "freeze"]
@@ -76,13 +76,14 @@ def test_a_frozen_cohort_goes_on_for_its_windows_alone():
 def test_members_take_turns_where_not_all_train():
     cohort = Cohort()
     for rotates in (2, 0):
-        Condition("intervention", "a", cohort, 1, rotates=rotates).attempt(WINDOW, 0, TIMING)
+        turns = Condition("intervention", Variant("a"), cohort, 1, rotates=rotates)
+        turns.attempt(WINDOW, 0, TIMING)
     assert [did[3] for did in cohort.did] == [4, 0]
 
 
 def test_a_condition_with_a_timing_of_its_own_keeps_to_it():
     cohort, bursts = Cohort(), replace(TIMING, bursts=8)
-    Condition("intervention", "a", cohort, 1, timing=bursts).attempt(WINDOW, 0, TIMING)
+    Condition("intervention", Variant("a", timing=bursts), cohort, 1).attempt(WINDOW, 0, TIMING)
     assert [did[2] for did in cohort.did] == [bursts]
 
 
@@ -90,7 +91,7 @@ class Job(Experiment):
     """An experiment of which only the windows are tried."""
 
     def __init__(self):
-        self.records, self._timing = [], TIMING
+        self.records, self._windows, self._timing = [], [], TIMING
 
     def _write(self, record):
         self.records.append(record)
@@ -99,11 +100,11 @@ class Job(Experiment):
 def test_only_an_optional_cohort_may_end():
     job, ended = Job(), Cohort("ended", "ended", "valid")
     with pytest.raises(LostError):
-        job._attempt(Condition("intervention", "a", ended, 1, optional=True), WINDOW, 0)
+        job._attempt(Condition("intervention", Variant("a"), ended, 1, optional=True), WINDOW, 0)
     with pytest.raises(MemberEndedError):
-        job._attempt(Condition("reference", "reference", ended, 1), WINDOW, 0)
+        job._attempt(Condition("reference", Variant("reference"), ended, 1), WINDOW, 0)
     assert job.records == []
-    record = job._attempt(Condition("reference", "reference", ended, 1), WINDOW, 0)
+    record = job._attempt(Condition("reference", Variant("reference"), ended, 1), WINDOW, 0)
     assert job.records == [record]
 
 
@@ -145,7 +146,7 @@ CANNOT = report({"whole_batches": "single rows"}, whole_batches=False)
     ],
 )
 def test_members_start_together_while_each_has_a_cpu(sizes, together):
-    cohorts = [CohortPlan(str(size), {}, SimpleNamespace(members=(None,) * size)) for size in sizes]
+    cohorts = [CohortPlan(Variant(""), SimpleNamespace(members=(None,) * size)) for size in sizes]
     found = groups(cohorts, FOUR_CPUS)
     assert [[one.size for one in group] for group in found] == together
     assert [one for group in found for one in group] == cohorts

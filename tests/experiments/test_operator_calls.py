@@ -3,7 +3,7 @@
 import os
 from types import SimpleNamespace
 
-from scaling_study.experiments import operator_calls
+from scaling_study.experiments import why
 from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
 from scaling_study.runner.member_processes import MemberEndedError
 
@@ -26,17 +26,17 @@ def members(folder, python="/bin/ls", ended=False):
 
 
 def test_a_member_that_ends_under_the_profiler_is_a_reason(tmp_path):
-    reason = operator_calls.measure(members(tmp_path, ended=True))
+    reason = why.measure_calls(members(tmp_path, ended=True))
     assert reason == "the member ended under the profiler"
 
 
 def test_the_last_line_of_a_failure_is_a_reason(tmp_path):
-    assert "cannot access" in operator_calls.measure(members(tmp_path))
+    assert "cannot access" in why.measure_calls(members(tmp_path))
 
 
 def test_what_takes_too_long_is_a_reason(tmp_path, monkeypatch):
     sleeper = tmp_path / "sleeps"
     sleeper.write_text("#!/bin/sh\necho working >&2\nexec sleep 60\n")
     sleeper.chmod(0o755)
-    monkeypatch.setattr(operator_calls, "COSTS_LONGEST_S", 1.0)
-    assert operator_calls.measure(members(tmp_path, str(sleeper))) == "not done after 1 s"
+    monkeypatch.setattr(why, "COSTS_LONGEST_S", 1.0)
+    assert why.measure_calls(members(tmp_path, str(sleeper))) == "not done after 1 s"

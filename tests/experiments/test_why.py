@@ -81,12 +81,12 @@ def test_every_cohort_is_proved_and_an_injected_loader_is_found(tmp_path):
     assert [one.intervention for one in of(records, ChangeLeftOut)] == ["whole_batches"]
     proved = {one.cohort: one for one in of(records, ExperimentReadbacks)}
     assert set(proved) == {"reference", *names} - {"whole_batches"}
-    changes = {intervention.name: intervention.change for intervention in INTERVENTIONS}
+    changes = {intervention.name: [*intervention.change] for intervention in INTERVENTIONS}
     for name, one in proved.items():
         assert all(check.ok for check in one.checks), one.checks
         for member in one.members:
             held = [change for change, holds in member.changes.items() if holds]
-            assert held == ([changes[name]] if changes.get(name) else [])
+            assert held == changes.get(name, [])
     assert records[-1].status == "complete", records[-1]
     reference_s = median_s(records, step_s, name="reference", n=1)
     cached_s = median_s(records, step_s, name="cached_batches", n=1)

@@ -13,7 +13,7 @@ from msgspec import convert, structs
 import made_records
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import cause_file
-from scaling_study.experiments.interventions import INTERVENTIONS
+from scaling_study.experiments.interventions import INTERVENTIONS, record
 from scaling_study.records import codec, experiment
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Check, Loader
@@ -274,12 +274,7 @@ def microbenchmarks(world, rng, noise=0.03):
 def _head(world, replicate, effort):
     where = convert(world.machine(), Machine, str_keys=True)
     changes = [
-        experiment.Change(
-            intervention=name,
-            title=BY_NAME[name].title,
-            axes=dict(BY_NAME[name].axes or DERIVED.get(name, {})),
-            options={**BY_NAME[name].options(), **({"of": WHOSE[name]} if name in WHOSE else {})},
-        )
+        record(dataclasses.replace(BY_NAME[name], axes=BY_NAME[name].axes or DERIVED.get(name, {})))
         for name in world.interventions
     ]
     return experiment.WhyHead(

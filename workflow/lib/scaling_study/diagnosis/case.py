@@ -18,7 +18,7 @@ from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.diagnosis import waits
 from scaling_study.diagnosis.waits import Sampled
-from scaling_study.experiments import interventions
+from scaling_study.experiments import conditions, interventions
 from scaling_study.launch.axes import ranks
 from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.readback import Loader, Readback
@@ -27,9 +27,9 @@ from scaling_study.stats.interval import Floats, Integers
 from scaling_study.stats.ratios import Pairs, Units, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
-REFERENCE = interventions.REFERENCE
-CACHED, BESIDE = "cached_batches", "loader_beside"
-"""Interventions without the wait for the loader: there is none, or it is subtracted."""
+REFERENCE = conditions.REFERENCE
+BESIDE = "loader_beside"
+"""The intervention whose wait for the loader is subtracted."""
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 """Kinds of waits that blocked time is divided into."""
 DERIVED = 1024

@@ -123,7 +123,7 @@ class _Case:
     def variants(self) -> Iterator[verdict.LoaderVariant]:
         """Yield step, CPU time and rate of each variant."""
         step = self.column("as_is")
-        for name in loader_model.TITLES:
+        for name in (variant.name for variant in loader_model.VARIANTS):
             if name in self._measured:
                 steps = self.column(name)
                 cpu = self.column(name, "user_s_per_step") + self.column(name, "system_s_per_step")

@@ -1,14 +1,18 @@
-"""Conditions of experiments: which members train, and what is done around their windows."""
+"""Conditions of experiments: a variant of a launch, which members train, and what is done around.
+
+A variant is declared; a condition has the started cohort that takes the variant's windows.
+"""
 
 import statistics
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from msgspec import structs
 
+from scaling_study.common.axis_values import Axes
 from scaling_study.config.efforts import Effort, LoaderEffort
 from scaling_study.records.experiment import VMSTAT, ExperimentWindow
 from scaling_study.records.window import Taken
@@ -20,6 +24,9 @@ from scaling_study.runner.cohort import Cohort, WindowSettings
 LONG_STEP = 3.0
 IRREGULAR_SHARE = 0.2
 
+REFERENCE = "reference"
+"""The name of the launch itself, in records of experiments that explain a launch."""
+
 Key = tuple[str, str, float | None, int, int]
 Added = dict[str, float | None]
 """Fields of a record that are known only when its window has ended."""
@@ -28,18 +35,46 @@ Kind = Literal["reference", "intervention", "stressor", "data_loader", "kernel"]
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """A launch as it is, or changed in one way.
+
+    Attributes:
+        name: Its name in records.
+        title: Its name for readers.
+        axes: The axes that it changes.
+        change: The changes that it makes inside the members (see ``changes``).
+        asked: The number that is set for the members before each attempt; None for none. For a
+            loader it is the code of a request (``Ask``).
+        of: The variant whose members it uses, with another request; empty for its own.
+        timing: Timing of its windows, if it differs from the experiment's. Members of the launch
+            itself take them.
+    """
+
+    name: str
+    title: str = ""
+    axes: Axes = field(default_factory=dict)
+    change: tuple[str, ...] = ()
+    asked: int | None = None
+    of: str = ""
+    timing: WindowSettings | None = None
+
+    @property
+    def members_of(self) -> str:
+        """The name of the variant whose members take its windows."""
+        return REFERENCE if self.timing else self.of or self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """The condition of a window.
 
     Attributes:
         experiment: kind of its experiment, in records.
-        name: its name in records.
+        variant: the variant of the launch, or of what members run.
         cohort: the members.
         n: how many of them train.
         dose: dose of a stressor, in records.
         count: number of a stressor's processes, in records.
-        asked: the number that is set for the members before each attempt; None for none.
-        timing: timing of its windows, if it differs from the experiment's.
         frozen: whether the cohort is stopped between its windows.
         rotates: by how many members each block moves on to others, if not all of them train. So one
             process with a favourable memory layout does not bias the result.
@@ -49,13 +84,11 @@ class Condition:
     """
 
     experiment: Kind
-    name: str
+    variant: Variant
     cohort: Cohort
     n: int
     dose: float | None = None
     count: int | None = None
-    asked: int | None = None
-    timing: WindowSettings | None = None
     frozen: bool = False
     rotates: int = 0
     optional: bool = False
@@ -68,7 +101,7 @@ class Condition:
 
     def key(self, block: int) -> Key:
         """Return the key of its window in a block, the same for all attempts."""
-        return self.experiment, self.name, self.dose, self.n, block
+        return self.experiment, self.variant.name, self.dose, self.n, block
 
     def attempt(
         self, window: windows.WindowPlan, number: int, timing: WindowSettings
@@ -78,25 +111,26 @@ class Condition:
         Args:
             window: the window.
             number: how often it was taken before.
-            timing: its timing, unless the condition has its own.
+            timing: its timing, unless the variant has its own.
 
         Raises:
             MemberEndedError: a member died or hung.
         """
-        if self.asked is not None:
-            self.cohort.tell(self.asked)
+        variant = self.variant
+        if variant.asked is not None:
+            self.cohort.tell(variant.asked)
         with self.around() as added:
             if self.frozen:
                 self.cohort.thaw()
             before = read_vmstat()
-            taken = self.cohort.take(window, self.timing or timing, self.rotates * window.block)
+            taken = self.cohort.take(window, variant.timing or timing, self.rotates * window.block)
             after = read_vmstat()
             if self.frozen:
                 self.cohort.freeze()
         record = ExperimentWindow(
             **structs.asdict(taken),
             experiment=self.experiment,
-            name=self.name,
+            name=variant.name,
             dose=self.dose,
             count=self.count,
             rate_share=None,

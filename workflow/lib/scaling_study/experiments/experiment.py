@@ -6,7 +6,7 @@ first record.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +15,11 @@ from typing import cast
 from msgspec import structs
 
 from scaling_study.common import private
-from scaling_study.common.axis_values import Axes
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import Effort, LoaderEffort
-from scaling_study.experiments.conditions import Condition, key, window_of
+from scaling_study.experiments.conditions import Condition, Variant, key, window_of
 from scaling_study.host import probe
+from scaling_study.launch.axes.launcher import LAUNCHERS
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Status
@@ -62,17 +62,22 @@ class Impossible(str):
 
 @dataclass(frozen=True, slots=True)
 class CohortPlan:
-    """A cohort that is not started yet.
+    """A variant on this machine, whose cohort is not started yet.
 
     Attributes:
-        name: in records.
-        changed: axes that differ from the launch's own.
-        resolved: the launch on this machine, with the members that it starts.
+        variant: the variant.
+        resolved: its launch on this machine, with the members that it starts.
+        frozen: whether its members are stopped between their windows.
     """
 
-    name: str
-    changed: Axes
+    variant: Variant
     resolved: resolve.Resolved
+    frozen: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the variant."""
+        return self.variant.name
 
     @property
     def size(self) -> int:
@@ -127,9 +132,9 @@ class Experiment:
         self._n = 1
         # Records that wait for the first one; None once that is written.
         self._waiting: list[records.Record] | None = []
+        self._windows: list[records.ExperimentWindow] = []
         self._left: list[records.VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
-        self._reports: dict[str, Readback] = {}  # of each cohort's first member
 
     # ---- what each kind of experiment defines
 
@@ -138,12 +143,12 @@ class Experiment:
         raise NotImplementedError
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
+        self, planned: CohortPlan, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         """Measure what is missing; return the outcome.
 
         Args:
-            resolved: the launch.
+            planned: the launch itself.
             before: the records of an interrupted run.
             stack: ends cohorts.
 
@@ -155,18 +160,18 @@ class Experiment:
 
     # ---- running it
 
-    def _run(self, *changes: str, beside: int = 0) -> None:
+    def _run(self, variant: Variant, *, beside: int = 0) -> None:
         """Measure what is missing, and complete the record file.
 
         Args:
-            changes: changes inside the launch's members.
+            variant: the launch itself.
             beside: number of cohorts of this size that must fit at once.
         """
         began = time.perf_counter()
         try:
-            resolved = self._resolve({}, *changes)
-            headroom.check([resolved.need] * beside)
-            outcome = self._attempts(resolved)
+            planned = self._plan(variant, self._n)
+            headroom.check([planned.resolved.need] * beside)
+            outcome = self._attempts(planned)
         except UnavailableError as error:
             self.leave_out(error.reason, error.remedy)
             return
@@ -183,26 +188,25 @@ class Experiment:
         self._head = self._first(self._heading(None), None)
         self._close("skipped", reason, remedy)
 
-    def _attempts(self, resolved: resolve.Resolved) -> Outcome | None:
+    def _attempts(self, planned: CohortPlan) -> Outcome | None:
         """Measure everything, resuming after a member ends; return None if it was done before."""
         for _ in range(MEMBER_RESTARTS + 1):
             try:
                 with private.folder() as self._folder, ExitStack() as stack:
                     self._cohorts.clear()
-                    self._blocks = Blocks(self._attempt, RETRIES, RETRIES)
-                    self._head = self._first(self._heading(resolved), resolved)
+                    self._head = self._first(self._heading(planned.resolved), planned.resolved)
                     before = self._journal.resume(self._head)
                     if before and isinstance(before[-1], records.ExperimentEnd):
                         return None
                     self._waiting = None if before else self._waiting or []
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
-                    self._blocks.done = {
-                        key(record)
-                        for record in before
-                        if isinstance(record, records.ExperimentWindow)
-                    }
-                    return self._measure(resolved, before, stack)
+                    self._windows = [
+                        record for record in before if isinstance(record, records.ExperimentWindow)
+                    ]
+                    done = set(map(key, self._windows))
+                    self._blocks = Blocks(self._attempt, RETRIES, RETRIES, done)
+                    return self._measure(planned, before, stack)
             except FailedError as error:
                 return "failed", str(error)
             except member_processes.MemberEndedError:
@@ -211,11 +215,22 @@ class Experiment:
                 self._log.info("a member ended: starting again from there")
         return "partial", "members ended again and again"
 
-    def _resolve(self, changed: Axes, *changes: str) -> resolve.Resolved:
-        """Return the launch on this machine, with axes changed and changes inside members."""
-        plan, axes = self._job.plan, {**self._axes, **changed}
+    def _plan(self, variant: Variant, n: int) -> CohortPlan:
+        """Return a variant's cohort of n members.
+
+        Raises:
+            UnavailableError: this machine cannot run it.
+        """
+        plan, axes = self._job.plan, {**self._axes, **variant.axes}
         resolved = resolve.resolve(plan, axes, self._machine, self._builds, [self._n])
-        return replace(resolved, launch=replace(resolved.launch, change=changes))
+        few = replace(
+            resolved,
+            launch=replace(resolved.launch, change=variant.change),
+            members=resolved.members[:n],
+            need=resolved.need.of(n),
+        )
+        rests = LAUNCHERS[str(self._axes["launcher"])].rests
+        return CohortPlan(variant, few, frozen=variant.asked is not None or not rests)
 
     # ---- windows and cohorts
 
@@ -234,67 +249,70 @@ class Experiment:
             if not condition.optional:
                 raise
             raise LostError("a member ended") from None
+        self._windows.append(record)
         self._write(record)
         return record
 
     def _start(
         self, planned: Sequence[CohortPlan], stack: ExitStack
-    ) -> Iterator[tuple[CohortPlan, cohort.Cohort | str]]:
+    ) -> dict[str, cohort.Cohort | str]:
         """Start cohorts, as many at the same time as leave a CPU for each member.
 
         Args:
             planned: what to start.
             stack: ends the cohorts.
 
-        Yields:
-            Each with its cohort or, if it failed to start or a check, the reason.
+        Returns:
+            By the variant's name, the cohort or, if it failed to start or a check, the reason.
         """
-        beside = sum(each.size for each in planned)
+        started: dict[str, cohort.Cohort | str] = {}
+        beside = sum(plan.size for plan in planned)
         for group in groups(planned, len(self._topology.cpus)):
-            started = [(each, self._launch(each, stack, beside)) for each in group]
-            for each, members in started:
-                shown = self._prove(each, members)
-                if isinstance(shown, str):
-                    self._write_events(each.name, members)
-                    yield each, shown
-                else:
-                    self._cohorts[each.name], self._reports[each.name] = members, shown.members[0]
-                    self._write(shown)
-                    yield each, members
+            launched = [(plan, self._launch(plan, stack, beside)) for plan in group]
+            for plan, members in launched:
+                report = self._prove(plan, members)
+                started[plan.name] = report if isinstance(report, str) else members
+                if plan.frozen and plan.name in self._cohorts:
+                    members.freeze()
+        return started
 
-    def _reference(
-        self, name: str, resolved: resolve.Resolved, stack: ExitStack
-    ) -> tuple[cohort.Cohort, Readback]:
+    def _reference(self, planned: CohortPlan, stack: ExitStack) -> tuple[cohort.Cohort, Readback]:
         """Start the launch itself; return its cohort and what its first member reports.
 
         Raises:
             FailedError: it failed to start or a check.
         """
-        ((_, members),) = self._start([CohortPlan(name, {}, resolved)], stack)
-        if isinstance(members, str):
-            raise FailedError(members)
-        return members, self._reports[name]
+        members = self._launch(planned, stack, planned.size)
+        report = self._prove(planned, members)
+        if isinstance(report, str):
+            raise FailedError(report)
+        return members, report
 
-    def _launch(self, each: CohortPlan, stack: ExitStack, beside: int) -> cohort.Cohort:
+    def _launch(self, plan: CohortPlan, stack: ExitStack, beside: int) -> cohort.Cohort:
         """Begin to start a cohort; ``beside`` is how many members may live beside it."""
-        self._log.info("starting %s", each.name)
-        part = stack.enter_context(private.part(self._folder, each.name))
-        running = replace(each.resolved.launch, folder=part)
-        members, host = each.resolved.members, resolve.host(self._machine)
+        self._log.info("starting %s", plan.name)
+        part = stack.enter_context(private.part(self._folder, plan.name))
+        running = replace(plan.resolved.launch, folder=part)
+        members, host = plan.resolved.members, resolve.host(self._machine)
         launched = stack.enter_context(cohort.Cohort(running, members, host, beside=beside))
         launched.launch([member.slot for member in members])
         return launched
 
-    def _prove(self, each: CohortPlan, members: cohort.Cohort) -> records.ExperimentReadbacks | str:
-        """Wait for a cohort, check it and warm it up; return its readbacks, or what is wrong."""
-        axes, measure = {**self._axes, **each.changed}, self._job.plan.measure
+    def _prove(self, plan: CohortPlan, members: cohort.Cohort) -> Readback | str:
+        """Wait for a cohort, check it and warm it up; return its first report, or what is wrong."""
+        variant, measure = plan.variant, self._job.plan.measure
+        axes = {**self._axes, **variant.axes}
         try:
-            checks, reports = members.prove(axes, each.resolved.slots, measure)
+            checks, reports = members.prove(axes, plan.resolved.slots, measure)
+            reason = unchanged(variant.change, reports)
         except FailedError as error:
-            return str(error)
-        return unchanged(each.resolved.launch.change, reports) or records.ExperimentReadbacks(
-            cohort=each.name, checks=checks, members=reports
-        )
+            reason = str(error)
+        if reason:
+            self._write_events(plan.name, members)
+            return reason
+        self._cohorts[plan.name] = members
+        self._write(records.ExperimentReadbacks(cohort=plan.name, checks=checks, members=reports))
+        return reports[0]
 
     # ---- records
 

@@ -14,16 +14,17 @@ window that has any is not valid. The cgroup itself stays as it is; changing it 
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 
 from msgspec import convert
 
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.topology import Domain, Topology, parse_cpu_list
+from scaling_study.experiments.conditions import Variant
+from scaling_study.experiments.loader_model import SWITCHED, is_pipeline
 from scaling_study.host.limits import Quota
 from scaling_study.launch.axes import ranks
-from scaling_study.member import loader_substitutes
-from scaling_study.member.loader_substitutes import Ask
+from scaling_study.member.loader_substitutes import FROM_MEMORY, SWAPPED, Ask
 from scaling_study.records.experiment import Change, UntriedChange
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Loader, Readback
@@ -49,10 +50,8 @@ REST_PERIODS = 1.2
 BURSTS = 8
 
 QUOTA_BURSTS = "quota_bursts"
-"""The name of the intervention that avoids the quota, in records."""
-
-REFERENCE = "reference"
-"""The name of the launch itself, in records."""
+"""The name of the intervention that avoids the quota, in records: the reference itself, in windows
+of bursts."""
 
 Reason = str | None
 
@@ -93,62 +92,26 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Intervention:
-    """One change.
+class Intervention(Variant):
+    """One change. It cannot matter if the reference has the values of its axes.
 
     Attributes:
-        name: Its name in records.
-        title: Its name for readers.
         excluded: Each returns why it cannot matter for a reference, or None if it may.
-        axes: The axes that it changes; it cannot matter if the reference has these values.
-        change: The change that it makes inside the members (see ``changes``).
         quick: Whether a quick diagnosis tries it.
         alone: Whether it removes something that slows one process as much as many. A quick
             diagnosis then tries it with one process only.
-        bursts: Whether it is the reference itself, in windows of bursts.
-        timing: Timing of its windows, if it differs from the experiment's.
-        asked: The code of the request to its members (``Ask``); None if there is none. Such
-            members load batches even while they rest, so they are stopped between windows.
-        of: The intervention whose members it uses, with another request; empty for its own.
         derived: Returns the intervention as it is tried on a reference, or why it is not tried.
     """
 
-    name: str
-    title: str
+    _: KW_ONLY
     excluded: tuple[Callable[[Reference], Reason], ...] = ()
-    axes: Axes = field(default_factory=dict)
-    change: str | None = None
     quick: bool = True
     alone: bool = False
-    bursts: bool = False
-    timing: WindowSettings | None = None
-    asked: int | None = None
-    of: str = ""
     derived: Callable[["Intervention", Reference], "Intervention | str"] | None = None
-
-    @property
-    def members_of(self) -> str:
-        """The name of the cohort whose members take its windows."""
-        return REFERENCE if self.bursts else self.of or self.name
 
     def counts(self, n: int, effort: str) -> list[int]:
         """Return the process counts at which it is tried; ``n`` is the reference's."""
         return [1] if self.alone and effort == "quick" else sorted({1, n})
-
-    def options(self) -> dict[str, bool]:
-        """Return the change as records hold it."""
-        return {} if self.change is None else {self.change: True}
-
-    def record(self) -> Change:
-        """Return the record of the intervention."""
-        options: dict[str, object] = {**self.options()}
-        if self.timing is not None:
-            options["timing"] = asdict(self.timing)
-        if self.of:
-            options["of"] = self.of
-        return Change(
-            intervention=self.name, title=self.title, axes=dict(self.axes), options=options
-        )
 
     def left_out(self, reason: str) -> UntriedChange:
         """Return the record of the intervention as one that is not tried, with the reason."""
@@ -164,6 +127,18 @@ class Intervention:
         if effort == "quick" and not self.quick:
             return "tried with why: full only"
         return self.derived(self, reference) if self.derived else self
+
+
+def record(variant: Variant) -> Change:
+    """Return the record of an intervention, as it is tried."""
+    options: dict[str, object] = dict.fromkeys(variant.change, True)
+    if variant.timing is not None:
+        options["timing"] = asdict(variant.timing)
+    if variant.of:
+        options["of"] = variant.of
+    return Change(
+        intervention=variant.name, title=variant.title, axes=dict(variant.axes), options=options
+    )
 
 
 def recorded(change: Change) -> Intervention:
@@ -341,80 +316,79 @@ def _apart(intervention: Intervention, reference: Reference) -> Intervention | s
 
 # Ordered by the cost of missing them.
 INTERVENTIONS: tuple[Intervention, ...] = (
-    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", bursts=True,
-           derived=_in_bursts),
-    Intervention("passive", "waiting threads sleep at once", (_one_thread,),
-                 {"wait_policy": "passive"}),
-    Intervention("one_thread", "one thread per operator", (_one_thread,), {"intra_op": 1}),
-    Intervention("cleared", "no settings of the shell", axes={"shell": "none"}),
-    Intervention("pinned", "each member bound to its own core", axes={"placement": "cores"}),
-    Intervention("unpinned", "members free to move", axes={"placement": "none"}),
-    Intervention("fast_cores", "members on fast cores alone", (_one_kind, _slow_needed),
-           {"placement": "fast_cores"}),
-    Intervention("spread", "members spread over caches and memory nodes",
-           (_one_group("l3", "node", "socket"),), {"placement": "spread"}),
-    Intervention("per_l3", "a whole last-level cache for each member", (_one_group("l3"),),
-           {"placement": "per_l3"}),
+    Intervention(QUOTA_BURSTS, "bursts that the quota leaves alone", derived=_in_bursts),
+    Intervention("passive", "waiting threads sleep at once", {"wait_policy": "passive"},
+           excluded=(_one_thread,)),
+    Intervention("one_thread", "one thread per operator", {"intra_op": 1},
+           excluded=(_one_thread,)),
+    Intervention("cleared", "no settings of the shell", {"shell": "none"}),
+    Intervention("pinned", "each member bound to its own core", {"placement": "cores"}),
+    Intervention("unpinned", "members free to move", {"placement": "none"}),
+    Intervention("fast_cores", "members on fast cores alone", {"placement": "fast_cores"},
+           excluded=(_one_kind, _slow_needed)),
+    Intervention("spread", "members spread over caches and memory nodes", {"placement": "spread"},
+           excluded=(_one_group("l3", "node", "socket"),)),
+    Intervention("per_l3", "a whole last-level cache for each member", {"placement": "per_l3"},
+           excluded=(_one_group("l3"),)),
     Intervention("local_memory", "memory of the member's own node first",
-           (_is("membind", "local"), _is("membind", "preferred"), _one_group("node")),
-           {"placement": "cores", "membind": "preferred"}),
-    Intervention("exec", "a fresh interpreter for each member", axes={"launcher": "exec"}),
-    Intervention("large_thresholds", "glibc keeps large blocks", (_faults,),
-           {"allocator": "glibc-large-thresholds"}),
-    Intervention("glibc", "the system's malloc", (_is("allocator", "glibc-large-thresholds"),),
-           {"allocator": "glibc"}),
-    Intervention("tcmalloc", "tcmalloc", (_faults,), {"allocator": "tcmalloc"}, quick=False),
-    Intervention("jemalloc", "jemalloc", (_faults,), {"allocator": "jemalloc"}, quick=False),
-    Intervention("mimalloc", "mimalloc", (_faults,), {"allocator": "mimalloc"}, quick=False),
+           {"placement": "cores", "membind": "preferred"},
+           excluded=(_is("membind", "local"), _is("membind", "preferred"), _one_group("node"))),
+    Intervention("exec", "a fresh interpreter for each member", {"launcher": "exec"}),
+    Intervention("large_thresholds", "glibc keeps large blocks",
+           {"allocator": "glibc-large-thresholds"}, excluded=(_faults,)),
+    Intervention("glibc", "the system's malloc", {"allocator": "glibc"},
+           excluded=(_is("allocator", "glibc-large-thresholds"),)),
+    *(Intervention(name, name, {"allocator": name}, excluded=(_faults,), quick=False)
+      for name in ("tcmalloc", "jemalloc", "mimalloc")),
     # A loader with workers may slow training, however briefly the training thread waits for it.
     Intervention("cached_batches", "batches from memory instead of the loader",
-           (lambda reference: _loads(reference) if _no_workers(reference) else None,),
-           change="loader_switched", asked=Ask(loader_substitutes.FROM_MEMORY).code),
+           change=(SWITCHED,), asked=Ask(FROM_MEMORY).code,
+           excluded=(lambda reference: _loads(reference) if _no_workers(reference) else None,)),
     Intervention("loader_beside", "batches from memory while the loader does all that it does",
-           (_no_workers,), change="loader_switched", asked=Ask(loader_substitutes.SWAPPED).code,
-           of="cached_batches"),
+           change=(SWITCHED,), asked=Ask(SWAPPED).code, of="cached_batches",
+           excluded=(_no_workers,)),
     Intervention("no_snapshots", "no snapshots of a StatefulDataLoader's state",
-           (_without("no StatefulDataLoader with workers",
-                     lambda loader: "StatefulDataLoader" in loader.kinds and loader.workers),),
-           change="no_snapshots"),
+           change=("no_snapshots",),
+           excluded=(_without("no StatefulDataLoader with workers",
+                     lambda loader: "StatefulDataLoader" in loader.kinds and loader.workers),)),
     Intervention("kept_workers", "loader workers that live on between epochs",
-           (_short("loader_starts_s", "starting loader workers"),), {"persistent_workers": "keep"}),
+           {"persistent_workers": "keep"},
+           excluded=(_short("loader_starts_s", "starting loader workers"),)),
     Intervention("whole_batches", "all rows of a batch read at once",
-           (_loads, _without("no loader that makes its batches row by row",
-                                 lambda loader: loader.by_row)),
-           change="whole_batches", alone=True),
-    Intervention("no_copies", "loader workers that send no data", (_no_processes,),
-           change="no_copies", alone=True),
+           change=("whole_batches",), alone=True,
+           excluded=(_loads, _without("no loader that makes its batches row by row",
+                                      lambda loader: loader.by_row))),
+    Intervention("no_copies", "loader workers that send no data", change=("no_copies",),
+           excluded=(_no_processes,), alone=True),
     Intervention("quick_switches", "threads that give the interpreter to others at once",
-           (_without("no loader with threads in this process", lambda loader: loader.threads),),
-           change="quick_switches", alone=True),
+           change=("quick_switches",), alone=True,
+           excluded=(_without("no loader with threads in this process",
+                              lambda loader: loader.threads),)),
     Intervention("pipeline_elsewhere", "SPDL's threads in a process of their own",
-           (_without("no pipeline of SPDL's with threads in this process",
-                     lambda loader: loader.threads and "Pipeline" in loader.kinds),),
-           change="pipeline_elsewhere", alone=True),
-    Intervention("more_workers", "more loader workers",
-           (_loads, _where(lambda reference: _workers(reference) is None,
-                               "no loader whose workers could be more")),
-           derived=_more_workers),
-    Intervention("loader_apart", "loader workers on CPUs of their own",
-           (_is("loader_cpus", "rest"), _no_processes), derived=_apart),
+           change=("pipeline_elsewhere",), alone=True,
+           excluded=(_without("no pipeline of SPDL's with threads in this process", is_pipeline),)),
+    Intervention("more_workers", "more loader workers", derived=_more_workers,
+           excluded=(_loads, _where(lambda reference: _workers(reference) is None,
+                                    "no loader whose workers could be more"))),
+    Intervention("loader_apart", "loader workers on CPUs of their own", derived=_apart,
+           excluded=(_is("loader_cpus", "rest"), _no_processes)),
     Intervention("one_element", "ranks that exchange one number instead of gradients",
-           (_where(lambda reference: ranks.processes(reference.axes) == 1,
-                   "no ranks that exchange anything"),),
-           change="one_element"),
+           change=("one_element",),
+           excluded=(_where(lambda reference: ranks.processes(reference.axes) == 1,
+                            "no ranks that exchange anything"),)),
     Intervention("flush_denormals", "denormal numbers flushed to zero",
-           (_where(lambda reference: (reference.readback.changes or {})["flush_denormals"],
-                   "denormals are flushed already"),),
-           change="flush_denormals", alone=True),
-    Intervention("isa_default", "all vector instructions of the CPU", axes={"isa": "default"}),
-    Intervention("bundled_blas", "the BLAS inside torch", axes={"blas": "bundled"}),
-    Intervention("openblas", "OpenBLAS", axes={"blas": "openblas"}, alone=True),
-    Intervention("blis", "BLIS", axes={"blas": "blis"}, quick=False, alone=True),
-    Intervention("mkl", "MKL from PyPI", axes={"blas": "mkl"}, quick=False, alone=True),
-    Intervention("huge_pages", "huge pages asked for by malloc", axes={"huge_pages": "always"},
+           change=("flush_denormals",), alone=True,
+           excluded=(_where(lambda reference: (reference.readback.changes or {})["flush_denormals"],
+                            "denormals are flushed already"),)),
+    Intervention("isa_default", "all vector instructions of the CPU", {"isa": "default"}),
+    Intervention("bundled_blas", "the BLAS inside torch", {"blas": "bundled"}),
+    Intervention("openblas", "OpenBLAS", {"blas": "openblas"}, alone=True),
+    Intervention("blis", "BLIS", {"blas": "blis"}, quick=False, alone=True),
+    Intervention("mkl", "MKL from PyPI", {"blas": "mkl"}, quick=False, alone=True),
+    Intervention("huge_pages", "huge pages asked for by malloc", {"huge_pages": "always"},
            quick=False),
-    Intervention("no_gc", "Python's garbage collector off",
-           (_short("collect_s", "the garbage collector"),), change="no_gc", alone=True),
+    Intervention("no_gc", "Python's garbage collector off", change=("no_gc",), alone=True,
+           excluded=(_short("collect_s", "the garbage collector"),)),
 )  # fmt: skip
 
 

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from scaling_study.config.efforts import Effort
 from scaling_study.experiments import kernels
-from scaling_study.experiments.conditions import Added, Condition, window_of
+from scaling_study.experiments.conditions import Added, Condition, Variant, window_of
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers.launcher import LaunchSpec, MemberSpec
@@ -90,24 +91,24 @@ def stressors(trainer: cohort.Cohort, members: cohort.Cohort, effort: Effort) ->
     Raises:
         MemberEndedError: a member died or hung.
     """
-    conditions = [Condition("stressor", NONE, trainer, 1, dose=0.0, count=members.size)]
+    stressor = partial(Condition, "stressor", cohort=trainer, n=1, count=members.size)
+    conditions = [stressor(Variant(NONE), dose=0.0)]
     settings = replace(window_of(effort), settle_s=0.02)
     for kernel in effort.kernels:
         members.tell(kernels.encode(kernel))
         alone = sum(rates(members.take(windows.WindowPlan(0, 0, members.size), settings)))
         for dose in effort.doses:
-            number = kernels.encode(kernel, dose)
-
-            @contextmanager
-            def beside(number: int = number, full: float = dose * alone) -> Iterator[Added]:
-                added: Added = {}
-                members.tell(number)
-                with members.training(members.size) as done:
-                    yield added
-                rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
-                added["rate_share"] = rate * 1e9 / full
-
-            conditions.append(
-                Condition("stressor", kernel, trainer, 1, dose, members.size, around=beside)
-            )
+            beside = partial(_beside, members, kernels.encode(kernel, dose), dose * alone)
+            conditions.append(stressor(Variant(kernel), dose=dose, around=beside))
     return conditions
+
+
+@contextmanager
+def _beside(members: cohort.Cohort, number: int, full: float) -> Iterator[Added]:
+    """Let kernels run; note their rate over their full one (batches per second)."""
+    added: Added = {}
+    members.tell(number)
+    with members.training(members.size) as done:
+        yield added
+    rate = sum(each.steps_active / (each.parked_ns - each.released_ns) for each in done)
+    added["rate_share"] = rate * 1e9 / full

@@ -15,31 +15,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
 from scaling_study.common.topology import parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.config.efforts import (
-    ALONE_BLOCKS,
-    BEGIN_S,
-    LIVING,
-    LOADER_EFFORTS,
-    SETTLE_S,
-    LoaderEffort,
-)
+from scaling_study.config import efforts
 from scaling_study.experiments import loader_model, sampling
-from scaling_study.experiments.conditions import Added, Around, Condition, mean_step_s
+from scaling_study.experiments.conditions import Added, Condition, Variant, mean_step_s
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Outcome
-from scaling_study.experiments.loader_model import TITLES
+from scaling_study.experiments.loader_model import AS_IS, VARIANTS
 from scaling_study.host import page_cache
 from scaling_study.launch.axes import ranks
 from scaling_study.member import files
-from scaling_study.member.loader_substitutes import FROM_MEMORY, NEW, NOTHING, SWAPPED, Ask
+from scaling_study.member.loader_substitutes import NEW, NOTHING
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Loader, Readback
-from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, headroom, member_processes, resolve, windows
 from scaling_study.runner.cohort import WindowSettings
 from scaling_study.runner.jobs import Job
@@ -55,52 +48,38 @@ FEWEST_COLD = 8
 CODE = (".py", ".pyc", ".so", ".pth", ".zip")
 """Names of files that Python opens itself."""
 
-AS_IS = "as_is"
-GIVES = {"cached": FROM_MEMORY, "swapped": SWAPPED, "only": NOTHING}
-"""The batches that the script gets in each variant without new ones."""
+NOTED = Variant("noted", "the files that it opens", change=("files_noted",))
+"""A start of the script that lists the files that its loader opens."""
 OF_FILES = ("warm", "cold")
 """Variants whose windows begin with the loader's files in memory, and with none of them."""
-SWITCHED = "loader_switched"
-"""The change inside members that lets them switch."""
 
 
 class LoaderExperiment(Experiment):
     """The experiments on one launch's loader."""
 
-    _effort: LoaderEffort
+    _effort: efforts.LoaderEffort
 
     def __init__(self, job: Job, path: Path, builds: Path) -> None:
         name = job.plan.data_loader
-        effort = name, LOADER_EFFORTS[name]
+        effort = name, efforts.LOADER_EFFORTS[name]
         super().__init__("data_loader", job, "data_loader", path, builds=builds, effort=effort)
         self._in_ranks = ranks.processes(self._axes) > 1
-        self._windows: list[records.ExperimentWindow] = []
         self._ended: set[str] = set()
 
     def run(self, n: int) -> None:
         """Measure all variants at a process count, and complete the record file."""
         self._n = n
-        self._run(SWITCHED, beside=LIVING)
+        self._run(AS_IS, beside=efforts.LIVING)
 
     def _first(self, heading: records.Heading, _: resolve.Resolved | None) -> records.LoaderHead:
         return records.LoaderHead(
             **structs.asdict(heading), schema_version=3, blocks=self._effort.blocks
         )
 
-    def _write(self, record: records.Record) -> None:
-        super()._write(record)
-        if isinstance(record, records.ExperimentWindow):
-            self._windows.append(record)
-
-    def _measure(
-        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
-    ) -> Outcome:
+    def _measure(self, planned: CohortPlan, _: list[records.Record], stack: ExitStack) -> Outcome:
         self._left.clear()
         self._begin()
-        self._windows = [
-            record for record in before if isinstance(record, records.ExperimentWindow)
-        ]
-        members, report = self._reference(AS_IS, resolved, stack)
+        members, report = self._reference(planned, stack)
         loaders = report.loaders
         if not loaders:
             return "skipped", (
@@ -108,23 +87,25 @@ class LoaderExperiment(Experiment):
                 " as workload.loader: module:Class"
             )
         members.freeze()
+        as_is, cached, swapped, *others = (_condition(variant, members) for variant in VARIANTS)
         self._watch(members)
-        step_s = mean_step_s([self._train(members, Ask(NEW))]) or 0.0
-        self._settle(members, SETTLE_S, Ask(NEW), Ask(FROM_MEMORY), Ask(SWAPPED))
+        step_s = mean_step_s([self._train(as_is)]) or 0.0
+        self._settle(efforts.SETTLE_S, as_is, cached, swapped)
         paths, cold = self._files(), self._cold(loaders, step_s)
-        conditions = []
-        for name, title in TITLES.items():
+        conditions = [as_is, cached, swapped]
+        for condition in others:
+            name = condition.variant.name
             if (reason := self._unfit(name, paths, cold)) is not None:
-                self._leave_variant(name, title, reason)
-                continue
-            condition = _condition(name, Ask(GIVES.get(name, NEW)), members)
-            if name in OF_FILES:
-                timing = cold if name == "cold" else None
-                condition = replace(condition, timing=timing, around=_placing(name, paths))
-            conditions.append(condition)
+                self._leave(condition.variant, reason)
+            elif name in OF_FILES:
+                variant = replace(condition.variant, timing=cold if name == "cold" else None)
+                around = partial(_placed, name, paths)
+                conditions.append(replace(condition, variant=variant, around=around))
+            else:
+                conditions.append(condition)
         self._take_all(conditions, self._effort.blocks)
         if len(loaders) == 1 and not self._in_ranks:
-            self._sweep(members, report, resolved)
+            self._sweep(members, report, planned.resolved)
         return "complete", None
 
     def _take_all(self, conditions: Sequence[Condition], blocks: int) -> None:
@@ -141,7 +122,9 @@ class LoaderExperiment(Experiment):
             return "ranks train together, and take their batches at different times alone"
         return None
 
-    def _leave_variant(self, name: str, title: str, reason: str) -> None:
+    def _leave(self, variant: Variant, reason: str) -> None:
+        """Record that a variant is not measured, and why."""
+        name, title = variant.name, variant.title
         self._log.info("%s is left out: %s", title, reason)
         self._left.append(records.VariantLeftOut(variant=name, title=title, reason=reason))
 
@@ -167,45 +150,37 @@ class LoaderExperiment(Experiment):
             settle_s=min(max(timing.settle_s, ready * step_s), longest_s / 2),
         )
 
-    def _settle(self, members: cohort.Cohort, for_s: float, *asks: Ask) -> None:
-        """Let stopped members train in each of these modes in turn, before they are measured."""
+    def _settle(self, for_s: float, *conditions: Condition) -> None:
+        """Let stopped members train in each of these ways in turn, before they are measured."""
         until = time.monotonic() + for_s
-        for ask in itertools.cycle(asks):
+        for condition in itertools.cycle(conditions):
             if time.monotonic() >= until:
                 return
-            self._train(members, ask)
+            self._train(condition)
 
-    def _train(self, members: cohort.Cohort, ask: Ask) -> Taken:
+    def _train(self, condition: Condition) -> records.ExperimentWindow:
         """Let stopped members train for a window that is not recorded."""
-        members.tell(ask.code)
-        members.thaw()
-        record = members.take(windows.WindowPlan(0, 0, self._n), self._timing)
-        members.freeze()
-        return record
+        return condition.attempt(windows.WindowPlan(0, 0, self._n), 0, self._timing)
 
-    def _started(
-        self, name: str, title: str, changes: Sequence[str], stack: ExitStack
-    ) -> cohort.Cohort | None:
-        """Start members with changes inside and stop them; return None if they cannot start."""
+    def _members(self, variant: Variant, stack: ExitStack) -> cohort.Cohort | None:
+        """Return the members of a variant, started if it has its own; None if there can be none."""
         try:
-            resolved = self._resolve({}, *changes)
+            planned = self._plan(variant, self._n)
+            members = self._cohorts.get(variant.of) or self._start([planned], stack)[variant.name]
         except UnavailableError as error:
-            self._leave_variant(name, title, error.reason)
-            return None
-        ((_, members),) = self._start([CohortPlan(name, {}, resolved)], stack)
-        if isinstance(members, str):
-            self._leave_variant(name, title, members)
-            return None
-        members.freeze()
-        return members
+            members = error.reason
+        if not isinstance(members, str):
+            return members
+        self._leave(variant, members)
+        return None
 
     def _files(self) -> list[Path]:
         """Return the loader's files: those that the config names, and those that the loader opens.
 
         Files of the same kind beside an opened one count too, because they are read later.
         """
-        with ExitStack() as stack:  # a start of the script that lists what it opens
-            self._started("noted", "the files that it opens", ["files_noted"], stack)
+        with ExitStack() as stack:
+            self._members(NOTED, stack)
             lines = [
                 line
                 for noted in self._folder.rglob(f"{files.OPENED}*")
@@ -215,7 +190,7 @@ class LoaderExperiment(Experiment):
         kinds = {(path.parent, path.suffix) for path in opened if path.is_file()}
         named = map(Path, self._job.plan.workload.inputs)
         paths = {
-            *(file for path in named for file in (path.rglob("*") if path.is_dir() else [path])),
+            *(file for path in named for file in (path, *path.rglob("*"))),
             *(file for parent, suffix in kinds for file in parent.glob(f"*{glob.escape(suffix)}")),
         }
         return sorted(file for file in paths if file.is_file())[:MOST_FILES]
@@ -229,7 +204,6 @@ class LoaderExperiment(Experiment):
             with suppress(OSError):  # a member has just ended
                 looks.append(sampling.look_at_machine(cpus, threads))
 
-        members.tell(Ask(NEW).code)
         members.thaw()
         members.watch(self._n, sampling.USE_LOOKS, sampling.USE_EVERY_S, look)
         members.freeze()
@@ -246,64 +220,44 @@ class LoaderExperiment(Experiment):
         cpus = usable if bound is None else len(parse_cpu_list(bound))
         loader = (report.loaders or [])[0]
         now, others = loader_model.now(loader), loader_model.ways(loader, cpus)
+        alone: dict[str, Condition] = {}
         with ExitStack() as stack:
-            tried = {way.name: self._can(way, members, report, stack) for way in others}
-            there = {name: other for name, other in tried.items() if other is not None}
-            if not there:
+            for way in others:
+                variant = loader_model.variant(way, NOTHING)
+                if way.name in self._ended:
+                    self._leave(variant, "a member ended when it was asked to load so")
+                elif reason := (report.impossible or {}).get(way.change or ""):
+                    self._leave(variant, reason)
+                elif (other := self._members(variant, stack)) is not None:
+                    alone[way.name] = _condition(variant, other)
+            if not alone:
                 return
-            apart = [way for way in others if way.name in there and not way.as_fast]
+            apart = [way for way in others if way.name in alone and not way.as_fast]
             for way in apart:
-                self._begin_way(way, there[way.name], BEGIN_S, NOTHING)
-            self._take_all(
-                [_condition(way.alone, _asked(way, NOTHING), there[way.name]) for way in apart],
-                ALONE_BLOCKS,
-            )
+                self._begin_way(way, alone[way.name], efforts.BEGIN_S)
+            self._take_all([alone[way.name] for way in apart], efforts.ALONE_BLOCKS)
             steps_s = {
                 way.name: loader_model.predicted_s(way, now, cpus, self._seen)
                 for way in (now, *others)
             }
             known = [way for way in (now, *others) if steps_s[way.name] is not None]
             self._write(records.Ways(cpus=cpus, ways=known))
-            best = [way for way in known if way.name in there]
+            best = [way for way in known if way.name in alone]
             best.sort(key=lambda way: steps_s[way.name] or 0.0)
             for way in best[: self._effort.ways]:  # in turns with the script as it is
-                other = there[way.name]
-                self._begin_way(way, other, BEGIN_S if other is members else SETTLE_S, NEW)
-                pair = [
-                    _condition(AS_IS, Ask(NEW), members),
-                    _condition(way.trains, _asked(way, NEW), other),
-                ]
-                self._take_all(pair, self._effort.blocks)
+                trains = _condition(loader_model.variant(way, NEW), alone[way.name].cohort)
+                switched = trains.cohort is members
+                self._begin_way(way, trains, efforts.BEGIN_S if switched else efforts.SETTLE_S)
+                self._take_all([_condition(AS_IS, members), trains], self._effort.blocks)
 
-    def _can(
-        self, way: records.Way, members: cohort.Cohort, report: Readback, stack: ExitStack
-    ) -> cohort.Cohort | None:
-        """Return the members that can load in another way; None if none can."""
-        title = f"the loader alone, {way.title}"
-        reason = (report.impossible or {}).get(way.change or "")
-        if way.name in self._ended:
-            reason = "a member ended when it was asked to load so"
-        elif loader_model.elsewhere(way):
-            return self._started(way.alone, title, [SWITCHED, str(way.change)], stack)
-        else:
-            try:
-                self._resolve(way.axes, SWITCHED)
-            except UnavailableError as error:
-                reason = error.reason
-        if reason is not None:
-            self._leave_variant(way.alone, title, reason)
-        return members if reason is None else None
-
-    def _begin_way(
-        self, way: records.Way, members: cohort.Cohort, for_s: float, gives: int
-    ) -> None:
+    def _begin_way(self, way: records.Way, condition: Condition, for_s: float) -> None:
         """Switch members to another loading mode; record the mode if one dies.
 
         Raises:
             MemberEndedError: a member died or hung.
         """
         try:
-            self._settle(members, for_s, _asked(way, gives))
+            self._settle(for_s, condition)
         except member_processes.MemberEndedError:
             self._ended.add(way.name)
             raise
@@ -329,35 +283,21 @@ class LoaderExperiment(Experiment):
         )
 
 
-def _asked(way: records.Way, gives: int) -> Ask:
-    """Return the request that makes members load in this way."""
-    return Ask(
-        gives=gives,
-        workers=way.axes.get("loader_workers"),
-        ahead=way.axes.get("prefetch"),
-        whole=way.change == loader_model.WHOLE,
-    )
-
-
-def _condition(name: str, ask: Ask, members: cohort.Cohort) -> Condition:
+def _condition(variant: Variant, members: cohort.Cohort) -> Condition:
     """Return a variant as the blocks take it."""
-    return Condition("data_loader", name, members, members.size, asked=ask.code, frozen=True)
+    return Condition("data_loader", variant, members, members.size, frozen=True)
 
 
-def _placing(name: str, paths: Sequence[Path]) -> Around:
-    """Return a context that puts the loader's files into memory, or out of it, for a window."""
-
-    @contextmanager
-    def placed() -> Iterator[Added]:
-        there = page_cache.resident_share(paths) or 0.0
-        if name == "warm":
-            page_cache.load(paths)
-        else:
-            page_cache.drop(paths)
-        shares = {"resident_before": page_cache.resident_share(paths)}
-        yield shares
-        shares["resident_after"] = page_cache.resident_share(paths)
-        if name == "cold" and there >= MOSTLY:
-            page_cache.load(paths)  # the next variant is to find them where they were
-
-    return placed
+@contextmanager
+def _placed(name: str, paths: Sequence[Path]) -> Iterator[Added]:
+    """Put the loader's files into memory, or out of it, for a window."""
+    there = page_cache.resident_share(paths) or 0.0
+    if name == "warm":
+        page_cache.load(paths)
+    else:
+        page_cache.drop(paths)
+    shares = {"resident_before": page_cache.resident_share(paths)}
+    yield shares
+    shares["resident_after"] = page_cache.resident_share(paths)
+    if name == "cold" and there >= MOSTLY:
+        page_cache.load(paths)  # the next variant is to find them where they were

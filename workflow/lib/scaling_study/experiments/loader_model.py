@@ -1,5 +1,6 @@
-"""The predicted step with another loader, from parts that were measured.
+"""Variants of a launch with a loader, and the predicted step with another loader.
 
+The prediction follows from parts that were measured.
 Without workers the training thread makes each batch itself, before it trains on it. With workers, a
 step takes as long as the slower of two: the loader alone, or training plus taking over a batch.
 While the faster one works, both are slower than alone. If they want more CPUs than there are, each
@@ -11,29 +12,49 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scaling_study.common.quantities import format_count
+from scaling_study.experiments.conditions import Variant
+from scaling_study.member.loader_substitutes import FROM_MEMORY, NEW, NOTHING, SWAPPED, WHOLE, Ask
 from scaling_study.records.experiment import Way
 from scaling_study.records.readback import Loader
 
-TITLES = {
-    "as_is": "as it is",
-    "cached": "batches from memory, no loader",
-    "swapped": "as it is, each batch swapped for one from memory",
-    "only": "the loader alone, nobody trains",
-    "warm": "as it is, its files in memory",
-    "cold": "as it is, its files not in memory",
-}
-"""The variants by name, in the order in which they are shown."""
+SWITCHED = "loader_switched"
+"""The change inside members that lets them switch from one way to load to another."""
+AS_IS = Variant("as_is", "as it is", change=(SWITCHED,), asked=Ask(NEW).code)
+VARIANTS = (
+    AS_IS,
+    Variant("cached", "batches from memory, no loader", asked=Ask(FROM_MEMORY).code),
+    Variant("swapped", "as it is, each batch swapped for one from memory", asked=Ask(SWAPPED).code),
+    Variant("only", "the loader alone, nobody trains", asked=Ask(NOTHING).code),
+    Variant("warm", "as it is, its files in memory", asked=Ask(NEW).code),
+    Variant("cold", "as it is, its files not in memory", asked=Ask(NEW).code),
+)
+"""The variants of a launch with a loader, in the order in which they are shown."""
 
 WORKERS = (0, 1, 2, 4)
 """Numbers of loader workers to try, up to one more than a process has CPUs."""
-WHOLE = "whole_batches"
 FURTHER_AHEAD = 4
 """Factor by which a worker prepares more batches ahead."""
 
 
-def elsewhere(way: Way) -> bool:
-    """Return whether members cannot switch to this way, and need a start of their own."""
-    return way.change not in {None, WHOLE}
+def is_pipeline(loader: Loader) -> bool:
+    """Return whether a loader is a pipeline of SPDL's with threads in the training process."""
+    return loader.threads and "Pipeline" in loader.kinds
+
+
+def variant(way: Way, gives: int) -> Variant:
+    """Return the variant that loads in another way; it may need a start of its own.
+
+    Args:
+        way: the way.
+        gives: what the script gets: NEW batches, or NOTHING while the loader is alone.
+    """
+    ask = Ask(gives, way.axes.get("loader_workers"), way.axes.get("prefetch"), way.change == WHOLE)
+    name, title = way.trains, way.title
+    if gives == NOTHING:
+        name, title = way.alone, f"the loader alone, {way.title}"
+    if way.change in {None, WHOLE}:
+        return Variant(name, title, way.axes, (SWITCHED,), ask.code, of=AS_IS.name)
+    return Variant(name, title, way.axes, (SWITCHED, str(way.change)), ask.code)
 
 
 def now(loader: Loader) -> Way:
@@ -42,7 +63,7 @@ def now(loader: Loader) -> Way:
     Args:
         loader: what a member reports of it.
     """
-    return Way(name="", title=TITLES["as_is"], workers=loader.workers, as_fast=True)
+    return Way(name="", title=AS_IS.title, workers=loader.workers, as_fast=True)
 
 
 def ways(loader: Loader, cpus: float) -> list[Way]:
@@ -53,7 +74,7 @@ def ways(loader: Loader, cpus: float) -> list[Way]:
         cpus: CPUs that a process has.
     """
     workers = loader.workers
-    if loader.threads and "Pipeline" in loader.kinds:
+    if is_pipeline(loader):
         title = "its threads in a process of their own"
         return [Way(name="elsewhere", title=title, workers=None, change="pipeline_elsewhere")]
     if not loader.settable:

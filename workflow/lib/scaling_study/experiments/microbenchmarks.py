@@ -1,23 +1,30 @@
 """Micro-benchmarks: how much each part of the machine slows down when more members use it.
 
 Kernels that are each bound by one part run through the same cohorts, placements and windows as
-training does. The result belongs to the machine, so it is measured once and kept.
+training does. The rate at which one process reads a file from the disk, with nothing else running,
+is a ceiling for a data loader: one loader process should expect no more. Several processes get more
+from a fast device, which serves many requests at once. The result belongs to the machine, so it is
+measured once and kept.
 """
 
 import logging
+import mmap
+import os
 import random
+import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from scaling_study.common import private
 from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import process_counts
-from scaling_study.experiments import disk, kernel_cohort, kernels
-from scaling_study.experiments.conditions import Condition
-from scaling_study.host import probe
+from scaling_study.experiments import kernel_cohort, kernels
+from scaling_study.experiments.conditions import Condition, Variant
+from scaling_study.host import page_cache, probe
 from scaling_study.launch.axes import placement
 from scaling_study.records.codec import read_file, write_file
-from scaling_study.records.experiment import KernelRates, Microbenchmarks, NamedKernel
+from scaling_study.records.experiment import DiskRate, KernelRates, Microbenchmarks, NamedKernel
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import Taken
 from scaling_study.runner import cohort, windows
@@ -30,6 +37,10 @@ FURTHER = 2  # further attempts of a disturbed window
 
 # More counts would take longer and show no more.
 MOST_COUNTS = 12
+
+# The file that is read from the disk, a block after the other, for a short time.
+FILE_BYTES, BLOCK_BYTES = 1 << 26, 1 << 20
+READ_S = 0.4
 
 # With fewer undisturbed windows the result shows other programs as much as the machine.
 QUIET_SHARE = 0.5
@@ -67,7 +78,7 @@ def measure(machine: Machine, folder: Path) -> Microbenchmarks:
             NamedKernel(kernel=name, **each._asdict()) for name, each in kernels.KERNELS.items()
         ],
         rows=rows,
-        disk=disk.measure(folder),
+        disk=measure_disk(folder),
     )
 
 
@@ -81,8 +92,8 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
 
     def attempt(condition: Condition, window: windows.WindowPlan, number: int) -> Taken:
         taken = condition.attempt(window, number, WINDOW)
-        last[condition.name, window.n, window.block] = KernelRates(
-            kernel=condition.name,
+        last[condition.variant.name, window.n, window.block] = KernelRates(
+            kernel=condition.variant.name,
             placement=name,
             n=window.n,
             block=window.block,
@@ -92,21 +103,56 @@ def _process_counts(name: str, machine: Machine) -> list[KernelRates]:
         )
         return taken
 
-    with (
-        private.folder() as root,
-        private.part(root, f"kernels-{name}") as folder,
-        kernel_cohort.make(folder, where, machine) as members,
-    ):
+    with private.folder() as folder, kernel_cohort.make(folder, where, machine) as members:
         if not kernel_cohort.start(members):
             raise RuntimeError(f"kernels did not start: {members.events[-1]}")
         conditions = [
-            Condition("kernel", kernel, members, n, asked=kernels.encode(kernel))
+            Condition("kernel", Variant(kernel, asked=kernels.encode(kernel)), members, n)
             for kernel in kernels.KERNELS
             for n in ns
         ]
         blocks = Blocks(attempt, FURTHER)
         blocks.run(conditions, BLOCKS, random.Random(machine.hash))  # noqa: S311 (an order)
     return list(last.values())
+
+
+def measure_disk(folder: Path) -> DiskRate:
+    """Measure the rate at which one process reads a file.
+
+    Args:
+        folder: a folder on the disk; it holds a file of 64 MiB meanwhile.
+    """
+    block = random.Random(0).randbytes(BLOCK_BYTES)  # noqa: S311 (what does not compress)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".disk-", buffering=0) as file:
+        try:
+            for _ in range(FILE_BYTES // BLOCK_BYTES):
+                file.write(block)
+            os.fsync(file.fileno())
+            return _read_through(Path(file.name))
+        except OSError as error:  # the disk is full
+            return DiskRate(per_s=None, note=str(error))
+
+
+def _read_through(path: Path) -> DiskRate:
+    """Read a file in order, each part once, past the page cache where possible."""
+    page_cache.drop([path])
+    how = "one process, one read after the other"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:  # a file system without direct reads
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        how += ", through the page cache, emptied before"
+    buffer = mmap.mmap(-1, BLOCK_BYTES)  # aligned, as direct reads require
+    done, began = 0, time.perf_counter()
+    try:
+        for place in range(0, FILE_BYTES, BLOCK_BYTES):
+            done += os.preadv(descriptor, [buffer], place)
+            if time.perf_counter() - began > READ_S:
+                break
+    finally:
+        os.close(descriptor)
+    rate = done / (time.perf_counter() - began)
+    return DiskRate(per_s=rate, note=f"{how}; a virtual machine's host may cache")
 
 
 def take(folder: Path, code: str, output: Path) -> None:

@@ -18,8 +18,6 @@ from scaling_study.host import kernel_counters, machine_counters
 from scaling_study.records import experiment as records
 from scaling_study.runner import headroom
 
-PROC = Path("/proc")
-
 # How often the use of the machine is sampled.
 USE_LOOKS, USE_EVERY_S = 24, 0.125
 
@@ -100,17 +98,10 @@ def shared_mapping(address: int, maps: str) -> str:
     return ""
 
 
-def _inode(path: Path) -> str | None:
-    with suppress(OSError):
-        state = path.stat()
-        return f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
-    return None
-
-
 def _name_of_file(pid: int, descriptor: int) -> str:
     """Return what a descriptor is open on: a path, ``pipe``, ``socket`` or the like."""
     with suppress(OSError):
-        target = str((PROC / str(pid) / "fd" / str(descriptor)).readlink())
+        target = str(Path(f"/proc/{pid}/fd/{descriptor}").readlink())
         kind, colon, _ = target.partition(":")
         return kind if colon and not target.startswith("/") else target
     return ""
@@ -120,17 +111,20 @@ def _between_processes(pid: int, address: int, operation: int) -> str:
     """Return the shared memory that a futex lies in; empty if only one process uses it."""
     if not operation & FUTEX_PRIVATE:
         with suppress(OSError):
-            return shared_mapping(address, (PROC / str(pid) / "maps").read_text())
+            return shared_mapping(address, Path(f"/proc/{pid}/maps").read_text())
     return ""
 
 
 def _file_of(pid: int, inode: str) -> str:
     """Return the path of the file with this inode among a process's open ones."""
-    try:
-        links = list((PROC / str(pid) / "fd").iterdir())
-    except OSError:
-        return ""
-    return next((str(link.readlink()) for link in links if _inode(link) == inode), "")
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # it has just been closed
+                file = link.stat()
+                place = os.major(file.st_dev), os.minor(file.st_dev), file.st_ino
+                if "{:02x}:{:02x}:{}".format(*place) == inode:
+                    return str(link.readlink())
+    return ""
 
 
 @dataclass(slots=True)
@@ -153,13 +147,13 @@ class Sampler:
         pids = {pid for pid, _ in threads.values()}
         waiting, held = (
             [(pid, _file_of(pid, inode) or inode) for pid, inode in locks if pid in pids]
-            for locks in parse_locks((PROC / "locks").read_text())
+            for locks in parse_locks(Path("/proc/locks").read_text())
         )
         self.locks.update(path for _, path in waiting)
         for pid, path in held:
             self.holders[path].add(pid)
         for slot, (pid, tid) in threads.items():
-            folder = PROC / str(pid) / "task" / str(tid)
+            folder = Path(f"/proc/{pid}/task/{tid}")
             with suppress(OSError):  # it has just ended, or this kernel hides it
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 call = parse_syscall((folder / "syscall").read_text(), platform.machine())

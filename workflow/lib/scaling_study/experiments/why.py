@@ -8,29 +8,32 @@ what they do and wait for.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from msgspec import convert, structs
+from msgspec import convert, json, structs
 
 from scaling_study.common import private
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
-from scaling_study.experiments import interventions, kernel_cohort, operator_calls, sampling
-from scaling_study.experiments.conditions import Condition, irregular, window_of
+from scaling_study.experiments import interventions, kernel_cohort, sampling
+from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
 from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
-from scaling_study.experiments.interventions import REFERENCE, Intervention
+from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
-from scaling_study.launch.axes.launcher import LAUNCHERS
+from scaling_study.launch.launchers.launcher import bind_command, split_preload
+from scaling_study.member import channel
 from scaling_study.records import experiment as records
 from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 from scaling_study.runner.jobs import Job
+from scaling_study.runner.member_processes import MemberEndedError
 
 # A window of this length holds many periods of what comes and goes: a quota throttles its cgroup in
 # periods of 100 ms (cpu.max).
@@ -46,7 +49,9 @@ MEMORY_SHARE = 0.8
 LOOKS = 60
 LOOK_EVERY_S = 0.02
 
-Tried = tuple[interventions.Intervention, CohortPlan]
+PROFILED_STEPS = 3
+PROFILED_LONGEST_S, WRITING_LONGEST_S, COSTS_LONGEST_S = 30.0, 120.0, 60.0
+"""Longest times of the profiled steps, of working them up, and of measuring what a call costs."""
 
 
 def reference_count(counts: Sequence[int], knee: float | None) -> int:
@@ -82,7 +87,7 @@ class WhyExperiment(Experiment):
             knee: process count of the knee of the launch's scaling law, None if it has none.
         """
         self._n = reference_count(resolve.counts(self._job.plan, self._machine), knee)
-        self._run()
+        self._run(Variant(REFERENCE))
 
     def _first(
         self, heading: records.Heading, resolved: resolve.Resolved | None
@@ -108,10 +113,10 @@ class WhyExperiment(Experiment):
         super()._close(status, reason, remedy, wall_s)
 
     def _measure(
-        self, resolved: resolve.Resolved, before: list[records.Record], stack: ExitStack
+        self, planned: CohortPlan, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
-        reference, report = self._reference(REFERENCE, resolved, stack)
+        reference, report = self._reference(planned, stack)
         threads = report.intra_op * ranks.processes(self._axes)
         if before and isinstance(before[0], records.WhyHead):
             tried = self._chosen_before(before[0])
@@ -119,25 +124,20 @@ class WhyExperiment(Experiment):
             tried, left = self._choose(reference, report)
             self._head = structs.replace(
                 self._head,
-                interventions=[intervention.record() for intervention, _ in tried],
+                interventions=[interventions.record(plan.variant) for plan in tried],
                 not_applicable=left,
                 shortest_s=self._effort.shortest_s,
                 blocks=self._effort.blocks,
             )
             self._begin()
-        for wave in self._waves(reference, [each for each in tried if not each[0].of]):
-            self._wave(reference, [*wave, *(each for each in tried if each[0].of)], threads)
+        # If members outnumber the CPUs, a count that fits shows what taking turns costs.
+        fit = len(self._topology.cpus) // threads
+        counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
+        launch = self._conditions(planned, reference, counts)
+        for wave in self._waves(reference, [plan for plan in tried if not plan.variant.of]):
+            self._wave(launch, [*wave, *(plan for plan in tried if plan.variant.of)])
         self._stress(reference, threads)
-        self._look(
-            reference,
-            {record.n: record for record in before if isinstance(record, records.Samples)},
-        )
-        if not any(isinstance(record, records.OperatorCalls) for record in before):
-            calls = operator_calls.measure(reference)
-            if isinstance(calls, str):
-                self._log.info("the cost of calls is not known: %s", calls)
-            else:
-                self._write(calls)
+        self._look(reference, before)
         if self._failed:
             return "partial", f"interventions that failed: {', '.join(self._failed)}"
         return "complete", None
@@ -149,15 +149,15 @@ class WhyExperiment(Experiment):
         self._effort = effort
         self._timing = window_of(effort)
 
-    def _chosen_before(self, head: records.WhyHead) -> list[Tried]:
+    def _chosen_before(self, head: records.WhyHead) -> list[CohortPlan]:
         """Return the interventions of an interrupted run, and take windows like its own."""
         effort = self._effort.over_periods(head.shortest_s or 0.0)
         self._use(replace(effort, blocks=head.blocks or effort.blocks))
-        return self._plan([interventions.recorded(change) for change in head.interventions])[0]
+        return self._plan_all(map(interventions.recorded, head.interventions))[0]
 
     def _choose(
         self, members: cohort.Cohort, report: Readback
-    ) -> tuple[list[Tried], list[records.UntriedChange]]:
+    ) -> tuple[list[CohortPlan], list[records.UntriedChange]]:
         """Choose interventions, and windows' length and number, from one window at each count.
 
         Returns:
@@ -183,28 +183,27 @@ class WhyExperiment(Experiment):
             *(n for trial in chosen for n in trial.counts(self._n, self._effort_name)),
         ]
         self._use(self._effort.of_blocks(sum(takes_s[n] for n in taken)))
-        tried, impossible = self._plan(chosen)
+        tried, impossible = self._plan_all(chosen)
         return tried, [*left, *impossible]
 
-    def _plan(
-        self, chosen: Sequence[Intervention]
-    ) -> tuple[list[Tried], list[records.UntriedChange]]:
+    def _plan_all(
+        self, chosen: Iterable[Intervention]
+    ) -> tuple[list[CohortPlan], list[records.UntriedChange]]:
         """Return the cohorts to start, and the records of interventions that cannot run here."""
         tried, impossible = [], []
         for intervention in chosen:
+            most = max(intervention.counts(self._n, self._effort_name))
             try:
-                resolved = self._resolve(intervention.axes, *intervention.options())
+                tried.append(self._plan(intervention, most))
             except UnavailableError as error:
                 impossible.append(intervention.left_out(f"{error.reason} ({error.remedy})"))
-            else:
-                n = max(intervention.counts(self._n, self._effort_name))
-                few = replace(resolved, members=resolved.members[:n], need=resolved.need.of(n))
-                tried.append((intervention, CohortPlan(intervention.name, intervention.axes, few)))
         return tried, impossible
 
     # ---- interventions
 
-    def _waves(self, reference: cohort.Cohort, tried: Sequence[Tried]) -> Iterator[Sequence[Tried]]:
+    def _waves(
+        self, reference: cohort.Cohort, tried: Sequence[CohortPlan]
+    ) -> Iterator[Sequence[CohortPlan]]:
         """Divide interventions into groups that can live beside the reference.
 
         All cohorts of a group live at once: their members, threads and memory add up.
@@ -215,79 +214,53 @@ class WhyExperiment(Experiment):
             for process in kernel_counters.read_tree(pid).values()
         )
         most = max(1, int(MEMORY_SHARE * headroom.read_free_memory().free / used_bytes))
-        sizes = headroom.together([planned.resolved.need for _, planned in tried], most)
+        sizes = headroom.together([plan.resolved.need for plan in tried], most)
         rest = iter(tried)
         return (list(islice(rest, size)) for size in sizes or [0])
 
-    def _wave(self, reference: cohort.Cohort, tried: Sequence[Tried], threads: int) -> None:
+    def _wave(self, launch: Sequence[Condition], tried: Sequence[CohortPlan]) -> None:
         """Take all blocks of the reference and a group of interventions.
 
         Args:
-            reference: the reference.
+            launch: the conditions of the reference.
             tried: the group, and all that use the members of another intervention.
-            threads: number of a member's threads.
         """
-        rests = LAUNCHERS[str(self._axes["launcher"])].rests
+        reference = launch[0].cohort
         with ExitStack() as stack:
-            cohorts = {REFERENCE: reference}
-            trials = [intervention for intervention, _ in tried]
-            stopped = {each.name for each in trials if each.asked is not None or not rests}
-            plans = [planned for each, planned in tried if each.members_of == each.name]
-            for planned, other in self._start(plans, stack):
-                if isinstance(other, str):
-                    for each in trials:
-                        if each.members_of == planned.name:
-                            self._give_up(each.name, other)
-                    continue
-                cohorts[planned.name] = other
-                if planned.name in stopped:
-                    other.freeze()
-
-            def rotates(members: cohort.Cohort) -> int:
-                if len(self._topology.kinds) > 1:
-                    return 0  # one process has a fast core
-                return max(1, members.size // self._effort.blocks)
-
-            # If members outnumber the CPUs, a count that fits shows what taking turns costs.
-            fit = len(self._topology.cpus) // threads
-            counts = {1, self._n, *([fit] if 1 < fit < self._n else [])}
-            conditions = [
-                Condition(
-                    "reference",
-                    REFERENCE,
-                    reference,
-                    n,
-                    frozen=not rests,
-                    rotates=rotates(reference),
-                )
-                for n in sorted(counts)
-            ]
-            conditions += [
-                Condition(
-                    "intervention",
-                    each.name,
-                    members,
-                    n,
-                    asked=each.asked,
-                    timing=each.timing,
-                    frozen=each.name in stopped,
-                    rotates=rotates(members),
-                    optional=members is not reference,
-                )
-                for each in trials
-                if (members := cohorts.get(each.members_of)) is not None
-                for n in sorted({1, members.size})
-            ]
-            if not rests:
+            starting = [plan for plan in tried if plan.variant.members_of == plan.name]
+            cohorts = {REFERENCE: reference, **self._start(starting, stack)}
+            conditions = [*launch]
+            for plan in tried:
+                members = cohorts.get(plan.variant.members_of)
+                if isinstance(members, str):
+                    self._give_up(plan.name, members)
+                elif members is not None:
+                    conditions += self._conditions(plan, members, {1, members.size})
+            if launch[0].frozen:
                 reference.freeze()
             self._blocks.run(conditions, self._effort.blocks, self._shuffle)
             reference.thaw()
-            lost = {
-                each.name: each.cohort for each in conditions if each.group in self._blocks.lost
-            }
-            for name, members in lost.items():
+            lost = [condition for condition in conditions if condition.group in self._blocks.lost]
+            for name, members in {each.variant.name: each.cohort for each in lost}.items():
                 self._write_events(name, members)
                 self._give_up(name, "a member ended")
+
+    def _conditions(
+        self, plan: CohortPlan, members: cohort.Cohort, counts: set[int]
+    ) -> list[Condition]:
+        """Return a variant at some counts, as the blocks take it."""
+        # With cores of several kinds, one process has a fast core, and always trains.
+        several_kinds = len(self._topology.kinds) > 1
+        first = Condition(
+            "reference" if plan.name == REFERENCE else "intervention",
+            plan.variant,
+            members,
+            1,
+            frozen=plan.frozen,
+            rotates=0 if several_kinds else max(1, members.size // self._effort.blocks),
+            optional=plan.variant.members_of != REFERENCE,
+        )
+        return [replace(first, n=n) for n in sorted(counts)]
 
     def _give_up(self, name: str, reason: str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""
@@ -326,13 +299,14 @@ class WhyExperiment(Experiment):
                 self._write_events("kernels", beside)
                 self._give_up("kernels", "the kernels did not start")
 
-    def _look(self, reference: cohort.Cohort, done: dict[int, records.Samples]) -> None:
-        """Sample what the reference's training threads do, with one member and with all.
+    def _look(self, reference: cohort.Cohort, before: Sequence[records.Record]) -> None:
+        """Sample what the reference's training threads do, and measure what its calls cost.
 
         Args:
-            reference: the reference.
-            done: the records of an interrupted run, by process count.
+            reference: the reference; one of its members trains, and then all of them.
+            before: the records of an interrupted run.
         """
+        done = {record.n: record for record in before if isinstance(record, records.Samples)}
         for n in sorted({1, self._n} - done.keys()):
             sampler = sampling.Sampler()
             activities = reference.watch(n, LOOKS, LOOK_EVERY_S, sampler.look)
@@ -340,3 +314,49 @@ class WhyExperiment(Experiment):
             step_s = active_s / max(1, sum(each.steps_active for each in activities))
             done[n] = sampler.record(n, LOOK_EVERY_S, step_s, done.get(1))
             self._write(done[n])
+        if any(isinstance(record, records.OperatorCalls) for record in before):
+            return
+        calls = measure_calls(reference)
+        if isinstance(calls, str):
+            self._log.info("the cost of calls is not known: %s", calls)
+        else:
+            self._write(calls)
+
+
+def measure_calls(members: cohort.Cohort) -> records.OperatorCalls | str:
+    """Measure what the calls of a step's operators cost, whatever they compute.
+
+    Profile some steps of the first member, and measure a call with its torch and its CPUs.
+
+    Args:
+        members: a cohort that rests, outside of all windows.
+
+    Returns:
+        The record, or why there is none.
+    """
+    launch = members.launch_spec
+    try:
+        (first,) = members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
+    except MemberEndedError:
+        return "the member ended under the profiler"
+    operators = launch.folder / "operators.json"
+    if (
+        not members.ask(first.slot, channel.WRITE_PROFILE, WRITING_LONGEST_S)
+        or not operators.exists()
+    ):
+        return f"no whole step within {PROFILED_LONGEST_S:g} s"
+    member = members.spec(first.slot)
+    env, preload = split_preload(launch.env)
+    command = [
+        *bind_command(member.cpus, member.mempolicy, preload),
+        *(launch.python, "-m", "scaling_study.member.stacked", str(operators)),
+    ]
+    try:
+        done = subprocess.run(
+            command, env=env, check=True, capture_output=True, text=True, timeout=COSTS_LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {COSTS_LONGEST_S:g} s"
+    except subprocess.CalledProcessError as error:
+        return (error.stderr.strip() or str(error)).splitlines()[-1]
+    return json.decode(done.stdout.splitlines()[-1], type=records.OperatorCalls)

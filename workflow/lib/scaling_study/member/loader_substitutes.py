@@ -252,22 +252,16 @@ class Ask(NamedTuple):
     @property
     def code(self) -> int:
         """The request as a number; 0 for new batches of the loader as it is."""
-        fields = (self.gives, _optional(self.workers), _optional(self.ahead), int(self.whole))
+        counts = (0 if count is None else count + 1 for count in (self.workers, self.ahead))
+        fields = (self.gives, *counts, int(self.whole))
         return sum(number << _BITS * at for at, number in enumerate(fields))
 
     @classmethod
     def of(cls, code: int) -> Ask:
         """Return the request that a number encodes."""
-        gives, workers, ahead, at_once = (code >> _BITS * at & _MASK for at in range(4))
-        return cls(gives, _known(workers), _known(ahead), bool(at_once))
-
-
-def _optional(count: int | None) -> int:
-    return 0 if count is None else count + 1
-
-
-def _known(field: int) -> int | None:
-    return field - 1 if field else None
+        gives, *counts, at_once = (code >> _BITS * at & _MASK for at in range(4))
+        workers, ahead = (count - 1 if count else None for count in counts)
+        return cls(gives, workers, ahead, bool(at_once))
 
 
 AS_IT_IS = Ask()
@@ -310,9 +304,8 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
             member.step_end()
             gives, way = asked(member.asked())
         if gives != FROM_MEMORY:
-            try:
-                batch = sources.next(way)
-            except StopIteration:
+            batch = sources.next(way)
+            if batch is END:
                 return
         if gives == NEW:
             yield batch
@@ -320,6 +313,10 @@ def _switched(make: Makes, member: Member, loader: object) -> Iterator[object]:
         else:
             batch = None
             yield next(again).take()
+
+
+END = object()
+"""Stands for a batch that an epoch does not have."""
 
 
 class _Sources:
@@ -339,24 +336,17 @@ class _Sources:
         self._iterators: dict[Ask, Iterator[object]] = {}
 
     def next(self, way: Ask) -> object:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
+        """Return the next batch, or END if the epoch is over."""
         if way not in self._iterators:
             self._iterators[way] = self._made(way)
-        return next(self._iterators[way])
+        return next(self._iterators[way], END)
 
     def take(self, way: Ask) -> bool:
         """Throw a batch away; return whether there was one, in this epoch or the way's next one."""
         for _ in range(2):
-            try:
-                self.next(way)
-            except StopIteration:
-                del self._iterators[way]
-            else:
+            if self.next(way) is not END:
                 return True
+            del self._iterators[way]
         return False
 
     def _made(self, way: Ask) -> Iterator[object]:

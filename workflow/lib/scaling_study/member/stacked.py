@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor, profiler
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from torch import Tensor
-    from torch.nn import Module
-
-    State = dict[str, Tensor]
+State = dict[str, Tensor]
 
 BATCH, MODELS = 64, (8, 32)
 WIDEST = 1024
@@ -29,18 +29,14 @@ MULTIPLIES = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 """Operators that multiply matrices, and whose operations torch's profiler counts."""
 
 
-def network(width: int) -> Module:
+def network(width: int) -> torch.nn.Module:
     """Return three linear layers."""
-    import torch  # noqa: PLC0415 (the study itself has none)
-
     layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width)]
     return torch.nn.Sequential(*layers, torch.nn.ReLU(), torch.nn.Linear(width, 1))
 
 
 def alone(width: int, batch: int = BATCH) -> Callable[[], object]:
     """Return a step of one model."""
-    import torch  # noqa: PLC0415 (the study itself has none)
-
     model, features, target = network(width), torch.randn(batch, width), torch.randn(batch, 1)
     optimizer = torch.optim.Adam(model.parameters())
 
@@ -54,8 +50,7 @@ def alone(width: int, batch: int = BATCH) -> Callable[[], object]:
 
 def stacked(width: int, models: int) -> Callable[[], object]:
     """Return a step of several models at once."""
-    import torch  # noqa: PLC0415 (the study itself has none)
-    from torch.func import functional_call, stack_module_state, vmap  # noqa: PLC0415
+    from torch.func import functional_call, stack_module_state, vmap  # noqa: PLC0415 (torch 2)
 
     parameters, buffers = stack_module_state([network(width) for _ in range(models)])
     model = network(width).to("meta")
@@ -96,12 +91,12 @@ def gains(width: int, turn_s: float = TURN_S, rounds: int = ROUNDS) -> dict[int,
     reference, stacks = alone(width), {models: stacked(width, models) for models in MODELS}
     for step in (reference, *stacks.values()):
         step()  # what is made once is made now
-    found: dict[int, list[float]] = {models: [] for models in MODELS}
+    ratios: dict[int, list[float]] = {models: [] for models in MODELS}
     for _ in range(rounds):
         base = rate(reference, turn_s)
         for models, step in stacks.items():
-            found[models].append(models * rate(step, turn_s) / base)
-    return {models: sorted(ratios)[rounds // 2] for models, ratios in found.items()}
+            ratios[models].append(models * rate(step, turn_s) / base)
+    return {models: sorted(ratios[models])[rounds // 2] for models in MODELS}
 
 
 def typical_width(rows: Iterable[Mapping[str, object]]) -> int | None:
@@ -123,8 +118,6 @@ def typical_width(rows: Iterable[Mapping[str, object]]) -> int | None:
 
 def call_s() -> float:
     """Return the time of an operator's call on hardly any numbers, with all that belongs to it."""
-    from torch import profiler  # noqa: PLC0415
-
     step = alone(1, batch=1)
     step()
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:

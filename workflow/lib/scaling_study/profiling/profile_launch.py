@@ -31,7 +31,6 @@ from scaling_study.member import channel
 from scaling_study.profiling import stacks
 from scaling_study.records import codec
 from scaling_study.records.profile import Kind, PointProfile, Profiled, ProfiledPoint, Turn
-from scaling_study.records.window import Slot
 from scaling_study.runner import cohort, member_processes, pool, resolve, windows
 from scaling_study.runner.blocks import LostError
 from scaling_study.runner.free_run import program_of
@@ -61,6 +60,7 @@ LONGEST_FACTOR = 3.0
 """The sampler falls behind if unwinding is slow. Sampling ends after this many times the planned
 time, with the samples so far."""
 
+FAILURES = (FailedError, stacks.StackError)
 INSIDE = "only a process that the study starts can be profiled from inside"
 NO_TRACING = "sudo sysctl kernel.yama.ptrace_scope=0 or docker run --cap-add=SYS_PTRACE"
 
@@ -86,9 +86,9 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
         process_counts = resolve.counts(job.plan, machine)
         resolved = resolve.resolve(job.plan, job.launch.axes, machine, builds, process_counts)
         counts = _chosen(job.plan.profile.processes, resolved.counts)
-        with private.folder() as root, private.part(root, "profile") as part:
+        with private.folder() as private_folder:
             taken = _of_pool if job.plan.workload.pool else _of_members
-            points.extend(taken(job, resolved, counts, part, folder))
+            points.extend(taken(job, resolved, counts, private_folder, folder))
     except UnavailableError as error:
         content = replace(content, status="skipped", reason=error.reason, remedy=error.remedy)
     except FailedError as error:
@@ -97,34 +97,36 @@ def profile_launch(job: Job, target: str, folder: Path, builds: Path) -> None:
 
 
 def _of_members(
-    job: Job, resolved: resolve.Resolved, counts: Sequence[int], part: Path, folder: Path
+    job: Job, resolved: resolve.Resolved, counts: Sequence[int], private_folder: Path, folder: Path
 ) -> Iterator[ProfiledPoint]:
     """Profile members that rest between windows, in one cohort for all counts."""
-    launch, specs = with_changed(resolved.launch, folder=part), resolved.members[: max(counts)]
+    launch = with_changed(resolved.launch, folder=private_folder)
+    specs = resolved.members[: max(counts)]
     with cohort.Cohort(launch, specs, resolve.host(probe.read_machine())) as members:
-        profiling = _MemberProfiling(job, members, part, folder)
-        profiling.start(resolved.slots)
+        members.launch([spec.slot for spec in specs])
+        members.prove(job.launch.axes, resolved.slots, job.plan.measure)
+        profiling = _MemberProfiling(job, members, private_folder, folder)
         for n in counts:
             log.info("n = %d", n)
             yield profiling.point(n)
 
 
 def _of_pool(
-    job: Job, resolved: resolve.Resolved, counts: Sequence[int], part: Path, folder: Path
+    job: Job, resolved: resolve.Resolved, counts: Sequence[int], private_folder: Path, folder: Path
 ) -> Iterator[ProfiledPoint]:
     """Profile the processes of a program that starts them itself; it starts anew for each count."""
-    program = program_of(job.plan.workload, job.launch.axes, part)
+    program = program_of(job.plan.workload, job.launch.axes, private_folder)
     for n in counts:
         log.info("n = %d", n)
-        with private.part(part, str(n)) as own_part:
-            launch = with_changed(resolved.launch, folder=own_part)
+        with private.part(private_folder, str(n)) as part:
+            launch = with_changed(resolved.launch, folder=part)
             with pool.PoolRun(launch, resolved.members, program, n, read_back=False) as run:
                 try:
                     run.start(0)
                     run.all_train(job.plan.measure)
                 except LostError as error:
                     raise FailedError(str(error)) from None
-                yield _Profiling(job, run, own_part, folder).point(n)
+                yield _Profiling(job, run, part, folder).point(n)
 
 
 def _chosen(choice: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
@@ -210,7 +212,7 @@ class _Profiling:
             profile = PointProfile(
                 kind=kind, status="skipped", reason=error.reason, remedy=error.remedy
             )
-        except FailedError as error:
+        except FAILURES as error:
             profile = PointProfile(kind=kind, status="failed", reason=str(error))
         around.append(self._unprofiled(n))
         if not turns_s:
@@ -252,7 +254,7 @@ class _Profiling:
             words = [spy] if native_failed else [spy, "--native"]
             try:
                 turn, steps_s = self._turn(n, at, f"stacks-{len(turns)}.raw", words, seconds)
-            except (UnavailableError, FailedError) as error:
+            except (UnavailableError, *FAILURES) as error:
                 if turns:
                     log.info("n = %d: no more stacks (%s)", n, error)
                     break
@@ -292,6 +294,7 @@ class _Profiling:
         Raises:
             UnavailableError: this machine forbids it.
             FailedError: nothing was sampled.
+            StackError: the samples have no stacks.
         """
         slot = self._cohort.alive[at]
         raw = self._output / str(n) / file
@@ -321,10 +324,7 @@ class _Profiling:
             slot=slot, pid=pid, samples=0, seconds=seconds, steps=len(steps_s),
             trainer_tid=trainer_tid, file=file,
         )  # fmt: skip
-        try:
-            samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
-        except stacks.StackError as error:
-            raise FailedError(str(error)) from None
+        samples = stacks.read_point(raw.parent, [turn], step_s=0.0).samples
         return replace(turn, samples=samples), steps_s
 
 
@@ -332,15 +332,6 @@ class _MemberProfiling(_Profiling):
     """The profiles of a cohort, whose members rest between windows and profile themselves."""
 
     _cohort: cohort.Cohort
-
-    def start(self, slots: Sequence[Slot]) -> None:
-        """Start the cohort in the first of these slots, and let it warm up.
-
-        Raises:
-            FailedError: a member did not start, or lacks a setting of the launch.
-        """
-        self._cohort.launch([slot.slot for slot in slots[: self._cohort.size]])
-        self._cohort.prove(self._job.launch.axes, slots, self._job.plan.measure)
 
     def _unprofiled(self, n: int) -> list[float]:
         """Return the mean step time (s) of each member in a window without a profiler."""

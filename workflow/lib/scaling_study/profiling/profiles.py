@@ -9,13 +9,11 @@ from msgspec.structs import astuple, replace
 
 from scaling_study.common.file_errors import UnusableError
 from scaling_study.common.problems import shorten
+from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling.operator_groups import group_of
 from scaling_study.records import codec
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, Profiled
-
-RECOMMENDED = "recommended"
-"""The target whose launch the analysis chose; all others are named by their launch."""
 
 WHERE = ("machine", "launch", "label", "role")
 NAMES, SUMS = ["operator", "phase"], ["calls", "self_s", "total_s", "flops"]

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
+from scaling_study.config.plan import RECOMMENDED
 from scaling_study.profiling import stacks
-from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.profiling.profiles import choose_pairs
 from scaling_study.profiling.stacks import Folded
 from scaling_study.records.analysis import Point, name_sides
 from scaling_study.records.profile import Profiled

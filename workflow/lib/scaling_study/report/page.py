@@ -27,7 +27,7 @@ from scaling_study.common.topology import format_cpu_list
 from scaling_study.config import work
 from scaling_study.config.launches import differing
 from scaling_study.config.plan import Plan, read_plan
-from scaling_study.experiments.loader_model import TITLES
+from scaling_study.experiments.loader_model import VARIANTS
 from scaling_study.launch.axes.axis_table import DEFAULTS
 from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import STAGE_TIMES, Compared, Effective
@@ -284,7 +284,7 @@ def environment() -> jinja2.Environment:
         sections=sections,
         objectives=OBJECTIVES,
         noticeable=thresholds.NOTICEABLE,
-        variants=TITLES,
+        variants={variant.name: variant.title for variant in VARIANTS},
         scaling_figures=figures.SCALING,
         group_colour=figures.group_colour,
         group_reason=operator_groups.reason,
