@@ -35,7 +35,7 @@ from scaling_study.config.section import (
     must_exist,
     unit,
 )
-from scaling_study.launch.axes.build import INTERPRETER, read_interpreter
+from scaling_study.launch.axes.launcher import INTERPRETER, read_interpreter
 from scaling_study.member.iterations import MARK
 
 T = TypeVar("T")
