@@ -216,11 +216,10 @@ def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[s
         return tuple(machines)
     if isinstance(choice, str) and choice in machines:
         return (choice,)
-    what = "is no machine of the config"
-    right, nearest = ", ".join(machines), nearest_word(choice, machines)
-    if not machines:
-        what = "chooses one of machines, and the config names none"
-        right, nearest = "a section machines", None
+    what = "chooses one of machines, and the config names none"
+    if machines:
+        what = "is no machine of the config"
+    right, nearest = ", ".join(machines) or "a section machines", nearest_word(choice, machines)
     raise ConfigError([Problem((CHOICE,), shorten(choice), what, right, nearest)])
 
 
@@ -324,21 +323,16 @@ class Config(Named):
 
     def _whole(self) -> Iterator[Problem]:
         """Yield a problem for each axis that a program which runs as a whole cannot have."""
-        known, what = {*AXES}, "starts members, and whole runs start as their user starts them"
-        if self.workload.runs:
-            known.remove("launcher")
+        known, what = [*AXES], "starts members, and whole runs start as their user starts them"
         if self.workload.starts_processes:
             what = "changes single processes, and with {n} the program itself starts these"
-            known = {
-                name
-                for name, axis in AXES.items()
-                if name == "shell" or (axis.of_environment and name != "launcher")
-            }
+            known = [n for n, axis in AXES.items() if n == "shell" or axis.of_environment]
+        if self.workload.runs or self.workload.starts_processes:
+            known.remove("launcher")
         kept = self.launches.expanded(self.workload.parameters).kept
-        for name in sorted(AXES.keys() - known):
+        for name in sorted(AXES.keys() - {*known}):
             if any(launch.axes[name] != AXES[name].default for launch in kept):
-                right = f"these axes: {', '.join(one for one in AXES if one in known)}"
-                yield Problem(("launches",), name, what, right)
+                yield Problem(("launches",), name, what, f"these axes: {', '.join(known)}")
 
     def _race(self) -> Iterator[Problem]:
         minutes, seconds = self.search.budget_minutes, self.confirm.seconds

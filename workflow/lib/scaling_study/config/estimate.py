@@ -69,11 +69,12 @@ class Estimate:
         profiled = chosen_counts(plan.profile.processes, process_counts)
         self.profiles = len(plan.profiled) * len(profiled)
         effort = efforts.PROFILE_EFFORTS.get(plan.profile.effort)
-        profiling_s = start_s + sum(_profile_s(effort, n) for n in profiled) if effort else 0.0
+        profile_s = start_s + sum(_profile_s(effort, n) for n in profiled) if effort else 0.0
+        profiles_s = len(plan.profiled) * profile_s
         confirm_s = plan.confirm.seconds or 0.0
         if plan.search.budget_minutes is not None:
             race_s = max(0.0, 60 * plan.search.budget_minutes - confirm_s)
-            measuring = {"race": _exactly(race_s)}
+            measuring = {"race": (race_s, race_s)}
         elif plan.workload.runs:
             one_s = self.windows * (plan.run_s or start_s)
             measuring = {"measure": (one_s, SLOWER * one_s)}
@@ -84,8 +85,8 @@ class Estimate:
             measuring = {"measure": (short_s, long_s)}
         self.stages_s: Mapping[str, Span] = {
             **measuring,
-            "confirm": _exactly(confirm_s),
-            "profile": _exactly(len(plan.profiled) * profiling_s),
+            "confirm": (confirm_s, confirm_s),
+            "profile": (profiles_s, profiles_s),
             "why": efforts.seconds(plan.why.effort, len(plan.explained), start_s),
             "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
         }
@@ -114,10 +115,6 @@ def clash(observed: Observed) -> str:
         f"each start writes {printable(first)}{others}: write {{member}} (after --: {{}}) where"
         " their arguments should differ, or set workload.fresh_folder: true"
     )
-
-
-def _exactly(seconds: float) -> Span:
-    return seconds, seconds
 
 
 def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:

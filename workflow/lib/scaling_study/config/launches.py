@@ -108,12 +108,12 @@ class Expansion:
     Attributes:
         kept: Each launch once, under the first role that describes it; default, baseline and
             today's (if they differ) come first.
-        dropped: Excluded launches, each with the index of the first `exclude` that matches.
+        dropped: Excluded launches, each with the first `exclude` that matches, as a reason.
         repeated: Indices of `include` whose launch is there already.
     """
 
     kept: tuple[UnnamedLaunch, ...]
-    dropped: tuple[tuple[UnnamedLaunch, int], ...]
+    dropped: tuple[tuple[UnnamedLaunch, str], ...]
     repeated: tuple[int, ...]
 
 
@@ -242,9 +242,8 @@ def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, .
             raise wrong(items, found(items), allowed)
         if not items:
             raise wrong(items, "is empty", allowed)
-        return distinct(
-            tuple(read_each(enumerate(items), lambda _, item: _read_axis(name, item, info)))
-        )
+        values = read_each(enumerate(items), lambda _, item: _read_axis(name, item, info))
+        return distinct(tuple(values))
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), LISTS)
@@ -406,9 +405,8 @@ class Launches(Section):
 
         dropped = []
         for candidate in list(known.values())[len(kept) :]:
-            matching = self._matching(candidate)
-            if matching:
-                dropped.append((candidate, matching[0]))
+            if matching := self._matching(candidate):
+                dropped.append((candidate, self._exclusion(matching[0])))
             else:
                 kept.append(candidate)
         return Expansion(tuple(kept), tuple(dropped), tuple(repeated))
@@ -417,6 +415,11 @@ class Launches(Section):
         """Return the indices of `exclude` that match a launch."""
         values = candidate.axes.items()
         return [index for index, item in enumerate(self.exclude) if item.items() <= values]
+
+    def _exclusion(self, index: int) -> str:
+        """Return the reason why an item of `exclude` drops a launch."""
+        values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
+        return f"excluded by launches.exclude[{index}] ({values})"
 
     @model_validator(mode="after")
     def _check_number(self) -> Self:
@@ -456,8 +459,3 @@ class Launches(Section):
                     "values that a launch of grid, one_change or include has "
                     "(default and baseline are always measured)",
                 )
-
-    def exclusion_text(self, index: int) -> str:
-        """Return the reason why an item of `exclude` drops a launch."""
-        values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
-        return f"excluded by launches.exclude[{index}] ({values})"

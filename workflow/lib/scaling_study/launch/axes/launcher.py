@@ -9,6 +9,7 @@ from scaling_study.common.axis_values import Axes
 from scaling_study.common.problems import require_file, require_path, wrong
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes.axis import Axis, Effects, Others
+from scaling_study.launch.launchers import dask
 from scaling_study.launch.launchers.launcher import Exec, Launcher
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
@@ -98,7 +99,7 @@ LAUNCHERS: Mapping[str, Launcher] = entries.found(
     "launch.launchers",
     "LAUNCHER",
     Launcher,
-    {DEFAULT: Launcher("a fresh interpreter for each", Exec)},
+    {DEFAULT: Launcher("a fresh interpreter for each", Exec), "dask": dask.LAUNCHER},
 )
 """All launchers by name; the first one is the default."""
 

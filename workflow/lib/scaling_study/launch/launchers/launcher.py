@@ -1,9 +1,9 @@
 """A launcher turns the specification of a member into a running process.
 
-A launcher is a module of this package, or of a folder ``scaling_study_launchers`` on PYTHONPATH,
-with a ``LAUNCHER``; the module's name is the launcher's. ``exec`` needs no module. A member always
-runs ``worker.main``; launchers differ in where the process comes from: a fresh interpreter
-(`Exec`), or another process, such as a Dask cluster (`Host`).
+A further launcher is a module with a ``LAUNCHER`` in a folder ``scaling_study_launchers`` on
+PYTHONPATH; the module's name is the launcher's. A member always runs ``worker.main``; launchers
+differ in where the process comes from: a fresh interpreter (`Exec`), or another process, such as a
+Dask cluster (`Host`).
 """
 
 from __future__ import annotations
