@@ -44,6 +44,7 @@ from scaling_study.config.section import (
     own_axes,
     read_parameter,
 )
+from scaling_study.config.workload import Workload
 from scaling_study.launch.axes.axis import read_id_list
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.launch.axes.shell import CPUS, NONE, POLICY, PREFIXES
@@ -362,9 +363,7 @@ class Launches(Section):
     exclude: SomeLaunches = ()
     """Drops each launch that has all values of an item, including combinations of a race."""
 
-    def expanded(
-        self, own: Mapping[str, Value], shell: Found = (), workload: Mapping[str, str] | None = None
-    ) -> Expansion:
+    def expanded(self, workload: Workload, shell: Found = ()) -> Expansion:
         """Describe every launch once, and drop what is excluded.
 
         A grid and a list of changes usually repeat the default, the baseline or each other. Equal
@@ -372,17 +371,16 @@ class Launches(Section):
         `include` names one launch, so a repeated one is reported.
 
         Args:
-            own: the study's own axes, each with its default.
+            workload: its parameters are axes, and its variables are the same in all launches.
             shell: what was found in the user's shell.
-            workload: ``workload.env``, whose variables are the same in all launches.
         """
         if isinstance(self.today, Today):
             if self.today.texts or self.today.processes is None:
                 shell = self.today.texts
         elif self.today == "off":
             shell = ()
-        todays = tuple(one for one in shell if one.partition("=")[0] not in (workload or {}))
-        defaults = {**DEFAULTS, **own}
+        todays = tuple(text for text in shell if text.partition("=")[0] not in workload.env)
+        defaults = {**DEFAULTS, **workload.parameters}
         base = {**defaults, **self.baseline}
         known: dict[tuple[Value, ...], UnnamedLaunch] = {}
 
@@ -431,29 +429,28 @@ class Launches(Section):
             raise ConfigError([Problem((), f"{asked} launches", "too many", most)])
         return self
 
-    def contradictions(self, own: Mapping[str, Value], *, raced: bool) -> Iterator[Problem]:
+    def contradictions(self, expansion: Expansion, *, raced: bool) -> Iterator[Problem]:
         """Yield a problem for each repeated launch, and each exclusion that drops nothing or all.
 
         Args:
-            own: the study's own axes, each with its default.
+            expansion: all launches.
             raced: whether a race may combine launches, which an item of `exclude` may forbid.
         """
-        expansion = self.expanded(own)
+        defaults = expansion.kept[0].axes
         for index in expansion.repeated:
             change = self.include[index]
-            same = label({**DEFAULTS, **own, **self.baseline, **change}, {**DEFAULTS, **own})
-            what = f"is there already ({same})"
-            yield Problem(("include", index), shorten(change), what, "another launch")
+            what = f"is there already ({label({**defaults, **self.baseline, **change}, defaults)})"
+            yield Problem(("launches", "include", index), shorten(change), what, "another launch")
         if expansion.dropped and all(c.role in ALWAYS for c in expansion.kept):
             what = f"drops all {len(expansion.dropped)} launches of grid, one_change and include"
             shown = shorten(list(self.exclude))
-            yield Problem(("exclude",), shown, what, "what leaves one of them")
+            yield Problem(("launches", "exclude"), shown, what, "what leaves one of them")
         values = {pair for launch in expansion.kept for pair in launch.axes.items()}
         used = {index for candidate, _ in expansion.dropped for index in self._matching(candidate)}
         for index in sorted(set(range(len(self.exclude))) - used):
             if not raced or not self.exclude[index].items() <= values:
                 yield Problem(
-                    ("exclude", index),
+                    ("launches", "exclude", index),
                     shorten(self.exclude[index]),
                     "matches no launch that could be dropped",
                     "values that a launch of grid, one_change or include has "

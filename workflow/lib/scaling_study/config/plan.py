@@ -238,7 +238,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
         ConfigError: a launch to profile or explain is not among them.
     """
     workload = config.workload
-    expansion = config.launches.expanded(workload.parameters, shell, workload.env)
+    expansion = config.launches.expanded(workload, shell)
     defaults = expansion.kept[0].axes
     described = (*expansion.kept, *(item for item, _ in expansion.dropped))
     builds = {item.axes["build"] for item in described}
