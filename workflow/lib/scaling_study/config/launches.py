@@ -421,9 +421,8 @@ class Launches(Section):
 
     @model_validator(mode="after")
     def _check_number(self) -> Self:
-        asked = len(self.include) + sum(
-            [math.prod(map(len, self.grid.values())), *map(len, self.one_change.values())]
-        )
+        changes = sum(map(len, self.one_change.values()))
+        asked = len(self.include) + changes + math.prod(map(len, self.grid.values()))
         if asked > MOST_LAUNCHES:
             most = f"at most {MOST_LAUNCHES}"
             raise ConfigError([Problem((), f"{asked} launches", "too many", most)])

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict, cast
 
 from scaling_study.common import printable
 from scaling_study.member import worker
@@ -24,6 +24,7 @@ from scaling_study.queues import bind, program
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import IO
 
 
 @dataclass(frozen=True)
@@ -279,9 +280,7 @@ class Host:
         """Have the host start a member."""
         launch = self._launch
         request = asdict(member) | {"words": launch.words(member)}
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise LaunchError("the host has no pipes")
+        stdin, stdout = cast("tuple[IO[str], IO[str]]", (self._process.stdin, self._process.stdout))
         try:
             stdin.write(json.dumps(request) + "\n")
             stdin.flush()
