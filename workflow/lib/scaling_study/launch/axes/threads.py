@@ -104,6 +104,10 @@ def spins_long(environment: Mapping[str, str]) -> bool:
     return not sleeps and any(map(is_kmp, environment.get("LD_PRELOAD", "").split(":")))
 
 
+def _prepare_openmp(value: str, where: Where) -> Effects:
+    return preload(RUNTIMES.get(value, value), where.machine, LIBRARIES)
+
+
 def _holds_openmp(value: str, readback: Readback, _slot: window.Slot) -> bool:
     owner = readback.parallel
     if not is_preloaded(owner, readback):
@@ -151,7 +155,7 @@ AXES: dict[str, Axis[Never]] = {
         LIBRARY,
         variables=("LD_PRELOAD",),
         libraries=LIBRARIES,
-        prepare=lambda value, where: preload(RUNTIMES.get(value, value), where.machine, LIBRARIES),
+        prepare=_prepare_openmp,
         effective=lambda _, got: str(got.parallel),
         holds=_holds_openmp,
     ),
