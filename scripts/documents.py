@@ -15,13 +15,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from scaling_study.common.counter import COUNTERS
-from scaling_study.common.field import Field
 from scaling_study.config.config import Config, NodeKind
 from scaling_study.config.import_config import KEY, ImportConfig
 from scaling_study.config.mistakes import Keys
 from scaling_study.launch.axes.axis_table import AXES
 from scaling_study.records import columns, confirmation, experiment, window
-from scaling_study.records.field import fields
+from scaling_study.records.field import Field, fields
 from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 

@@ -13,7 +13,6 @@ import synthetic
 from made_records import made_plan, reported, summary
 from scaling_study.analysis.points import joint
 from scaling_study.analysis.unequal_work import COLUMNS, Finding, explains, unequal_work
-from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import (
     Noise,
     Ranked,
@@ -22,6 +21,7 @@ from scaling_study.records.analysis import (
     ReferencePoint,
 )
 from scaling_study.records.columns import POINTS, REPLICATES, WINDOWS
+from scaling_study.records.tables import read_table
 from scaling_study.stats.interval import Interval
 
 PLAN = made_plan({}, baseline="base", repeat="again")

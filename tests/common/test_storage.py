@@ -3,8 +3,9 @@ import pandas as pd
 import pytest
 from pyarrow import parquet
 
-from scaling_study.common import storage, tables
-from scaling_study.common.field import Field
+from scaling_study.common import storage
+from scaling_study.records import tables
+from scaling_study.records.field import Field
 
 TABLE = tables.Table(
     "rates",

@@ -137,12 +137,12 @@ def test_estimate_counts_cohorts_windows_and_minutes():
     measure = {"replicates": 2, "windows": 3, "window_s": [2.0, 4.0]}
     nothing = {"profile": "off", "why": "off", "confirm": "off"}
     made = plan(launches={"baseline": {"intra_op": 1}}, measure=measure, **nothing)
-    forecast = Estimate(made, (1, 2), start_s=10.0)
+    forecast = Estimate(made, (1, 2))
     assert (forecast.cohorts, forecast.windows, forecast.profiles) == (6, 36, 0)
-    assert forecast.whole_s == forecast.stages_s["measure"] == (60 + 72, 60 + 144)
+    assert forecast.whole_s == forecast.stages_s["measure"] == (48 + 72, 48 + 144)
     alone = plan(launches={"baseline": {"intra_op": 1}}, measure={**measure, "isolated": True})
-    assert Estimate(alone, (1, 2), start_s=10.0).cohorts == 12
-    assert Estimate(alone, (1, 2), start_s=10.0).windows == 36
+    assert Estimate(alone, (1, 2)).cohorts == 12
+    assert Estimate(alone, (1, 2)).windows == 36
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_profiled_counts_are_the_ends_or_those_asked_for_that_there_are(asked, c
 def test_description_says_what_will_be_done():
     made = make_plan(load_config(config()))
     made = made.model_copy(update={"launches": made.launches[:4]})
-    text = describe(made, (1, 2, 4), Estimate(made, (1, 2, 4), start_s=8.0))
+    text = describe(made, (1, 2, 4))
     for said in (
         "Study full.study_1-a: my scripts/train é 'x'.py\n",
         "4 launches: 1 default, 1 baseline, 1 repeat, 1 one_change; 2 excluded\n",

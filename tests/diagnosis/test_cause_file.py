@@ -8,7 +8,6 @@ from msgspec import structs
 
 from injected_worlds import Bandwidth
 from made_records import made_plan
-from scaling_study.common.tables import read_table
 from scaling_study.diagnosis import cause_file
 from scaling_study.diagnosis.verdict import CAUSES, ORDER, OWN
 from scaling_study.experiments.interventions import INTERVENTIONS
@@ -16,6 +15,7 @@ from scaling_study.records import codec
 from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file, write_file
 from scaling_study.records.columns import EXPERIMENTS
+from scaling_study.records.tables import read_table
 from scaling_study.study import stages
 from synthetic_why import make_records, microbenchmarks, named, write_run
 

@@ -26,9 +26,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import axis_table
 from scaling_study.launch.axes.axis import Where
 from scaling_study.launch.launchers import dask as dask_launcher
-from scaling_study.launch.launchers.exec import Exec
-from scaling_study.launch.launchers.host import Host
-from scaling_study.launch.launchers.launcher import LaunchError, LaunchSpec, MemberSpec
+from scaling_study.launch.launchers.launcher import Exec, Host, LaunchError, LaunchSpec, MemberSpec
 from small_cohort import SmallCohort
 
 CPU = min(os.sched_getaffinity(0))

@@ -2,12 +2,12 @@ import pytest
 
 import synthetic
 import synthetic_profiles
-from scaling_study.common.tables import read_table
 from scaling_study.profiling import profiles
 from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.records.profile import Operators, Profiled
+from scaling_study.records.tables import read_table
 from scaling_study.study import stages
 
 

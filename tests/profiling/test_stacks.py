@@ -194,7 +194,7 @@ def test_addresses_lines_and_versions_are_folded(text, shown):
 @pytest.mark.parametrize("folder", ["", "/study/workflow/lib/", "/env/lib/site-packages/"])
 def test_a_member_outside_of_its_window_does_not_count(tmp_path, folder):
     park = f"park ({folder}scaling_study/member/member.py:113)"
-    start = f"start ({folder}scaling_study/launch/launchers/exec.py:30)"
+    start = f"start ({folder}scaling_study/launch/launchers/launcher.py:200)"
     folded = read(tmp_path, [line(start, "a (x.py:1)"), line("a (x.py:1)", park, count=3)])
     assert [*folded.stacks] == [("trainer", "running", "phase: other", "a (x.py)")]
     assert folded.samples == 1

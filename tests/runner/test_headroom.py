@@ -10,8 +10,7 @@ import machines
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.host import limits
 from scaling_study.launch.axes.launcher import LAUNCHERS
-from scaling_study.launch.launchers.exec import Exec
-from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.launch.launchers.launcher import Exec, Launcher
 from scaling_study.records import codec
 from scaling_study.records.window import CohortEnd
 from scaling_study.runner import headroom

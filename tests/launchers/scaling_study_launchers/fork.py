@@ -1,7 +1,7 @@
 """A launcher for tests of many members: a server imports torch once, and forks every member.
 
 ``python -m scaling_study_launchers.fork FOLDER MEMBERS``, with one JSON request a line on stdin
-(see ``host.Host``). The server runs no parallel region: a fork would lose the OpenMP
+(see ``launcher.Host``). The server runs no parallel region: a fork would lose the OpenMP
 threads that its runtime had started.
 """
 
@@ -12,8 +12,7 @@ import os
 import signal
 import sys
 
-from scaling_study.launch.launchers.host import Request, hosted, print_apart
-from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.launch.launchers.launcher import Launcher, Request, hosted, print_apart
 from scaling_study.member import worker
 from scaling_study.queues import bind
 

@@ -2,8 +2,7 @@
 
 import os
 
-from scaling_study.launch.launchers.exec import Exec
-from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.launch.launchers.launcher import Exec, Launcher
 
 
 class Polite(Exec):

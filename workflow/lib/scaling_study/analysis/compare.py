@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scaling_study.analysis.points import Drawn, joint
-from scaling_study.common import tables
 from scaling_study.common.objectives import OBJECTIVES
 from scaling_study.common.quantities import known
 from scaling_study.config.config import NodeKind
 from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
 from scaling_study.host import probe
-from scaling_study.records import analysis, codec
+from scaling_study.records import analysis, codec, tables
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.columns import REPLICATES
 from scaling_study.records.window import DECODER, CohortHead

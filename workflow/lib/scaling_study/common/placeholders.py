@@ -6,7 +6,7 @@ argument any other `{word}` is a mistake, `{{word}}` passes the text `{word}`, a
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 MEMBER = "member"
 N = "n"
@@ -43,13 +43,3 @@ def fill_known(text: str, values: Mapping[str, object]) -> str:
 def names(text: str) -> Iterator[str]:
     """Return an iterator over the placeholders of a text, without their braces."""
     return (match["name"] for match in _PLACEHOLDER.finditer(text) if match["name"])
-
-
-def unknown(text: str, known: Collection[str] = ()) -> str | None:
-    """Return the first placeholder that stands for nothing, without its braces.
-
-    Args:
-        text: the argument.
-        known: names of parameters.
-    """
-    return next((name for name in names(text) if name != MEMBER and name not in known), None)

@@ -64,8 +64,14 @@ class Problem:
 
     @property
     def path(self) -> str:
-        """The path of the value, such as `launches.grid.intra_op[1]`."""
-        return format_path(self.loc)
+        """The keys and indices as one path, such as `launches.grid.intra_op[1]`."""
+        path = ""
+        for key in self.loc:
+            if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+                path += f".{key}" if path else key
+            else:
+                path += f"[{shorten(key)}]"
+        return path or "config"
 
     def __str__(self) -> str:
         """Return the message, on one line."""
@@ -116,17 +122,6 @@ def read_each(items: Iterable[tuple[K, V]], read: Callable[[K, V], T]) -> list[T
     if problems:
         raise ConfigError(problems)
     return values
-
-
-def format_path(loc: Iterable[object]) -> str:
-    """Write keys and indices as one path."""
-    path = ""
-    for key in loc:
-        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-            path += f".{key}" if path else key
-        else:
-            path += f"[{shorten(key)}]"
-    return path or "config"
 
 
 class _Shown(reprlib.Repr):

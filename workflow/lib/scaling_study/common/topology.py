@@ -158,9 +158,7 @@ class Topology:
     @property
     def kinds(self) -> tuple[Self, ...]:
         """The machine's parts with cores of one kind, the fastest first."""
-        kinds = sorted({cpu.kind for cpu in self.cpus})
-        if len(kinds) <= 1:
-            return (self,)
+        kinds = sorted({cpu.kind for cpu in self.cpus}) or [0]
         return tuple(
             replace(self, cpus=tuple(cpu for cpu in self.cpus if cpu.kind == kind))
             for kind in kinds

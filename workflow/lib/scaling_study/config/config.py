@@ -1,12 +1,12 @@
 """The config of a study, checked completely before anything runs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten, wrong
-from scaling_study.config.launches import Launches
+from scaling_study.config.launches import Launches, UnnamedLaunch
 from scaling_study.config.mistakes import validate
 from scaling_study.config.section import (
     Counts,
@@ -32,17 +32,23 @@ CHOICE = "machine"
 """The key on the command line that chooses which of `machines` a run measures."""
 
 
-def _section_for(key: str, **words: object) -> Callable[[object], object]:
-    """Return a function that reads a word as the section that sets its value under a key."""
+def _or_words(key: str, kind: object, words: Mapping[str, object]) -> BeforeValidator:
+    """Return a validator that reads a word as the section that sets its value under a key.
+
+    Args:
+        key: A key of the section.
+        kind: The type of all that is allowed.
+        words: The value of each word.
+    """
 
     def read(value: object) -> object:
         word = or_off(value)
         return {key: words[word]} if isinstance(word, str) and word in words else value
 
-    return read
+    return BeforeValidator(read, json_schema_input_type=kind)
 
 
-_read_effort = _section_for("effort", quick="quick", full="full", off="off")
+_EFFORTS = {"quick": "quick", "full": "full", "off": "off"}
 
 
 def _read_window(window_s: tuple[float, float]) -> tuple[float, float]:
@@ -216,11 +222,10 @@ def choose_machines(machines: Mapping[str, NodeKind], choice: object) -> tuple[s
         return tuple(machines)
     if isinstance(choice, str) and choice in machines:
         return (choice,)
-    what = "is no machine of the config"
-    right, nearest = ", ".join(machines), nearest_word(choice, machines)
-    if not machines:
-        what = "chooses one of machines, and the config names none"
-        right, nearest = "a section machines", None
+    what = "chooses one of machines, and the config names none"
+    if machines:
+        what = "is no machine of the config"
+    right, nearest = ", ".join(machines) or "a section machines", nearest_word(choice, machines)
     raise ConfigError([Problem((CHOICE,), shorten(choice), what, right, nearest)])
 
 
@@ -260,11 +265,7 @@ class Config(Named):
     """The launches that are measured beside the default one and the repeat of the baseline."""
 
     search: Annotated[
-        Search,
-        BeforeValidator(
-            _section_for("budget_minutes", grid=None),
-            json_schema_input_type=Literal["grid"] | Search,
-        ),
+        Search, _or_words("budget_minutes", Literal["grid"] | Search, {"grid": None})
     ] = Search()
     """Whether to measure everything, or to let launches race for the best within a time."""
 
@@ -272,20 +273,14 @@ class Config(Named):
     """Length and number of the measurements."""
 
     confirm: Annotated[
-        Confirm,
-        BeforeValidator(
-            _section_for("seconds", off=None),
-            json_schema_input_type=Literal["off", False] | Confirm,
-        ),
+        Confirm, _or_words("seconds", Literal["off", False] | Confirm, {"off": None})
     ] = Confirm()
     """Runs of the recommended launch as a user would start it."""
 
-    profile: Annotated[
-        Profile, BeforeValidator(_read_effort, json_schema_input_type=Effort | Profile)
-    ] = Profile()
+    profile: Annotated[Profile, _or_words("effort", Effort | Profile, _EFFORTS)] = Profile()
     """Profiles of single members."""
 
-    why: Annotated[Why, BeforeValidator(_read_effort, json_schema_input_type=Effort | Why)] = Why()
+    why: Annotated[Why, _or_words("effort", Effort | Why, _EFFORTS)] = Why()
     """Why training does not scale further."""
 
     data_loader: Effort = "off"
@@ -302,12 +297,15 @@ class Config(Named):
 
     @model_validator(mode="after")
     def _check_all(self) -> Self:
-        problems = [*self._samples(), *self._whole(), *self._race()]
-        if problems:
+        expansion = self.launches.expanded(self.workload)
+        raced = self.search.budget_minutes is not None
+        contradictions = self.launches.contradictions(expansion, raced=raced)
+        measured = [*self._samples(expansion.kept), *self._whole(expansion.kept)]
+        if problems := [*measured, *contradictions, *self._race()]:
             raise ConfigError(problems)
         return self._share_budget()
 
-    def _samples(self) -> Iterator[Problem]:
+    def _samples(self, launches: Sequence[UnnamedLaunch]) -> Iterator[Problem]:
         name, epoch = self.workload.samples_per_step, self.workload.samples_per_epoch
         if name is None and epoch is not None:
             what = "says nothing without workload.samples_per_step"
@@ -315,36 +313,26 @@ class Config(Named):
             yield Problem(("workload", "samples_per_epoch"), shorten(epoch), what, right)
         if not isinstance(name, str) or name == MARK:
             return
-        kept = self.launches.expanded(self.workload.parameters).kept
-        for value in dict.fromkeys(launch.axes[name] for launch in kept):
+        for value in dict.fromkeys(launch.axes[name] for launch in launches):
             if not isinstance(value, int | float) or value <= 0:
                 what = f"has the value {shorten(value)}"
                 right = "a parameter whose values are numbers above 0"
                 yield Problem(("workload", "samples_per_step"), shorten(name), what, right)
 
-    def _whole(self) -> Iterator[Problem]:
+    def _whole(self, launches: Sequence[UnnamedLaunch]) -> Iterator[Problem]:
         """Yield a problem for each axis that a program which runs as a whole cannot have."""
-        known, what = {*AXES}, "starts members, and whole runs start as their user starts them"
-        if self.workload.runs:
-            known.remove("launcher")
+        known, what = [*AXES], "starts members, and whole runs start as their user starts them"
         if self.workload.starts_processes:
             what = "changes single processes, and with {n} the program itself starts these"
-            known = {
-                name
-                for name, axis in AXES.items()
-                if name == "shell" or (axis.of_environment and name != "launcher")
-            }
-        kept = self.launches.expanded(self.workload.parameters).kept
-        for name in sorted(AXES.keys() - known):
-            if any(launch.axes[name] != AXES[name].default for launch in kept):
-                right = f"these axes: {', '.join(one for one in AXES if one in known)}"
-                yield Problem(("launches",), name, what, right)
+            known = [n for n, axis in AXES.items() if n == "shell" or axis.of_environment]
+        if self.workload.runs or self.workload.starts_processes:
+            known.remove("launcher")
+        for name in sorted(AXES.keys() - {*known}):
+            if any(launch.axes[name] != AXES[name].default for launch in launches):
+                yield Problem(("launches",), name, what, f"these axes: {', '.join(known)}")
 
     def _race(self) -> Iterator[Problem]:
         minutes, seconds = self.search.budget_minutes, self.confirm.seconds
-        raced = minutes is not None
-        launches = self.launches.contradictions(self.workload.parameters, raced=raced)
-        yield from ConfigError(launches).under("launches")
         if minutes is None:
             return
         if self.machines:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
+# Start, data and warm-up of a cohort, before anything is measured: torch and Lightning took 6 to
+# 10 s on two CPUs.
+START_S = 8.0
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -68,19 +72,18 @@ class Effort(Windows):
         fit = max(FEWEST_BLOCKS, int(self.blocks_s / block_s))
         return replace(self, blocks=min(self.blocks, fit))
 
-    def seconds(self, interventions: int, window_s: float, start_s: float) -> float:
+    def seconds(self, interventions: int, window_s: float) -> float:
         """Return the time (s) of one replicate.
 
         Args:
             interventions: number of interventions that apply.
             window_s: length of a window.
-            start_s: time of a cohort from its start to its first window.
         """
         cohorts, taken_s = 1 + interventions, window_s + EDGE_S
         block_s = 2 * cohorts * taken_s
         dose_windows = 1 + len(self.kernels) * len(self.doses)  # of a block: one has no stressor
         return (
-            cohorts * start_s
+            cohorts * START_S
             + self.of_blocks(block_s).blocks * block_s
             + self.dose_blocks * dose_windows * taken_s
             + KERNELS_S
@@ -148,12 +151,11 @@ BEGIN_S = 0.5
 """Time that members load in another way before it is measured, in which its workers start."""
 
 
-def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
+def loader_seconds(name: str) -> tuple[float, float]:
     """Return the shortest and longest time (s) of the experiments on a data loader.
 
     Args:
         name: name of the effort; ``off`` takes no time.
-        start_s: time of a cohort from its start to its first window.
     """
     if name not in LOADER_EFFORTS:
         return 0.0, 0.0
@@ -161,7 +163,7 @@ def loader_seconds(name: str, start_s: float) -> tuple[float, float]:
     windows = (VARIANTS + 2 * effort.ways) * effort.blocks + ALONE * ALONE_BLOCKS
     trained_s = SETTLE_S + (ALONE + effort.ways) * BEGIN_S
     shortest, longest = (
-        effort.replicates * (LIVING * start_s + trained_s + windows * (window_s + EDGE_S))
+        effort.replicates * (LIVING * START_S + trained_s + windows * (window_s + EDGE_S))
         for window_s in (effort.shortest_s, effort.longest_s)
     )
     return shortest, longest
@@ -181,7 +183,7 @@ LOOKING_S = 3.0
 MICROBENCHMARKS_S = 15.0
 
 
-def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
+def seconds(name: str, targets: int) -> tuple[float, float]:
     """Return the shortest and longest time (s) of the experiments on launches.
 
     The longest time has the most interventions, and steps of SLOW_STEP_S at every process count.
@@ -189,7 +191,6 @@ def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     Args:
         name: name of the effort; ``off`` takes no time.
         targets: number of launches to explain.
-        start_s: time of a cohort from its start to its first window.
     """
     if name not in EFFORTS or not targets:
         return 0.0, 0.0
@@ -198,8 +199,8 @@ def seconds(name: str, targets: int, start_s: float) -> tuple[float, float]:
     runs = targets * effort.replicates
     few, many = effort.interventions
     return (
-        runs * effort.seconds(few, effort.shortest_s, start_s) + MICROBENCHMARKS_S,
-        runs * effort.seconds(many, slow_s, start_s) + MICROBENCHMARKS_S,
+        runs * effort.seconds(few, effort.shortest_s) + MICROBENCHMARKS_S,
+        runs * effort.seconds(many, slow_s) + MICROBENCHMARKS_S,
     )
 
 

@@ -9,10 +9,6 @@ from scaling_study.config import efforts, work
 from scaling_study.config.plan import SLOWER, Observed, Plan
 from scaling_study.launch.axes import shell
 
-# Start, data and warm-up of a cohort, before anything is measured: torch and Lightning took 6 to
-# 10 s on two CPUs.
-START_S = 8.0
-
 # Time of an operator profile or a cProfile: the steps, and their evaluation (2 to 3 s).
 PROFILE_S = 3.0
 
@@ -51,7 +47,6 @@ class Estimate:
     Args:
         plan: The plan.
         process_counts: The process counts on this machine.
-        start_s: Time of a cohort from its start to its first window.
 
     Attributes:
         cohorts: Cohorts that are started.
@@ -61,7 +56,7 @@ class Estimate:
             budget without the time of the confirmation.
     """
 
-    def __init__(self, plan: Plan, process_counts: Sequence[int], start_s: float = START_S) -> None:
+    def __init__(self, plan: Plan, process_counts: Sequence[int]) -> None:
         measure = plan.measure
         runs = len(plan.launches) * measure.replicates
         self.cohorts = runs * (len(process_counts) if measure.isolated else 1)
@@ -69,25 +64,28 @@ class Estimate:
         profiled = chosen_counts(plan.profile.processes, process_counts)
         self.profiles = len(plan.profiled) * len(profiled)
         effort = efforts.PROFILE_EFFORTS.get(plan.profile.effort)
-        profiling_s = start_s + sum(_profile_s(effort, n) for n in profiled) if effort else 0.0
+        profile_s = (
+            efforts.START_S + sum(_profile_s(effort, n) for n in profiled) if effort else 0.0
+        )
+        profiles_s = len(plan.profiled) * profile_s
         confirm_s = plan.confirm.seconds or 0.0
         if plan.search.budget_minutes is not None:
             race_s = max(0.0, 60 * plan.search.budget_minutes - confirm_s)
-            measuring = {"race": _exactly(race_s)}
+            measuring = {"race": (race_s, race_s)}
         elif plan.workload.runs:
-            one_s = self.windows * (plan.run_s or start_s)
+            one_s = self.windows * (plan.run_s or efforts.START_S)
             measuring = {"measure": (one_s, SLOWER * one_s)}
         else:
-            starts_s = start_s * (self.windows if plan.workload.pool else self.cohorts)
+            starts_s = efforts.START_S * (self.windows if plan.workload.pool else self.cohorts)
             bounds_s = measure.shortest_s, measure.longest_s
             short_s, long_s = (starts_s + self.windows * one for one in bounds_s)
             measuring = {"measure": (short_s, long_s)}
         self.stages_s: Mapping[str, Span] = {
             **measuring,
-            "confirm": _exactly(confirm_s),
-            "profile": _exactly(len(plan.profiled) * profiling_s),
-            "why": efforts.seconds(plan.why.effort, len(plan.explained), start_s),
-            "loader_experiment": efforts.loader_seconds(plan.data_loader, start_s),
+            "confirm": (confirm_s, confirm_s),
+            "profile": (profiles_s, profiles_s),
+            "why": efforts.seconds(plan.why.effort, len(plan.explained)),
+            "loader_experiment": efforts.loader_seconds(plan.data_loader),
         }
 
     @property
@@ -116,10 +114,6 @@ def clash(observed: Observed) -> str:
     )
 
 
-def _exactly(seconds: float) -> Span:
-    return seconds, seconds
-
-
 def chosen_counts(asked: str | Sequence[int], process_counts: Sequence[int]) -> list[int]:
     """Return the process counts to profile: the lowest and the highest, or those in the config."""
     if isinstance(asked, str):
@@ -133,17 +127,15 @@ def _profile_s(effort: efforts.ProfileEffort, n: int) -> float:
     return started_s + LATE * effort.samples / effort.rate_hz + 4 * effort.unprofiled_s
 
 
-def describe(
-    plan: Plan, process_counts: Sequence[int], forecast: Estimate, race: Sequence[str] = ()
-) -> str:
+def describe(plan: Plan, process_counts: Sequence[int], race: Sequence[str] = ()) -> str:
     """Describe in a few lines what will be done.
 
     Args:
         plan: The plan.
         process_counts: The process counts on this machine.
-        forecast: The estimate for them.
         race: Lines on a race (``search/forecast``).
     """
+    forecast = Estimate(plan, process_counts)
     counts = Counter(launch.role for launch in plan.launches)
     roles = ", ".join(f"{count} {role}" for role, count in counts.items())
     dropped = f"; {len(plan.dropped)} excluded" if plan.dropped else ""

@@ -44,6 +44,7 @@ from scaling_study.config.section import (
     own_axes,
     read_parameter,
 )
+from scaling_study.config.workload import Workload
 from scaling_study.launch.axes.axis import read_id_list
 from scaling_study.launch.axes.axis_table import AXES, DEFAULTS, read_value
 from scaling_study.launch.axes.shell import CPUS, NONE, POLICY, PREFIXES
@@ -108,12 +109,12 @@ class Expansion:
     Attributes:
         kept: Each launch once, under the first role that describes it; default, baseline and
             today's (if they differ) come first.
-        dropped: Excluded launches, each with the index of the first `exclude` that matches.
+        dropped: Excluded launches, each with the first `exclude` that matches, as a reason.
         repeated: Indices of `include` whose launch is there already.
     """
 
     kept: tuple[UnnamedLaunch, ...]
-    dropped: tuple[tuple[UnnamedLaunch, int], ...]
+    dropped: tuple[tuple[UnnamedLaunch, str], ...]
     repeated: tuple[int, ...]
 
 
@@ -242,9 +243,8 @@ def _read_lists(value: object, info: ValidationInfo) -> dict[str, tuple[Value, .
             raise wrong(items, found(items), allowed)
         if not items:
             raise wrong(items, "is empty", allowed)
-        return distinct(
-            tuple(read_each(enumerate(items), lambda _, item: _read_axis(name, item, info)))
-        )
+        values = read_each(enumerate(items), lambda _, item: _read_axis(name, item, info))
+        return distinct(tuple(values))
 
     if not isinstance(value, Mapping):
         raise wrong(value, found(value), LISTS)
@@ -363,9 +363,7 @@ class Launches(Section):
     exclude: SomeLaunches = ()
     """Drops each launch that has all values of an item, including combinations of a race."""
 
-    def expanded(
-        self, own: Mapping[str, Value], shell: Found = (), workload: Mapping[str, str] | None = None
-    ) -> Expansion:
+    def expanded(self, workload: Workload, shell: Found = ()) -> Expansion:
         """Describe every launch once, and drop what is excluded.
 
         A grid and a list of changes usually repeat the default, the baseline or each other. Equal
@@ -373,17 +371,16 @@ class Launches(Section):
         `include` names one launch, so a repeated one is reported.
 
         Args:
-            own: the study's own axes, each with its default.
+            workload: its parameters are axes, and its variables are the same in all launches.
             shell: what was found in the user's shell.
-            workload: ``workload.env``, whose variables are the same in all launches.
         """
         if isinstance(self.today, Today):
             if self.today.texts or self.today.processes is None:
                 shell = self.today.texts
         elif self.today == "off":
             shell = ()
-        todays = tuple(one for one in shell if one.partition("=")[0] not in (workload or {}))
-        defaults = {**DEFAULTS, **own}
+        todays = tuple(text for text in shell if text.partition("=")[0] not in workload.env)
+        defaults = {**DEFAULTS, **workload.parameters}
         base = {**defaults, **self.baseline}
         known: dict[tuple[Value, ...], UnnamedLaunch] = {}
 
@@ -406,9 +403,8 @@ class Launches(Section):
 
         dropped = []
         for candidate in list(known.values())[len(kept) :]:
-            matching = self._matching(candidate)
-            if matching:
-                dropped.append((candidate, matching[0]))
+            if matching := self._matching(candidate):
+                dropped.append((candidate, self._exclusion(matching[0])))
             else:
                 kept.append(candidate)
         return Expansion(tuple(kept), tuple(dropped), tuple(repeated))
@@ -418,46 +414,44 @@ class Launches(Section):
         values = candidate.axes.items()
         return [index for index, item in enumerate(self.exclude) if item.items() <= values]
 
+    def _exclusion(self, index: int) -> str:
+        """Return the reason why an item of `exclude` drops a launch."""
+        values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
+        return f"excluded by launches.exclude[{index}] ({values})"
+
     @model_validator(mode="after")
     def _check_number(self) -> Self:
-        asked = len(self.include) + sum(
-            [math.prod(map(len, self.grid.values())), *map(len, self.one_change.values())]
-        )
+        changes = sum(map(len, self.one_change.values()))
+        asked = len(self.include) + changes + math.prod(map(len, self.grid.values()))
         if asked > MOST_LAUNCHES:
             most = f"at most {MOST_LAUNCHES}"
             raise ConfigError([Problem((), f"{asked} launches", "too many", most)])
         return self
 
-    def contradictions(self, own: Mapping[str, Value], *, raced: bool) -> Iterator[Problem]:
+    def contradictions(self, expansion: Expansion, *, raced: bool) -> Iterator[Problem]:
         """Yield a problem for each repeated launch, and each exclusion that drops nothing or all.
 
         Args:
-            own: the study's own axes, each with its default.
+            expansion: all launches.
             raced: whether a race may combine launches, which an item of `exclude` may forbid.
         """
-        expansion = self.expanded(own)
+        defaults = expansion.kept[0].axes
         for index in expansion.repeated:
             change = self.include[index]
-            same = label({**DEFAULTS, **own, **self.baseline, **change}, {**DEFAULTS, **own})
-            what = f"is there already ({same})"
-            yield Problem(("include", index), shorten(change), what, "another launch")
+            what = f"is there already ({label({**defaults, **self.baseline, **change}, defaults)})"
+            yield Problem(("launches", "include", index), shorten(change), what, "another launch")
         if expansion.dropped and all(c.role in ALWAYS for c in expansion.kept):
             what = f"drops all {len(expansion.dropped)} launches of grid, one_change and include"
             shown = shorten(list(self.exclude))
-            yield Problem(("exclude",), shown, what, "what leaves one of them")
+            yield Problem(("launches", "exclude"), shown, what, "what leaves one of them")
         values = {pair for launch in expansion.kept for pair in launch.axes.items()}
         used = {index for candidate, _ in expansion.dropped for index in self._matching(candidate)}
         for index in sorted(set(range(len(self.exclude))) - used):
             if not raced or not self.exclude[index].items() <= values:
                 yield Problem(
-                    ("exclude", index),
+                    ("launches", "exclude", index),
                     shorten(self.exclude[index]),
                     "matches no launch that could be dropped",
                     "values that a launch of grid, one_change or include has "
                     "(default and baseline are always measured)",
                 )
-
-    def exclusion_text(self, index: int) -> str:
-        """Return the reason why an item of `exclude` drops a launch."""
-        values = ", ".join(f"{n} {value_text(v)}" for n, v in self.exclude[index].items())
-        return f"excluded by launches.exclude[{index}] ({values})"

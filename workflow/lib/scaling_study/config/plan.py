@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from scaling_study.common.axis_values import Axes
 from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.objectives import named as named_objective
-from scaling_study.common.problems import ConfigError, nearest_word, read_each, wrong
+from scaling_study.common.problems import ConfigError, Problem, nearest_word, shorten
 from scaling_study.config.config import Config, Confirm, Measure, Profile, Search, Why
 from scaling_study.config.launches import Found, Launch, label, named, repeat_of
 from scaling_study.config.workload import Workload
@@ -238,7 +238,7 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
         ConfigError: a launch to profile or explain is not among them.
     """
     workload = config.workload
-    expansion = config.launches.expanded(workload.parameters, shell, workload.env)
+    expansion = config.launches.expanded(workload, shell)
     defaults = expansion.kept[0].axes
     described = (*expansion.kept, *(item for item, _ in expansion.dropped))
     builds = {item.axes["build"] for item in described}
@@ -247,9 +247,9 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
     repeat = repeat_of(baseline)
     launches.insert(launches.index(baseline) + 1, repeat)
     # A program that runs as a whole cannot be changed while others train.
-    whole = config.workload.pool or config.workload.runs
+    whole = workload.pool or workload.runs
     measure = config.measure
-    run_s = observed.run_s if observed and config.workload.runs else None
+    run_s = observed.run_s if observed and workload.runs else None
     if (run_s or 0.0) > measure.shortest_s and "windows" not in measure.model_fields_set:
         measure = measure.model_copy(update={"windows": 1})  # further starts show more
     explained = () if whole or config.why.effort == "off" else config.why.launches
@@ -264,12 +264,8 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
             "today_processes": getattr(config.launches.today, "processes", None),
             "launches": launches,
             "dropped": [
-                Dropped(
-                    label=label(item.axes, defaults, builds),
-                    axes=item.axes,
-                    reason=config.launches.exclusion_text(index),
-                )
-                for item, index in expansion.dropped
+                Dropped(label(item.axes, defaults, builds), item.axes, reason)
+                for item, reason in expansion.dropped
             ],
             "measure": measure,
             "replicates": measure.replicates,
@@ -293,20 +289,18 @@ def _targets(
     known = {"baseline": baseline.id, "default": launches[0].id, RECOMMENDED: RECOMMENDED}
     known["today"] = launches[0].id
     known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
-
-    def read(_index: int, name: str) -> str:
-        if name not in known:
-            allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
-            raise wrong(name, "is no launch of the plan", allowed, nearest_word(name, known))
-        return known[name]
-
-    try:
-        ids = read_each(enumerate(names), read)
-    except ConfigError as error:
-        raise ConfigError(error.under(section, "launches")) from None
+    what = "is no launch of the plan"
+    allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
+    problems = [
+        Problem((section, "launches", at), shorten(name), what, allowed, nearest_word(name, known))
+        for at, name in enumerate(names)
+        if name not in known
+    ]
+    if problems:
+        raise ConfigError(problems)
     targets: dict[str, str] = {}
-    for id_, name in zip(ids, names, strict=True):
-        targets.setdefault(id_, name)  # the baseline may be the default launch
+    for name in names:
+        targets.setdefault(known[name], name)  # the baseline may be the default launch
     return targets
 
 

@@ -25,7 +25,7 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
 from scaling_study.launch.axes.axis_table import AXES
-from scaling_study.launch.axes.build import as_interpreter
+from scaling_study.launch.axes.launcher import as_interpreter
 from scaling_study.member.iterations import MARK
 from scaling_study.queues.program import name as program_name
 from scaling_study.records.model_length import ModelLength, pool

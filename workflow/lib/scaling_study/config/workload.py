@@ -35,7 +35,7 @@ from scaling_study.config.section import (
     must_exist,
     unit,
 )
-from scaling_study.launch.axes.build import INTERPRETER, read_interpreter
+from scaling_study.launch.axes.launcher import INTERPRETER, read_interpreter
 from scaling_study.member.iterations import MARK
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def _read_input(value: str, info: ValidationInfo) -> str:
 def _read_argument(text: str, info: ValidationInfo) -> str:
     parameters = info.data.get("parameters")  # None if they have mistakes
     known = [placeholders.MEMBER, placeholders.N, *(parameters or {})]
-    name = placeholders.unknown(text, known)
+    name = next((name for name in placeholders.names(text) if name not in known), None)
     if name and parameters is not None:
         nearest = nearest_word(name, known)
         raise wrong(

@@ -22,7 +22,7 @@ from scaling_study.config.launches import Launch
 from scaling_study.config.plan import Plan
 from scaling_study.confirm import losses, one_round
 from scaling_study.host import probe
-from scaling_study.launch.axes import build, ranks
+from scaling_study.launch.axes import launcher, ranks
 from scaling_study.queues import ahead, model_queue
 from scaling_study.records import confirmation
 from scaling_study.records.analysis import Machines, Recommendation, ReferencePoint
@@ -118,7 +118,7 @@ class ConfirmationJob:
     def _head(self) -> confirmation.Head:
         plan = self._job.plan
         launch = self._arms[0].launch if self._arms else self._job.launch.id
-        interpreter = build.interpreter(str(self._launches[launch].axes["build"]), self._builds)
+        interpreter = launcher.interpreter(str(self._launches[launch].axes["build"]), self._builds)
         python = interpreter or work.interpreter(plan.workload)
         return confirmation.Head(
             schema_version=5,

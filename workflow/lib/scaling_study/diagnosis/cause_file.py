@@ -10,7 +10,6 @@ from msgspec import structs
 from scaling_study.analysis import experiment_runs
 from scaling_study.analysis.experiment_runs import WhyRun
 from scaling_study.analysis.laws import coinciding, read_law
-from scaling_study.common.tables import read_table
 from scaling_study.diagnosis.case import REFERENCE, Case, make_case, or_none
 from scaling_study.diagnosis.shares import recovered_share, saved_share
 from scaling_study.diagnosis.stressors import reactions
@@ -21,6 +20,7 @@ from scaling_study.records.analysis import Machines
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.columns import POINTS
 from scaling_study.records.experiment import ForeignProcess, Microbenchmarks
+from scaling_study.records.tables import read_table
 from scaling_study.records.window import KERNEL_COUNTS
 from scaling_study.stats import ratios
 from scaling_study.stats.interval import Interval

@@ -34,10 +34,11 @@ def require_whole_node() -> None:
     Raises:
         UnusableError: the job may use fewer; the text names the setting to change.
     """
-    if "SLURM_JOB_ID" in os.environ:
-        problem = missing_cpus(os.environ, limits.read_allowed_cpus(), read_node_cpus(os.environ))
-        if problem:
-            raise UnusableError(problem)
+    if "SLURM_JOB_ID" not in os.environ:
+        return
+    allowed_cpus, node_cpus = limits.read_allowed_cpus(), read_node_cpus(os.environ)
+    if problem := missing_cpus(os.environ, allowed_cpus, node_cpus):
+        raise UnusableError(problem)
 
 
 def missing_cpus(

@@ -228,8 +228,7 @@ def speed_facts(machine: Machine) -> dict[str, object]:
 
 def _layout(cpu: Cpu) -> dict[str, int]:
     """Return a CPU's groups, and the kind of a slower core."""
-    groups = asdict(cpu)
-    return groups if cpu.kind else {name: at for name, at in groups.items() if name != "kind"}
+    return {name: group for name, group in asdict(cpu).items() if name != "kind" or group}
 
 
 def digest(machine: Machine) -> str:

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Annotated
 
 from scaling_study.common.counter import COUNTERS
-from scaling_study.common.field import Field
-from scaling_study.common.tables import Table
 from scaling_study.records import experiment
 from scaling_study.records.field import (
     LARGEST_COUNT,
     Amount,
     Count,
+    Field,
     Index,
     Megahertz,
     Processes,
@@ -25,6 +24,7 @@ from scaling_study.records.field import (
     bounds,
     fields,
 )
+from scaling_study.records.tables import Table
 from scaling_study.records.window import KERNEL_COUNTS, MEMBER, CohortHead, Window, WindowMachine
 
 Cpus = Annotated[float, bounds("CPUs", LARGEST_COUNT)]

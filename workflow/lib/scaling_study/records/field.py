@@ -8,20 +8,51 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
-
-from scaling_study.common.field import Field
 
 LARGEST_SECONDS = 10**9  # thirty years
 LARGEST_COUNT = 10**15  # a petabyte, which a double still holds exactly
 LARGEST_STEP_US = 2**32 - 1  # 71 minutes
 LARGEST_N = 2**20  # far more processes than Linux starts (its pid_max is 2**22)
 LARGEST_SHARE = 10**6  # no rate is a million times its expected value
+
+Kind = Literal["text", "integer", "number", "yes/no"]
+KINDS: dict[object, Kind] = {bool: "yes/no", int: "integer", float: "number"}
+"""The kind of a column's cells, by the type of its field; text for any other type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A described field of a record, or column of a table.
+
+    Attributes:
+        name: As in the record or table; ends in its unit if it has one.
+        type: Type of the value, without bounds and null.
+        unit: Unit as text; empty for names and flags.
+        meaning: What it is.
+        nullable: Whether it may be null.
+        source: Where it is read, if that is not obvious.
+        title: Name in words, for a number that the kernel counts.
+    """
+
+    name: str
+    type: object
+    unit: str
+    meaning: str
+    nullable: bool = False
+    source: str = ""
+    title: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its cells. Only a number may be missing (an empty cell)."""
+        return "number" if self.nullable and self.type is int else KINDS.get(self.type, "text")
 
 
 def bounds(unit: str, most: int, least: int = 0) -> Meta:

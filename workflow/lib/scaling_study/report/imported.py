@@ -13,10 +13,10 @@ from scaling_study.common.quantities import (
     format_ratio,
     format_seconds,
 )
-from scaling_study.common.tables import read_table
 from scaling_study.records.analysis import Inflation, Machines, SavedTable, SavedTables
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
+from scaling_study.records.tables import read_table
 from scaling_study.report import figures, sections, svg
 from scaling_study.report.page import render_page, write, yaml_text
 from scaling_study.report.words import Mark, listed, listed_all, processes

@@ -20,8 +20,7 @@ from scaling_study.config import work
 from scaling_study.config.plan import Plan
 from scaling_study.config.workload import Workload
 from scaling_study.launch.axes import ranks
-from scaling_study.launch.axes.build import interpreter
-from scaling_study.launch.axes.launcher import LAUNCHERS
+from scaling_study.launch.axes.launcher import LAUNCHERS, interpreter
 from scaling_study.queues import bind, model_queue
 from scaling_study.records.analysis import Confirmation, Recommendation, Recommended
 from scaling_study.report.words import confirmed_amount, sureness

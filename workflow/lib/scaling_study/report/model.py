@@ -7,11 +7,10 @@ from typing import TypeVar
 
 import pandas as pd
 
-from scaling_study.common import tables
 from scaling_study.common.quantities import known
 from scaling_study.config.plan import Plan
 from scaling_study.profiling import profiles
-from scaling_study.records import analysis
+from scaling_study.records import analysis, tables
 from scaling_study.records.codec import read_file
 from scaling_study.records.columns import BETWEEN, POINTS
 from scaling_study.records.experiment import Microbenchmarks

@@ -34,7 +34,7 @@ def outline(plan: Plan, jobs: int = 0, measured: int = 0, machines: Sequence[str
     machine = probe.read_machine()
     counts = process_counts.resolve(plan.processes, machine.usable, machine.quota_cpus)
     race = forecast.describe(plan, machine.usable, machine.quota_cpus)
-    text = estimate.describe(plan, counts, estimate.Estimate(plan, counts), race)
+    text = estimate.describe(plan, counts, race)
     if (mine := len(machine.cpus)) < (whole := len(machine.topology.cpus)):
         more = "srun --cpus-per-task" if "SLURM_JOB_ID" in os.environ else "taskset --cpu-list"
         text += f"\n  this shell may use {mine} of {whole} CPUs: {more} gives it others"

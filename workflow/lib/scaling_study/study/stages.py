@@ -9,7 +9,6 @@ from scaling_study.analysis import collect as collecting
 from scaling_study.analysis import imported, model_times, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
-from scaling_study.common.tables import read_columns, write_table
 from scaling_study.config.config import Confirm
 from scaling_study.config.import_config import ImportConfig
 from scaling_study.config.plan import Plan, read_plan
@@ -23,6 +22,7 @@ from scaling_study.records.analysis import Machines, Recommendation, SavedTables
 from scaling_study.records.codec import RecordError, read_file, write_file
 from scaling_study.records.cohorts import Cohorts
 from scaling_study.records.machine import Machine
+from scaling_study.records.tables import read_table, write_table
 from scaling_study.runner import journal
 from scaling_study.search import rounds
 from scaling_study.study.files import loader_records, why_records
@@ -76,7 +76,7 @@ def summarise_confirmation(folder: Path, plan: Plan) -> None:
     confirmations = summarise(
         read_file(folder / "analysis" / "recommendation.json", Machines[Recommendation]).machines,
         None if off else folder / "confirm" / "rounds.jsonl",
-        read_columns(
+        read_table(
             folder / "tables", columns.WINDOWS,
             ("machine", "launch", "n", "valid", "frequency_mhz"),
         ),

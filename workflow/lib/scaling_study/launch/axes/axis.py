@@ -16,6 +16,7 @@ import gc
 import os
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
@@ -238,16 +239,12 @@ def read_id_list(value: object, allowed: str) -> str:
     Raises:
         ConfigError: the value is neither.
     """
-    number = isinstance(value, int) and not isinstance(value, bool)
-    if not number and not isinstance(value, str):
+    if isinstance(value, bool) or not isinstance(value, int | str):
         raise wrong(value, found(value), allowed)
-    try:
-        ids = parse_cpu_list(str(value))
-    except ValueError:
-        ids = ()
-    if not ids:
-        raise wrong(value, "is not a list of ids", allowed)
-    return format_cpu_list(ids)
+    with suppress(ValueError):
+        if ids := parse_cpu_list(str(value)):
+            return format_cpu_list(ids)
+    raise wrong(value, "is not a list of ids", allowed)
 
 
 COUNT = counts(1)

@@ -11,7 +11,6 @@ from scaling_study.common.problems import found, nearest_word, wrong
 from scaling_study.common.topology import Topology, format_cpu_list
 from scaling_study.launch.axes import (
     binding,
-    build,
     launcher,
     libraries,
     loaders,
@@ -27,8 +26,7 @@ from scaling_study.records.readback import Check, Readback
 
 OWN: dict[str, Axis[Any]] = {  # type: ignore[explicit-any]  # each has its own values
     "shell": shell.AXIS,
-    "build": build.AXIS,
-    "launcher": launcher.AXIS,
+    **launcher.AXES,
     **threads.AXES,
     **libraries.AXES,
     "placement": placement.AXIS,

@@ -194,9 +194,8 @@ def _effective_allocator(_value: Value, readback: Readback) -> str:
 def _holds_allocator(value: str, readback: Readback, _slot: window.Slot) -> bool:
     owner = readback.allocator
     if value not in {"glibc", "glibc-large-thresholds"}:
-        if value == "jemalloc" and readback.jemalloc_decay_ms != JEMALLOC_DECAY_MS:
-            return False
-        return is_preloaded(owner, readback) and is_named(value, owner)
+        tuned = value != "jemalloc" or readback.jemalloc_decay_ms == JEMALLOC_DECAY_MS
+        return tuned and is_preloaded(owner, readback) and is_named(value, owner)
     found = _thresholds(readback.env)
     # A launcher may set a threshold of its own, which the value glibc leaves as it is.
     wanted = (
@@ -273,12 +272,8 @@ AXES: dict[str, Axis[Never]] = {
         },
         LIBRARY,
         variables=(
-            "LD_PRELOAD",
-            "MALLOC_CONF",
-            "MALLOC_TRIM_THRESHOLD_",
-            "MALLOC_MMAP_THRESHOLD_",
-            "MALLOC_MMAP_MAX_",
-            "MALLOC_TOP_PAD_",
+            *("LD_PRELOAD", "MALLOC_CONF", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"),
+            *("MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_"),
         ),
         libraries=ALLOCATORS,
         prepare=_prepare_allocator,

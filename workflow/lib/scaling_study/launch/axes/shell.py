@@ -72,10 +72,6 @@ def _place(axes: Axes, topology: Topology, given: Sequence[PlacedSlot]) -> tuple
     return placed
 
 
-def _effective(value: Value, got: Readback) -> str:
-    return tell(tuple(f"{name}={got.env[name]}" for name in variables(value) if name in got.env))
-
-
 def _holds(value: Value, got: Readback, _slot: window.Slot) -> bool:
     """Return whether each variable is set; the script or another axis may have changed it."""
     return all(name in got.env for name in variables(value) if name.startswith(PREFIXES))
@@ -88,6 +84,8 @@ AXIS = Axis(
     prepare=_prepare,
     place=_place,
     requested=lambda value, _slot: tell(value),
-    effective=_effective,
+    effective=lambda value, got: tell(
+        tuple(f"{name}={got.env[name]}" for name in variables(value) if name in got.env)
+    ),
     holds=_holds,
 )

@@ -110,17 +110,12 @@ def observe_matmul_precision() -> str:
     return str(torch.backends.mkldnn.matmul.fp32_precision)
 
 
-def _prepare_matmul_precision(value: str, where: Where) -> Effects:
-    mode = Effects({"DNNL_DEFAULT_FPMATH_MODE": "BF16"} if value == FPMATH else {})
-    return _need_bf16(value, where) | mode
-
-
-def _need_bf16(_value: str, where: Where) -> Effects:
+def _prepare_bf16(value: str, where: Where) -> Effects:
     if not set(FLAGS) & set(where.machine.isa):
         raise UnavailableError(
             "this CPU has no instructions for bf16", "leave it to a machine with AVX512_BF16 or AMX"
         )
-    return Effects()
+    return Effects({"DNNL_DEFAULT_FPMATH_MODE": "BF16"} if value == FPMATH else {})
 
 
 # ---- autocast
@@ -359,7 +354,7 @@ AXES: dict[str, Axis[Never]] = {
             "(DNNL_DEFAULT_FPMATH_MODE)",
         },
         variables=("DNNL_DEFAULT_FPMATH_MODE",),
-        prepare=_prepare_matmul_precision,
+        prepare=_prepare_bf16,
         apply=apply_matmul_precision,
         lines=lambda value: (
             'os.environ["DNNL_DEFAULT_FPMATH_MODE"] = "BF16"  # before `import torch`'
@@ -375,7 +370,7 @@ AXES: dict[str, Axis[Never]] = {
             "off": "they do not",
             "bf16": "to bfloat16 (torch.autocast), around the outermost modules that are called",
         },
-        prepare=_need_bf16,
+        prepare=_prepare_bf16,
         apply=apply_autocast,
         lines=lambda _value: (
             'with torch.autocast("cpu", dtype=torch.bfloat16):\n    output = model(batch)\n'

@@ -1,9 +1,9 @@
 """The ``dask`` launcher: every member is a task in a worker of a real LocalCluster.
 
 ``python -m scaling_study.launch.launchers.dask FOLDER MEMBERS``, with one JSON request a line
-on stdin (see ``host.Host``). Workers have nannies, and inherit this process's environment: Dask's
-defaults (``environment``), which the launch's own variables replace. A nanny exports a default of
-Dask's only if the environment does not have the variable yet.
+on stdin (see ``launcher.Host``). Workers have nannies, and inherit this process's environment:
+Dask's defaults (``environment``), which the launch's own variables replace. A nanny exports a
+default of Dask's only if the environment does not have the variable yet.
 
 Scheduler, nannies and workers run whatever a peer sends them, and every user of the machine can
 reach their ports. So they use TLS with a key that lives as long as the cluster, and refuse a peer
@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 
 from scaling_study.common.unavailable import UnavailableError
-from scaling_study.launch.launchers.host import Request, hosted, print_apart
-from scaling_study.launch.launchers.launcher import Launcher
+from scaling_study.launch.launchers.launcher import Launcher, Request, hosted, print_apart
 
 
 def environment() -> dict[str, str]:

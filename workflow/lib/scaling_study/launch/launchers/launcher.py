@@ -1,25 +1,30 @@
 """A launcher turns the specification of a member into a running process.
 
-A launcher is a module of this package, or of a folder ``scaling_study_launchers`` on PYTHONPATH,
-with a ``LAUNCHER``; the module's name is the launcher's. A member always runs ``worker.main``;
-launchers differ in where the process comes from.
+A further launcher is a module with a ``LAUNCHER`` in a folder ``scaling_study_launchers`` on
+PYTHONPATH; the module's name is the launcher's. A member always runs ``worker.main``; launchers
+differ in where the process comes from: a fresh interpreter (`Exec`), or another process, such as a
+Dask cluster (`Host`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Protocol, TypedDict, cast
 
+from scaling_study.common import printable
 from scaling_study.member import worker
 from scaling_study.member.member import Options
-from scaling_study.queues import bind
+from scaling_study.queues import bind, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import IO
 
 
 @dataclass(frozen=True)
@@ -174,3 +179,124 @@ def describe_exit(code: int) -> str:
         return f"ended with status {code}"
     hint = " (the kernel does this when memory runs out)" if code == -signal.SIGKILL else ""
     return f"was killed by {signal.Signals(-code).name}{hint}"
+
+
+class Exec:
+    """Starts a fresh interpreter for each member."""
+
+    host: int | None = None
+
+    def __init__(self, launch: LaunchSpec, _members: int = 1) -> None:
+        self._launch = launch
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, member: MemberSpec) -> int:
+        """Start ``worker`` in a new interpreter, bound before it begins."""
+        launch = self._launch
+        env, preload = split_preload(launch.env)
+        again = ["--again"] if launch.group else []
+        command = [
+            *bind_command(member.cpus, member.mempolicy, preload, [*launch.group, *again]),
+            *worker.command_line(launch.python, launch.words(member)),
+        ]
+        with (
+            launch.log(member.slot).open("ab") as log,
+            launch.errors(member.slot).open("ab") as errors,
+        ):
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=launch.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self._processes[process.pid] = process
+        return process.pid
+
+    def close(self) -> None:
+        """Wait for the members, which have been killed."""
+        for process in self._processes.values():
+            process.wait()
+
+    def exit_reason(self, pid: int) -> str:
+        """Describe how a member ended."""
+        return describe_exit(self._processes[pid].wait())
+
+
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Request(TypedDict):
+    """A request to a host to start a member, sent as a line of JSON."""
+
+    slot: int
+    cpus: str | None
+    mempolicy: str
+    words: list[str]
+
+
+def hosted(module: str) -> Callable[[LaunchSpec, int], Host]:
+    """Return a function that makes a host, which runs a launcher's module."""
+    return lambda launch, members: Host(launch, module, members)
+
+
+def print_apart(folder: str, slot: int) -> None:
+    """Redirect this process's output to the files of a slot (``LaunchSpec.log`` and ``errors``)."""
+    for kind, descriptor in (("log", 1), ("errors", 2)):
+        os.dup2(os.open(f"{folder}/{kind}-{slot}", APPENDED, 0o600), descriptor)
+
+
+class Host:
+    """A process that starts members when it is asked to.
+
+    The host reads one JSON line for each member and answers with a line: the process id, or a
+    text that begins with ``error``.
+    """
+
+    def __init__(self, launch: LaunchSpec, module: str, members: int) -> None:
+        self._launch = launch
+        env, preload = split_preload(launch.env)
+        command = [
+            *bind_command(None, "default", preload),
+            *program.harness(launch.python, module),
+            *(str(launch.folder), str(members)),
+        ]
+        with launch.log(-1).open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=launch.cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self.host = self._process.pid
+
+    def start(self, member: MemberSpec) -> int:
+        """Have the host start a member."""
+        launch = self._launch
+        request = asdict(member) | {"words": launch.words(member)}
+        stdin, stdout = cast("tuple[IO[str], IO[str]]", (self._process.stdin, self._process.stdout))
+        try:
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            answer = stdout.readline().strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer.isdecimal():
+            words = printable.words_of(launch.log(-1))
+            raise LaunchError(answer or f"the launcher's host ended: {words}")
+        return int(answer)
+
+    def close(self) -> None:
+        """End the host."""
+        self._process.kill()
+        self._process.communicate()
+
+    def exit_reason(self, pid: int) -> str:
+        """Return that a member ended; only its host knows how."""
+        return f"process {pid} ended"

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from scaling_study.common import file_errors
-from scaling_study.common.field import Field, Kind
 from scaling_study.common.storage import write_whole
+from scaling_study.records.field import Field, Kind
 
 PANDAS_TYPES: dict[Kind, str] = {
     "text": "str",
@@ -37,14 +37,18 @@ class Table:
     @property
     def names(self) -> list[str]:
         """Names of the columns, in order."""
-        return [column.name for column in self.columns]
+        return [*self.types]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each column in pandas, by its name."""
+        return {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
 
     def frame(self, data: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return the table's columns of `data`, ordered and typed; an empty frame without data."""
         if data is None:
             data = pd.DataFrame(columns=self.names)
-        types = {column.name: PANDAS_TYPES[column.kind] for column in self.columns}
-        return data[self.names].astype(types)
+        return data[self.names].astype(self.types)
 
 
 def write_table(folder: Path, table: Table, frame: pd.DataFrame) -> None:
@@ -65,29 +69,25 @@ def write_table(folder: Path, table: Table, frame: pd.DataFrame) -> None:
     write_whole(folder / f"{table.name}.csv", lambda path: csv.write_csv(data, path))
 
 
-def read_table(folder: Path, table: Table) -> pd.DataFrame:
-    """Read the parquet that `write_table` wrote to `folder`.
+def read_table(folder: Path, table: Table, names: Sequence[str] = ()) -> pd.DataFrame:
+    """Read the parquet that `write_table` wrote to `folder`, in the table's types.
 
-    Raises:
-        UnusableError: The file is damaged.
-    """
-    return table.frame(read_columns(folder, table, table.names))
-
-
-def read_columns(folder: Path, table: Table, names: Sequence[str]) -> pd.DataFrame:
-    """Read some columns of a parquet that `write_table` wrote to `folder`, in the table's types.
+    Args:
+        folder: Where it is.
+        table: What it holds.
+        names: The columns to read; without names, all of them.
 
     Raises:
         UnusableError: The file is damaged, or holds values of other types.
     """
     path = folder / f"{table.name}.parquet"
-    types = {column.name: PANDAS_TYPES[column.kind] for column in table.columns}
+    types = {name: table.types[name] for name in names or table.names}
     try:
         # The file's metadata for pandas is dropped: it may name any type.
-        data = parquet.read_table(path, columns=list(names)).replace_schema_metadata()
-        frame: pd.DataFrame = data.to_pandas()[list(names)]
-        return frame.astype({name: types[name] for name in names})
+        data = parquet.read_table(path, columns=[*types]).replace_schema_metadata()
+        frame: pd.DataFrame = data.to_pandas()[[*types]].astype(types)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise file_errors.unreadable(path, error) from error
+    return frame
