@@ -15,6 +15,7 @@ import pandas as pd
 from msgspec.structs import replace
 
 from scaling_study.analysis import points
+from scaling_study.analysis.points import Drawn
 from scaling_study.analysis.rates import rates
 from scaling_study.analysis.record_rows import STEP_QUANTILES, FileRows, read_rows
 from scaling_study.config.launches import Launch
@@ -24,7 +25,7 @@ from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.cohorts import Cohorts, CohortSummary, Replicate
-from scaling_study.records.columns import BETWEEN, WINDOWS
+from scaling_study.records.columns import BETWEEN, REPLICATES, WINDOWS
 from scaling_study.records.confirmation import FIRST_MODELS, FirstModels
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
@@ -48,6 +49,7 @@ class Collected:
         between: One row per process count and kind of phase between steps.
         points: One row per machine, launch and process count.
         cohorts: The content of cohorts.json.
+        drawn: Joint draws of each machine's rates.
     """
 
     windows: pd.DataFrame
@@ -55,6 +57,7 @@ class Collected:
     between: pd.DataFrame
     points: pd.DataFrame
     cohorts: Cohorts
+    drawn: Mapping[str, Drawn]
 
 
 def collect(study_folder: Path, plan: Plan) -> Collected:
@@ -83,9 +86,9 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     _refuse_unsaid(records.samples)
     work = work_by_launch(with_learnt(plan, records.samples))
     length = model_length(records.ended, work, plan.default)
-    windows = WINDOWS.frame(records.table("windows", work))
+    windows = WINDOWS.frame(records.table("windows", WINDOWS.names, work))
     steps = with_learnt(plan, records.samples, length).steps_per_model
-    rows = records.table("replicates", work)
+    rows = records.table("replicates", REPLICATES.names, work)
     file = study_folder / "measure" / FIRST_MODELS
     cohorts = Cohorts(
         schema_version=1,
@@ -97,19 +100,24 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
         missing=tuple(records.missing),
         left_out=tuple(sorted(str(path.relative_to(study_folder)) for path in unread)),
     )
-    drawn = {}
-    if rows is not None:
-        for name, own_rows in rows.groupby("machine", sort=False):
-            machine = str(name)
-            first = cohorts.first_of(machine)
-            drawn[machine] = points.joint(own_rows, cohorts.of(machine), steps, plan.seed, first)
+    drawn = {
+        machine: points.joint(
+            rows[rows["machine"] == machine],
+            cohorts.of(machine),
+            steps,
+            plan.seed,
+            cohorts.first_of(machine),
+        )
+        for machine in cohorts.machines
+    }
     replicates = points.replicates(rows, records.cohorts, drawn, steps)
     return Collected(
         windows,
         replicates,
-        BETWEEN.frame(records.table("between", work)),
+        BETWEEN.frame(records.table("between", BETWEEN.names, work)),
         points.points(windows, replicates, _extra(records, work), drawn),
         cohorts,
+        drawn,
     )
 
 
@@ -132,11 +140,13 @@ class _Found:
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
-    def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
-        """Return all rows of a name's tables, per step of the default launch; None without any."""
-        if not self.tables[name]:
-            return None
-        rows = pd.concat(self.tables[name], ignore_index=True)
+    def table(self, name: str, columns: Sequence[str], work: Mapping[str, float]) -> pd.DataFrame:
+        """Return all rows of a name's tables, per step of the default launch.
+
+        Without any table, the columns are there without a row.
+        """
+        tables = self.tables[name] or [pd.DataFrame(columns=[*columns])]
+        rows = pd.concat(tables, ignore_index=True)
         return of_equal_work(rows, rows["launch"].map(work).astype(float))
 
 
@@ -246,10 +256,9 @@ def _shown(files: Sequence[str]) -> str:
 
 def _extra(records: _Found, work: Mapping[str, float]) -> pd.DataFrame:
     """Return the columns of points that are not means of windows, by machine, launch, n."""
-    quantiles = records.table("quantiles", work)
-    if quantiles is None:
-        return pd.DataFrame()
-    extra = quantiles.set_index(["machine", "launch", "n"])[[*STEP_QUANTILES]]
+    point = ["machine", "launch", "n"]
+    quantiles = records.table("quantiles", [*point, *STEP_QUANTILES], work)
+    extra = quantiles.set_index(point)[[*STEP_QUANTILES]]
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in records.cohorts:

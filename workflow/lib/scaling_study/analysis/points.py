@@ -47,7 +47,7 @@ class Drawn:
 
 
 def replicates(
-    rates: pd.DataFrame | None,
+    rates: pd.DataFrame,
     cohorts: Sequence[CohortSummary],
     drawn: Mapping[str, Drawn],
     steps_per_model: float | None,
@@ -66,8 +66,6 @@ def replicates(
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
-    if rates is None:
-        return REPLICATES.frame()
     rows, jobs = rates.copy(), _jobs(cohorts)
     keys = [*zip(rows["machine"], rows["launch"], rows["replicate"], strict=True)]
     drifts = [drawn[key[0]].steps_per_s.drifts.get(jobs.get(key, ""), 0.0) for key in keys]
@@ -120,19 +118,11 @@ def joint(
         first: The first models that it trained.
     """
     jobs = {key[1:]: job for key, job in _jobs(cohorts).items()}
-    rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
-    starts: dict[tuple[str, int], dict[int, float]] = {}
-    for launch, replicate, n, raw in zip(
-        *(rates[name].tolist() for name in ("launch", "replicate", "n", "raw")), strict=True
-    ):
-        starts.setdefault((launch, replicate), {})[n] = raw
-    known = fit(
-        [
-            Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own_rates)
-            for (launch, replicate), own_rates in starts.items()
-        ],
-        seed,
-    )
+    starts = [
+        Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own_rates)
+        for (launch, replicate), own_rates in of_starts(rates).items()
+    ]
+    known = fit(starts, seed)
     times = model_times(cohorts, first)
     if not steps_per_model:
         return Drawn(times, known)
@@ -141,6 +131,24 @@ def joint(
         return Drawn(times, known, fresh)
     forked = known.models_per_hour(steps_per_model, partial(times.beside_s, forked=True))
     return Drawn(times, known, fresh, forked)
+
+
+def of_starts(rates: pd.DataFrame) -> dict[tuple[str, int], dict[int, float]]:
+    """Return the throughputs of each fresh start as they were measured, drift included.
+
+    Args:
+        rates: As for `joint`.
+
+    Returns:
+        Steps/s by process count, by launch and replicate.
+    """
+    rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
+    starts: dict[tuple[str, int], dict[int, float]] = {}
+    for launch, replicate, n, raw in zip(
+        *(rates[name].tolist() for name in ("launch", "replicate", "n", "raw")), strict=True
+    ):
+        starts.setdefault((launch, replicate), {})[n] = raw
+    return starts
 
 
 def points(

@@ -728,12 +728,9 @@ class SavedTables(Struct, frozen=True, kw_only=True):
 # Several machines.
 
 
-class Rate(Struct, frozen=True, kw_only=True):
-    """A launch, with its models or steps per unit of time on a machine."""
+class Rate(Point, frozen=True, kw_only=True):
+    """A point, with its models or steps per unit of time on a machine."""
 
-    launch: str = ""
-    label: str
-    n: int
     rate: Interval
 
 

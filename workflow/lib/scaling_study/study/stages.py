@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import imported, model_times, unequal_work
+from scaling_study.analysis import imported, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
@@ -41,7 +41,7 @@ def analyse(folder: Path, plan: Plan) -> None:
     """
     collected = collecting.collect(folder, plan)
     tables, study = folder / "tables", collected.cohorts
-    for table in (columns.WINDOWS, columns.REPLICATES, columns.BETWEEN, columns.POINTS):
+    for table in columns.TABLES:
         write_table(tables, table, getattr(collected, table.name))
     write_file(tables / "cohorts.json", study)
     journal.settle(folder / file for file in {cohort.file for cohort in study.cohorts})
@@ -49,8 +49,7 @@ def analyse(folder: Path, plan: Plan) -> None:
         f"collected {len(study.cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
     )
-    windows = collected.windows[analysis.COLUMNS]
-    results = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
+    results = analysis.analyse(collected, plan)
     analysis.write(folder / "analysis", results, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 
@@ -170,7 +169,7 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
         )
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
         first_models = study.first_of(here)
-        times = model_times.model_times(cohorts, first_models)
+        times = collected.drawn[here].times
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
     return rounds.next_round(
         plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
