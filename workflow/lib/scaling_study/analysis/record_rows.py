@@ -26,9 +26,8 @@ AGAINST = INVALID | {NOT_PROVEN}
 """Flags of a window that count against it; others are remarks."""
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
-WINDOW_FIELDS = (
-    *("cohort", "window", "block", "n", "attempt", "valid"),
-    *("window_s", "released_s", "start_skew_s", "overlap"),
+WINDOW_FIELDS = tuple(
+    name for name in window.Window.__struct_fields__ if name not in {"flags", "machine", "members"}
 )
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}

@@ -94,11 +94,6 @@ class Candidate(Point, frozen=True, kw_only=True):
         """Its key in `intervals.Means`."""
         return self.launch, self.n
 
-    def gain(self, objective: Objective) -> float:
-        """Return the number that an objective compares, the larger the better; 0 if not known."""
-        rate = self.rate(objective).value
-        return float(objective.gain(rate, self.n)) if known(rate) else 0.0
-
     def rate(self, objective: Objective) -> Interval:
         """Return the rate of all processes from which an objective is computed."""
         if objective.rate == "steps_per_s":
