@@ -356,7 +356,7 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Inva
         yield analysis.Invalid(launch=launch, label=label, n=n, flag=flag, count=count)
 
 
-def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
+def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Point]:
     """Yield the process counts without a valid window, of launches that took any window."""
     valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
     points = dict.fromkeys(
@@ -367,4 +367,4 @@ def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
     )
     for launch, label, n in points:
         if (launch, n) not in valid:
-            yield analysis.Lost(launch=launch, label=label, n=n)
+            yield analysis.Point(launch=launch, label=label, n=n)

@@ -9,17 +9,17 @@ import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.model_times import ModelTimes, model_times
+from scaling_study.records import columns
 from scaling_study.records.cohorts import CohortSummary
-from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 from scaling_study.records.confirmation import FirstModels
 from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.throughputs import Start, Throughputs, fit
 
-POINT = [*(column.name for column in WHERE), "n"]
+POINT = [column.name for column in columns.POINT]
 REPLICATE = [*POINT, "replicate"]
 WINDOW = [*REPLICATE, "cohort", "window", "attempt"]
 MEANS = [
-    *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
+    *(column.name for column in (*columns.PER_STEP, columns.RUNNABLE, columns.CLOCK)),
     *("threads", "processes", "rss_bytes"),
 ]
 
@@ -80,7 +80,7 @@ def replicates(
     further = (steps_per_model or np.nan) - ~np.isnan(beside_s)
     model_s = further * rows["n"] / rows["steps_per_s"] + np.nan_to_num(beside_s)
     rows["models_per_hour"] = 3600 * rows["n"] / model_s
-    rows = REPLICATES.frame(rows)
+    rows = columns.REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
@@ -167,7 +167,7 @@ def points(
         Table of points, in the order of `rates`.
     """
     if rates.empty:
-        return POINTS.frame()
+        return columns.POINTS.frame()
     valid = windows[windows["valid"]]
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
@@ -179,7 +179,7 @@ def points(
     rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
     rows = rows.join(members[MEANS].mean())
     rows["member_spread"] = _member_spread(valid)
-    return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
+    return columns.POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
 def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
@@ -197,8 +197,8 @@ def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
         rows.append(
             [end for interval in intervals for end in (interval.value, interval.low, interval.high)]
         )
-    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, index=shares.index, columns=columns, dtype=np.float64)
+    ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, index=shares.index, columns=ends, dtype=np.float64)
 
 
 def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":

@@ -441,10 +441,6 @@ class Invalid(Point, frozen=True, kw_only=True):
     count: int
 
 
-class Lost(Point, frozen=True, kw_only=True):
-    """A process count that was asked for and has no valid window."""
-
-
 class MemberEvent(Replicate, frozen=True, kw_only=True):
     """An event of a member, with the reason and its log."""
 
@@ -459,7 +455,8 @@ class Failures(OfMachine, frozen=True, kw_only=True):
 
     launches: tuple[Failure, ...] = ()
     windows: tuple[Invalid, ...] = ()
-    points: tuple[Lost, ...] = ()
+    points: tuple[Point, ...] = ()
+    """Points that were asked for and have no valid window."""
     members: tuple[MemberEvent, ...] = ()
     shared_files: dict[str, int] = {}
     """Files that several members wrote, and how many of one cohort wrote each, at most."""

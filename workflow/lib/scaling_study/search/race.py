@@ -263,11 +263,9 @@ class Race:
         compared = self._compared(self.choice)
         self._reserved_s = SLOWER * self.expected_s(compared)  # as its counts may be its slow ones
         next_round = self._refine() or self._screen() or self._race(self.choice)
-        return (
-            RaceRound("refine", (compared,))
-            if next_round.stage == "done" and compared
-            else next_round
-        )
+        if next_round.stage == "done" and compared:
+            return RaceRound("refine", (compared,))
+        return next_round
 
     # Stages
 
@@ -471,18 +469,12 @@ class Race:
             did not grow, or there is no higher count.
         """
         process_counts, counts = self._field.process_counts, self._counts[launch]
-        if (
-            len(counts) < FEWEST
-            or self._best(launch) != counts[-1]
-            or counts[-1] == process_counts[-1]
-        ):
+        larger = [n for n in process_counts if n > counts[-1]]
+        if len(counts) < FEWEST or self._best(launch) != counts[-1] or not larger:
             return []
         last, before = (self._known.mean((launch, n)) for n in (counts[-1], counts[-2]))
         steep = min(1.0, max(0.0, (last - before) / math.log(counts[-1] / counts[-2])))
-        n = max(
-            _nearest(process_counts, 2 * counts[-1]),
-            process_counts[process_counts.index(counts[-1]) + 1],
-        )
+        n = max(_nearest(process_counts, 2 * counts[-1]), larger[0])
         return [(n, steep * math.log(n / counts[-1]))]
 
     def _gains(self, choice: Choice) -> dict[str, float]:

@@ -140,15 +140,14 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
         study_folder: results/<study>.
     """
     files = sorted((study_folder / "measure").glob("*/*.jsonl"))
-    counts = Counter(path.parent.name for path in files)
-    combined: dict[str, Launch] = {}
+    launches = plan.by_id
     for path in files:
-        if path.parent.name not in {*plan.by_id, *combined}:
+        if path.parent.name not in launches:
             _, head = next(codec.read(path, DECODER))
             if isinstance(head, CohortHead) and head.role == "combined":
-                combined[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
-    launches = (*plan.launches, *combined.values())
-    return plan.model_copy(update={"launches": launches, "made": dict(counts)})
+                launches[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
+    made = dict(Counter(path.parent.name for path in files))
+    return plan.model_copy(update={"launches": tuple(launches.values()), "made": made})
 
 
 def without_result(study_folder: Path) -> list[Path]:
@@ -388,20 +387,18 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
     files: dict[tuple[str, int], list[CohortSummary]] = {}
     for cohort in sorted(cohorts, key=lambda summary: summary.started):
         files.setdefault((cohort.launch, cohort.replicate), []).append(cohort)
-    batches: dict[str, int] = {}
     fresh_starts = []
     for (launch, replicate), summaries in files.items():
         counts = sorted({n for summary in summaries for n in summary.process_counts})
         by_count = by_start.get((launch, replicate), {})
         tried = any(summary.measured for summary in summaries)
-        batch = summaries[0].batch or f"{launch} {replicate}"
         decided, node = _parts(summaries[0].batch)
         ends = [summary.end for summary in summaries if summary.end]
         start_s = sum(end.start_s or 0.0 for end in ends)
         fresh_starts.append(
             Start(
                 plan.baseline if launch == plan.repeat else launch,
-                batches.setdefault(batch, len(batches)),
+                summaries[0].batch or f"{launch} {replicate}",
                 by_count,
                 max(counts),
                 start_s,
