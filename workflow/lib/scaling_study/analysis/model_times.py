@@ -73,9 +73,8 @@ class ModelTimes:
         """
         fresh = self.starts.get(launch)
         if fresh is not None and launch in self.growth:
-            others = np.array([[n - 1], [self.members[launch] - 1]])
-            beside, beside_all = 1 + self.growth[launch] * others
-            fresh = fresh * beside / beside_all
+            growth, members = self.growth[launch], self.members[launch]
+            fresh = fresh * (1 + growth * (n - 1)) / (1 + growth * (members - 1))
         compiling_s = self.compiling_s.get(launch)
         if fresh is None or not forked or "forked" not in self.first or compiling_s is None:
             return fresh

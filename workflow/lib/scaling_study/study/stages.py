@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scaling_study.analysis import analyse as analysis
 from scaling_study.analysis import collect as collecting
-from scaling_study.analysis import imported, unequal_work
+from scaling_study.analysis import imported, model_times, unequal_work
 from scaling_study.analysis.experiment_runs import read_loader_run
 from scaling_study.analysis.inflation import compare_all
 from scaling_study.common.tables import read_columns, write_table
@@ -169,7 +169,7 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
         )
         starts, done = rounds.starts(cohorts, rates, plan), rounds.done(cohorts)
         first_models = study.first_of(here)
-        times = collected.drawn[here].times
+        times = model_times.model_times(cohorts, first_models)
         unequal = unequal_work.unequal_work(points, rates, windows, cohorts, plan)
     return rounds.next_round(
         plan, machine, starts, done, now, unequal=unequal, again=again, times=times,
