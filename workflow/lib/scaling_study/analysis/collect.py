@@ -73,11 +73,10 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    records, marked = _Found(), plan.workload.samples_per_step == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
+    records = _Records(study_folder, unread, plan.workload.samples_per_step == MARK)
     for launch in plan.launches:
-        number = plan.replicates_of(launch.id)
-        _add_launch(records, study_folder, launch, number, unread, marked=marked)
+        records.add(launch, plan.replicates_of(launch.id))
     if not records.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
@@ -122,15 +121,21 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Found:
+class _Records:
     """The records that were read so far.
 
     Attributes:
+        folder: results/<study>.
+        unread: All record files that were not read yet.
+        marked: Whether the script marks the samples of its steps, which launches are compared by.
         tables: By name, a table for each launch, or for each machine of a launch.
         samples: Samples of a step by launch; 0 if the script has marked none.
         ended: Steps of the script's starts that have ended, by launch.
     """
 
+    folder: Path
+    unread: set[Path]
+    marked: bool
     tables: dict[str, list[pd.DataFrame]] = dataclasses.field(
         default_factory=lambda: defaultdict(list)
     )
@@ -140,6 +145,35 @@ class _Found:
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
+    def add(self, launch: Launch, replicates: int) -> None:
+        """Read the files of a launch's replicates; single step times are not kept."""
+        frames, names = [], {"launch": launch.id, "label": launch.label, "role": launch.role}
+        for replicate in range(replicates):
+            path = self.folder / "measure" / launch.id / f"{replicate}.jsonl"
+            if path not in self.unread:
+                self.missing.append(Replicate(**names, replicate=replicate))
+                continue
+            self.unread.remove(path)
+            file = _read(path, launch, replicate)
+            if len(file.rows):
+                frames.append(file.rows.assign(replicate=replicate))
+            for hash_, described in file.machines.items():
+                self.machines.setdefault(hash_, described)
+            place = str(path.relative_to(self.folder))
+            self.cohorts.extend(replace(cohort, file=place, **names) for cohort in file.cohorts)
+            self.ended.setdefault(launch.id, []).extend(file.ended)
+        if not frames:
+            return
+        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **names)
+        if self.marked:
+            rows["work"], per_step = work_of_rows(rows)
+            if per_step is not None:
+                self.samples[launch.id] = float(per_step)
+        self.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
+        for machine, own_rows in rows.groupby("machine", sort=False):
+            for name, table in rates(own_rows).items():
+                self.tables[name].append(table.assign(machine=machine, **names))
+
     def table(self, name: str, columns: Sequence[str], work: Mapping[str, float]) -> pd.DataFrame:
         """Return all rows of a name's tables, per step of the default launch.
 
@@ -148,58 +182,6 @@ class _Found:
         tables = self.tables[name] or [pd.DataFrame(columns=[*columns])]
         rows = pd.concat(tables, ignore_index=True)
         return of_equal_work(rows, rows["launch"].map(work).astype(float))
-
-
-def _add_launch(
-    records: _Found,
-    study_folder: Path,
-    launch: Launch,
-    replicates: int,
-    unread: set[Path],
-    *,
-    marked: bool,
-) -> None:
-    """Read a launch's files and take them out of `unread`; single step times are not kept.
-
-    Args:
-        records: The records read before; gets the launch.
-        study_folder: results/<study>.
-        launch: The plan's entry.
-        replicates: How many the launch has.
-        unread: All record files that were not read yet.
-        marked: Whether the script marks the samples of its steps, which launches are compared by.
-    """
-    frames = []
-    for replicate in range(replicates):
-        path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
-        if path not in unread:
-            records.missing.append(Replicate(**_names(launch), replicate=replicate))
-            continue
-        unread.remove(path)
-        file = _read(path, launch, replicate)
-        if len(file.rows):
-            frames.append(file.rows.assign(replicate=replicate))
-        for hash_, described in file.machines.items():
-            records.machines.setdefault(hash_, described)
-        place = str(path.relative_to(study_folder))
-        records.cohorts.extend(
-            replace(cohort, file=place, **_names(launch)) for cohort in file.cohorts
-        )
-        records.ended.setdefault(launch.id, []).extend(file.ended)
-    if frames:
-        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **_names(launch))
-        if marked:
-            rows["work"], per_step = work_of_rows(rows)
-            if per_step is not None:
-                records.samples[launch.id] = float(per_step)
-        records.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
-        for machine, own_rows in rows.groupby("machine", sort=False):
-            for name, table in rates(own_rows).items():
-                records.tables[name].append(table.assign(machine=machine, **_names(launch)))
-
-
-def _names(launch: Launch) -> dict[str, str]:
-    return {"launch": launch.id, "label": launch.label, "role": launch.role}
 
 
 def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
@@ -254,7 +236,7 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _extra(records: _Found, work: Mapping[str, float]) -> pd.DataFrame:
+def _extra(records: _Records, work: Mapping[str, float]) -> pd.DataFrame:
     """Return the columns of points that are not means of windows, by machine, launch, n."""
     point = ["machine", "launch", "n"]
     quantiles = records.table("quantiles", [*point, *STEP_QUANTILES], work)
