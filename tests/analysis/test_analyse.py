@@ -13,8 +13,7 @@ TOPOLOGY = Topology(tuple(Cpu(cpu, cpu, 0, cpu // 4, cpu // 4 * 4) for cpu in ra
 
 def analysed(folder, **options):
     plan = synthetic.write_study(folder, **options)
-    found = collect(folder, typed(plan))
-    return analyse(found.points, found.replicates, found.windows, found.cohorts, typed(plan))
+    return analyse(collect(folder, typed(plan)), typed(plan))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import json
 import synthetic
 from scaling_study.analysis.analyse import list_failures
 from scaling_study.analysis.collect import collect
-from scaling_study.records.analysis import Failures, Lost
+from scaling_study.records.analysis import Failures, Point
 from synthetic import typed
 
 
@@ -49,7 +49,7 @@ def test_invalid_windows_are_counted_by_flag_and_their_points_named(tmp_path):
         (4, "foreign_cpu", 6),
         (4, "short_overlap", 6),
     ]
-    assert found.points == (Lost(launch=launch.id, label=launch.label, n=4),)
+    assert found.points == (Point(launch=launch.id, label=launch.label, n=4),)
 
 
 def test_a_stopped_job_is_interrupted_unless_it_went_on(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scaling_study.records import codec, confirmation, older
+from scaling_study.records import codec, confirmation
 
 HEAD = {
     "kind": "confirmation", "schema_version": 5, "study": "s", "machine_hash": "m", "arms": [],
@@ -47,8 +47,11 @@ def test_what_no_step_raises_is_refused(tmp_path):
             list(codec.read(path, confirmation.DECODER))
 
 
-@pytest.mark.parametrize(("version", "steps"), [(5, []), (4, [older.STEPS["confirmation"][4]])])
-def test_steps_are_taken_one_after_another(version, steps):
-    assert older.steps("confirmation", version, 5) == steps
-    assert older.steps("confirmation", 3, 5) is None
-    assert older.steps("cohort", 1, 2) is None
+def test_steps_are_taken_one_after_another(tmp_path, monkeypatch):
+    def add_study(record):
+        return record | {"study": "unnamed", "schema_version": 4}
+
+    monkeypatch.setitem(codec.OLDER["confirmation"], 3, add_study)
+    head = {name: HEAD[name] for name in HEAD if name != "study"} | {"schema_version": 3}
+    ((_, found),) = codec.read(write(tmp_path / "rounds.jsonl", head), confirmation.DECODER)
+    assert (found.schema_version, found.study) == (5, "unnamed")

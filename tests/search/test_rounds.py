@@ -112,7 +112,7 @@ def test_starts_are_those_of_the_records_and_the_repeat_is_the_baseline():
     rates = pd.DataFrame(rows, columns=["launch", "replicate", "n", "steps_per_s", "drift"])
     found = rounds.starts([second, first], rates.assign(start_s=float("nan")), plan)
     assert [one.launch for one in found] == [plan.baseline, plan.default]
-    assert [one.batch for one in found] == [0, 1]
+    assert [one.batch for one in found] == ["a", "b"]
     assert found[0].rates == {1: 10.0, 8: 70.0}  # as measured: the race finds the drift itself
     assert (found[0].start_s, found[0].windows_s, found[0].members) == (20.0, 30.0, 8)
     assert (found[1].rates, found[1].lost) == ({1: 5.0}, (8,))

@@ -13,7 +13,7 @@ import pandas as pd
 from msgspec.structs import asdict
 
 from scaling_study.analysis import laws, unequal_work
-from scaling_study.analysis.points import joint
+from scaling_study.analysis.collect import Collected
 from scaling_study.analysis.recommend import candidates, pareto, recommend
 from scaling_study.analysis.record_rows import AGAINST
 from scaling_study.analysis.single_changes import single_changes
@@ -22,7 +22,7 @@ from scaling_study.config.plan import Plan
 from scaling_study.config.work import with_learnt
 from scaling_study.records import analysis
 from scaling_study.records.codec import write_file
-from scaling_study.records.cohorts import Cohorts, CohortSummary, Got, Replicate
+from scaling_study.records.cohorts import CohortSummary, Got, Replicate
 from scaling_study.records.machine import Machine
 from scaling_study.records.window import LostMember, Slot
 from scaling_study.stats.interval import Floats, Interval
@@ -35,7 +35,7 @@ PART = 3
 COHORT = ["machine", "launch", "replicate", "cohort", "n"]
 PACE_COLUMNS = [*COHORT, "window", "attempt", "valid", "step_median_s"]
 COLUMNS = list({*PACE_COLUMNS, *unequal_work.COLUMNS})
-"""The columns of the table of windows that are read: for the pace, and for all of the analyses."""
+"""The columns of the table of windows that analyses read."""
 NAMES = Replicate.__struct_fields__
 AGAIN = "put right what its log says, and run the study again"
 
@@ -57,30 +57,19 @@ class Analysis:
 FILES = tuple(Analysis.__dataclass_fields__)
 
 
-def analyse(
-    points: pd.DataFrame, rates: pd.DataFrame, windows: pd.DataFrame, study: Cohorts, plan: Plan
-) -> list[Analysis]:
-    """Analyse a study.
-
-    Args:
-        points: Table of points.
-        rates: Table of replicates.
-        windows: Table of windows, with `COLUMNS` at least.
-        study: cohorts.json.
-        plan: plan.json.
-
-    Returns:
-        The results of each machine.
-    """
+def analyse(collected: Collected, plan: Plan) -> list[Analysis]:
+    """Return the results of each machine of a study."""
+    study, windows = collected.cohorts, collected.windows[COLUMNS]
     known = with_learnt(plan, study.samples, study.model_length)
     results = []
     for machine, description in study.machines.items():
         cohorts = study.of(machine)
         own_points, own_rates, own_windows = (
-            table[table["machine"] == machine] for table in (points, rates, windows)
+            table[table["machine"] == machine]
+            for table in (collected.points, collected.replicates, windows)
         )
         unequal = unequal_work.unequal_work(own_points, own_rates, own_windows, cohorts, plan)
-        drawn = joint(own_rates, cohorts, known.steps_per_model, plan.seed, study.first_of(machine))
+        drawn = collected.drawn[machine]
         rates_drawn = drawn.steps_per_s
         shown = candidates(own_points, cohorts)
         results.append(
@@ -367,7 +356,7 @@ def _invalid_windows(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Inva
         yield analysis.Invalid(launch=launch, label=label, n=n, flag=flag, count=count)
 
 
-def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
+def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Point]:
     """Yield the process counts without a valid window, of launches that took any window."""
     valid = {(cohort.launch, n) for cohort in cohorts for n in cohort.ns_valid}
     points = dict.fromkeys(
@@ -378,4 +367,4 @@ def _lost_points(cohorts: Sequence[CohortSummary]) -> Iterator[analysis.Lost]:
     )
     for launch, label, n in points:
         if (launch, n) not in valid:
-            yield analysis.Lost(launch=launch, label=label, n=n)
+            yield analysis.Point(launch=launch, label=label, n=n)

@@ -15,6 +15,7 @@ import pandas as pd
 from msgspec.structs import replace
 
 from scaling_study.analysis import points
+from scaling_study.analysis.points import Drawn
 from scaling_study.analysis.rates import rates
 from scaling_study.analysis.record_rows import STEP_QUANTILES, FileRows, read_rows
 from scaling_study.config.launches import Launch
@@ -24,7 +25,7 @@ from scaling_study.launch.axes import ranks
 from scaling_study.member.iterations import MARK
 from scaling_study.records.codec import RecordError, read_file
 from scaling_study.records.cohorts import Cohorts, CohortSummary, Replicate
-from scaling_study.records.columns import BETWEEN, WINDOWS
+from scaling_study.records.columns import BETWEEN, REPLICATES, WINDOWS
 from scaling_study.records.confirmation import FIRST_MODELS, FirstModels
 from scaling_study.records.machine import Machine
 from scaling_study.records.model_length import ModelLength
@@ -48,6 +49,7 @@ class Collected:
         between: One row per process count and kind of phase between steps.
         points: One row per machine, launch and process count.
         cohorts: The content of cohorts.json.
+        drawn: Joint draws of each machine's rates.
     """
 
     windows: pd.DataFrame
@@ -55,6 +57,7 @@ class Collected:
     between: pd.DataFrame
     points: pd.DataFrame
     cohorts: Cohorts
+    drawn: Mapping[str, Drawn]
 
 
 def collect(study_folder: Path, plan: Plan) -> Collected:
@@ -70,11 +73,10 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     Raises:
         RecordError: A file cannot be used, or files must not be pooled.
     """
-    records, marked = _Found(), plan.workload.samples_per_step == MARK
     unread = set((study_folder / "measure").glob("*/*.jsonl"))
+    records = _Records(study_folder, unread, plan.workload.samples_per_step == MARK)
     for launch in plan.launches:
-        number = plan.replicates_of(launch.id)
-        _add_launch(records, study_folder, launch, number, unread, marked=marked)
+        records.add(launch, plan.replicates_of(launch.id))
     if not records.cohorts:
         raise RecordError(
             f"no record file of the plan in {study_folder / 'measure'}: measure first"
@@ -83,9 +85,9 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
     _refuse_unsaid(records.samples)
     work = work_by_launch(with_learnt(plan, records.samples))
     length = model_length(records.ended, work, plan.default)
-    windows = WINDOWS.frame(records.table("windows", work))
+    windows = WINDOWS.frame(records.table("windows", WINDOWS.names, work))
     steps = with_learnt(plan, records.samples, length).steps_per_model
-    rows = records.table("replicates", work)
+    rows = records.table("replicates", REPLICATES.names, work)
     file = study_folder / "measure" / FIRST_MODELS
     cohorts = Cohorts(
         schema_version=1,
@@ -97,32 +99,43 @@ def collect(study_folder: Path, plan: Plan) -> Collected:
         missing=tuple(records.missing),
         left_out=tuple(sorted(str(path.relative_to(study_folder)) for path in unread)),
     )
-    drawn = {}
-    if rows is not None:
-        for name, own_rows in rows.groupby("machine", sort=False):
-            machine = str(name)
-            first = cohorts.first_of(machine)
-            drawn[machine] = points.joint(own_rows, cohorts.of(machine), steps, plan.seed, first)
+    drawn = {
+        machine: points.joint(
+            rows[rows["machine"] == machine],
+            cohorts.of(machine),
+            steps,
+            plan.seed,
+            cohorts.first_of(machine),
+        )
+        for machine in cohorts.machines
+    }
     replicates = points.replicates(rows, records.cohorts, drawn, steps)
     return Collected(
         windows,
         replicates,
-        BETWEEN.frame(records.table("between", work)),
+        BETWEEN.frame(records.table("between", BETWEEN.names, work)),
         points.points(windows, replicates, _extra(records, work), drawn),
         cohorts,
+        drawn,
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Found:
+class _Records:
     """The records that were read so far.
 
     Attributes:
+        folder: results/<study>.
+        unread: All record files that were not read yet.
+        marked: Whether the script marks the samples of its steps, which launches are compared by.
         tables: By name, a table for each launch, or for each machine of a launch.
         samples: Samples of a step by launch; 0 if the script has marked none.
         ended: Steps of the script's starts that have ended, by launch.
     """
 
+    folder: Path
+    unread: set[Path]
+    marked: bool
     tables: dict[str, list[pd.DataFrame]] = dataclasses.field(
         default_factory=lambda: defaultdict(list)
     )
@@ -132,64 +145,43 @@ class _Found:
     samples: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: dict[str, list[ModelLength]] = dataclasses.field(default_factory=dict)
 
-    def table(self, name: str, work: Mapping[str, float]) -> pd.DataFrame | None:
-        """Return all rows of a name's tables, per step of the default launch; None without any."""
-        if not self.tables[name]:
-            return None
-        rows = pd.concat(self.tables[name], ignore_index=True)
-        return of_equal_work(rows, rows["launch"].map(work).astype(float))
-
-
-def _add_launch(
-    records: _Found,
-    study_folder: Path,
-    launch: Launch,
-    replicates: int,
-    unread: set[Path],
-    *,
-    marked: bool,
-) -> None:
-    """Read a launch's files and take them out of `unread`; single step times are not kept.
-
-    Args:
-        records: The records read before; gets the launch.
-        study_folder: results/<study>.
-        launch: The plan's entry.
-        replicates: How many the launch has.
-        unread: All record files that were not read yet.
-        marked: Whether the script marks the samples of its steps, which launches are compared by.
-    """
-    frames = []
-    for replicate in range(replicates):
-        path = study_folder / "measure" / launch.id / f"{replicate}.jsonl"
-        if path not in unread:
-            records.missing.append(Replicate(**_names(launch), replicate=replicate))
-            continue
-        unread.remove(path)
-        file = _read(path, launch, replicate)
-        if len(file.rows):
-            frames.append(file.rows.assign(replicate=replicate))
-        for hash_, described in file.machines.items():
-            records.machines.setdefault(hash_, described)
-        place = str(path.relative_to(study_folder))
-        records.cohorts.extend(
-            replace(cohort, file=place, **_names(launch)) for cohort in file.cohorts
-        )
-        records.ended.setdefault(launch.id, []).extend(file.ended)
-    if frames:
-        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **_names(launch))
-        if marked:
+    def add(self, launch: Launch, replicates: int) -> None:
+        """Read the files of a launch's replicates; single step times are not kept."""
+        frames, names = [], {"launch": launch.id, "label": launch.label, "role": launch.role}
+        for replicate in range(replicates):
+            path = self.folder / "measure" / launch.id / f"{replicate}.jsonl"
+            if path not in self.unread:
+                self.missing.append(Replicate(**names, replicate=replicate))
+                continue
+            self.unread.remove(path)
+            file = _read(path, launch, replicate)
+            if len(file.rows):
+                frames.append(file.rows.assign(replicate=replicate))
+            for hash_, described in file.machines.items():
+                self.machines.setdefault(hash_, described)
+            place = str(path.relative_to(self.folder))
+            self.cohorts.extend(replace(cohort, file=place, **names) for cohort in file.cohorts)
+            self.ended.setdefault(launch.id, []).extend(file.ended)
+        if not frames:
+            return
+        rows = pd.concat(frames, ignore_index=True).assign(work=1.0, **names)
+        if self.marked:
             rows["work"], per_step = work_of_rows(rows)
             if per_step is not None:
-                records.samples[launch.id] = float(per_step)
-        records.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
+                self.samples[launch.id] = float(per_step)
+        self.tables["windows"].append(of_equal_work(rows[WINDOWS.names], rows["work"]))
         for machine, own_rows in rows.groupby("machine", sort=False):
             for name, table in rates(own_rows).items():
-                records.tables[name].append(table.assign(machine=machine, **_names(launch)))
+                self.tables[name].append(table.assign(machine=machine, **names))
 
+    def table(self, name: str, columns: Sequence[str], work: Mapping[str, float]) -> pd.DataFrame:
+        """Return all rows of a name's tables, per step of the default launch.
 
-def _names(launch: Launch) -> dict[str, str]:
-    return {"launch": launch.id, "label": launch.label, "role": launch.role}
+        Without any table, the columns are there without a row.
+        """
+        tables = self.tables[name] or [pd.DataFrame(columns=[*columns])]
+        rows = pd.concat(tables, ignore_index=True)
+        return of_equal_work(rows, rows["launch"].map(work).astype(float))
 
 
 def _read(path: Path, launch: Launch, replicate: int) -> FileRows:
@@ -244,12 +236,11 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(files[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _extra(records: _Found, work: Mapping[str, float]) -> pd.DataFrame:
+def _extra(records: _Records, work: Mapping[str, float]) -> pd.DataFrame:
     """Return the columns of points that are not means of windows, by machine, launch, n."""
-    quantiles = records.table("quantiles", work)
-    if quantiles is None:
-        return pd.DataFrame()
-    extra = quantiles.set_index(["machine", "launch", "n"])[[*STEP_QUANTILES]]
+    point = ["machine", "launch", "n"]
+    quantiles = records.table("quantiles", [*point, *STEP_QUANTILES], work)
+    extra = quantiles.set_index(point)[[*STEP_QUANTILES]]
     invalid: Counter[tuple[str, str, int]] = Counter()
     crowded: set[tuple[str, str, int]] = set()
     for cohort in records.cohorts:

@@ -14,7 +14,7 @@ Alone, all launches that start in the same environment take equally long: what t
 first step is little.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -73,9 +73,8 @@ class ModelTimes:
         """
         fresh = self.starts.get(launch)
         if fresh is not None and launch in self.growth:
-            others = np.array([[n - 1], [self.members[launch] - 1]])
-            beside, beside_all = 1 + self.growth[launch] * others
-            fresh = fresh * beside / beside_all
+            growth, members = self.growth[launch], self.members[launch]
+            fresh = fresh * (1 + growth * (n - 1)) / (1 + growth * (members - 1))
         compiling_s = self.compiling_s.get(launch)
         if fresh is None or not forked or "forked" not in self.first or compiling_s is None:
             return fresh
@@ -101,19 +100,15 @@ class _MeanStart:
         members: How many there are.
         compiling_s: Time of all compilation.
         anew: Whether some of it was not in a cache.
-        ranks: Whether each member is a group of ranks.
-        place: The environment, and the way to start in it.
     """
 
     start_s: float
     members: int
     compiling_s: float
     anew: bool
-    ranks: bool
-    place: tuple[object, ...]
 
 
-def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = None) -> ModelTimes:
+def model_times(cohorts: Sequence[CohortSummary], first: FirstModels | None = None) -> ModelTimes:
     """Return the times of one machine.
 
     Args:
@@ -121,6 +116,7 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
         first: The first models that it trained.
     """
     by_group: dict[tuple[str, ...], dict[str, list[_MeanStart]]] = {}
+    axes = {cohort.launch: cohort.axes for cohort in cohorts}
     for cohort in cohorts:
         if cohort.readback is not None and cohort.readback.start_s:
             alike = tuple(str(cohort.axes.get(name)) for name in ALIKE)
@@ -130,7 +126,7 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
     members = {key: fmean(each.members for each in starts) for key, starts in launches.items()}
     parts = {} if first is None else _parts(first)
     of_first = first.launch if first is not None and "fresh" in parts else ""
-    places = {launch: starts[0].place for launch, starts in launches.items()}
+    places = {launch: [axes[launch].get(name) for name in PLACE] for launch in launches}
 
     def growths(start_s: Mapping[str, Floats], alone_s: Floats) -> dict[str, Floats]:
         """Return the growth of each launch; one that starts in another place has that of first."""
@@ -165,7 +161,7 @@ def model_times(cohorts: Iterable[CohortSummary], first: FirstModels | None = No
     compiling_s = {
         launch: fmean(each.compiling_s for each in group)
         for launch, group in launches.items()
-        if not any(each.ranks for each in group)  # a group of ranks ends with its model
+        if ranks.asked(axes[launch]) is None  # a group of ranks ends with its model
     }
     still = np.zeros(1)
     return ModelTimes(
@@ -184,8 +180,6 @@ def _start(cohort: CohortSummary) -> _MeanStart:
         max(cohort.process_counts),
         fmean(each.seconds for each in compiled) if compiled else 0.0,
         any(each.anew for each in compiled),
-        ranks.asked(cohort.axes) is not None,
-        tuple(cohort.axes.get(name) for name in PLACE),
     )
 
 

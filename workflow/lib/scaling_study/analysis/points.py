@@ -9,17 +9,17 @@ import pandas as pd
 
 from scaling_study.analysis.accounts import without_restarts
 from scaling_study.analysis.model_times import ModelTimes, model_times
+from scaling_study.records import columns
 from scaling_study.records.cohorts import CohortSummary
-from scaling_study.records.columns import CLOCK, PER_STEP, POINTS, REPLICATES, RUNNABLE, WHERE
 from scaling_study.records.confirmation import FirstModels
 from scaling_study.stats.interval import Floats, Interval
 from scaling_study.stats.throughputs import Start, Throughputs, fit
 
-POINT = [*(column.name for column in WHERE), "n"]
+POINT = [column.name for column in columns.POINT]
 REPLICATE = [*POINT, "replicate"]
 WINDOW = [*REPLICATE, "cohort", "window", "attempt"]
 MEANS = [
-    *(column.name for column in (*PER_STEP, RUNNABLE, CLOCK)),
+    *(column.name for column in (*columns.PER_STEP, columns.RUNNABLE, columns.CLOCK)),
     *("threads", "processes", "rss_bytes"),
 ]
 
@@ -47,7 +47,7 @@ class Drawn:
 
 
 def replicates(
-    rates: pd.DataFrame | None,
+    rates: pd.DataFrame,
     cohorts: Sequence[CohortSummary],
     drawn: Mapping[str, Drawn],
     steps_per_model: float | None,
@@ -66,8 +66,6 @@ def replicates(
     Returns:
         Table of replicates; a process count without a valid window has no row.
     """
-    if rates is None:
-        return REPLICATES.frame()
     rows, jobs = rates.copy(), _jobs(cohorts)
     keys = [*zip(rows["machine"], rows["launch"], rows["replicate"], strict=True)]
     drifts = [drawn[key[0]].steps_per_s.drifts.get(jobs.get(key, ""), 0.0) for key in keys]
@@ -82,7 +80,7 @@ def replicates(
     further = (steps_per_model or np.nan) - ~np.isnan(beside_s)
     model_s = further * rows["n"] / rows["steps_per_s"] + np.nan_to_num(beside_s)
     rows["models_per_hour"] = 3600 * rows["n"] / model_s
-    rows = REPLICATES.frame(rows)
+    rows = columns.REPLICATES.frame(rows)
     # Machines and launches stay in their order of appearance, which is the plan's.
     order = rows.assign(**{name: pd.factorize(rows[name])[0] for name in ("machine", "launch")})
     order = order.sort_values(["machine", "launch", "n", "replicate"])
@@ -120,19 +118,11 @@ def joint(
         first: The first models that it trained.
     """
     jobs = {key[1:]: job for key, job in _jobs(cohorts).items()}
-    rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
-    starts: dict[tuple[str, int], dict[int, float]] = {}
-    for launch, replicate, n, raw in zip(
-        *(rates[name].tolist() for name in ("launch", "replicate", "n", "raw")), strict=True
-    ):
-        starts.setdefault((launch, replicate), {})[n] = raw
-    known = fit(
-        [
-            Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own_rates)
-            for (launch, replicate), own_rates in starts.items()
-        ],
-        seed,
-    )
+    starts = [
+        Start(launch, jobs.get((launch, replicate), f"{launch} {replicate}"), own_rates)
+        for (launch, replicate), own_rates in of_starts(rates).items()
+    ]
+    known = fit(starts, seed)
     times = model_times(cohorts, first)
     if not steps_per_model:
         return Drawn(times, known)
@@ -141,6 +131,24 @@ def joint(
         return Drawn(times, known, fresh)
     forked = known.models_per_hour(steps_per_model, partial(times.beside_s, forked=True))
     return Drawn(times, known, fresh, forked)
+
+
+def of_starts(rates: pd.DataFrame) -> dict[tuple[str, int], dict[int, float]]:
+    """Return the throughputs of each fresh start as they were measured, drift included.
+
+    Args:
+        rates: As for `joint`.
+
+    Returns:
+        Steps/s by process count, by launch and replicate.
+    """
+    rates = rates.assign(raw=rates["steps_per_s"] * rates.get("drift", 1.0))
+    starts: dict[tuple[str, int], dict[int, float]] = {}
+    for launch, replicate, n, raw in zip(
+        *(rates[name].tolist() for name in ("launch", "replicate", "n", "raw")), strict=True
+    ):
+        starts.setdefault((launch, replicate), {})[n] = raw
+    return starts
 
 
 def points(
@@ -159,7 +167,7 @@ def points(
         Table of points, in the order of `rates`.
     """
     if rates.empty:
-        return POINTS.frame()
+        return columns.POINTS.frame()
     valid = windows[windows["valid"]]
     by_point = rates.groupby(POINT, sort=False)
     rows = pd.DataFrame({"replicates": by_point.size(), "windows": by_point["windows"].sum()})
@@ -171,7 +179,7 @@ def points(
     rows["cpu_use"] = valid.groupby(WINDOW, sort=False)["cpu_use"].sum().groupby(POINT).mean()
     rows = rows.join(members[MEANS].mean())
     rows["member_spread"] = _member_spread(valid)
-    return POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
+    return columns.POINTS.frame(rows.reset_index().join(extra, on=["machine", "launch", "n"]))
 
 
 def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
@@ -189,8 +197,8 @@ def _estimates(rates: pd.DataFrame, drawn: Mapping[str, Drawn]) -> pd.DataFrame:
         rows.append(
             [end for interval in intervals for end in (interval.value, interval.low, interval.high)]
         )
-    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, index=shares.index, columns=columns, dtype=np.float64)
+    ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, index=shares.index, columns=ends, dtype=np.float64)
 
 
 def _member_spread(valid: pd.DataFrame) -> "pd.Series[float]":

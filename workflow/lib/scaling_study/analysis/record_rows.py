@@ -26,9 +26,8 @@ AGAINST = INVALID | {NOT_PROVEN}
 """Flags of a window that count against it; others are remarks."""
 UNSETTLED = "unsettled"
 """Flag of a window in which the script had not settled; later ones count instead."""
-WINDOW_FIELDS = (
-    *("cohort", "window", "block", "n", "attempt", "valid"),
-    *("window_s", "released_s", "start_skew_s", "overlap"),
+WINDOW_FIELDS = tuple(
+    name for name in window.Window.__struct_fields__ if name not in {"flags", "machine", "members"}
 )
 US_PER_S = 1e6
 STEP_QUANTILES = {"step_median_s": 0.5, "step_p95_s": 0.95, "step_p99_s": 0.99}
@@ -241,12 +240,8 @@ def _refuse(record: window.Record, numbers: set[tuple[int, ...]]) -> None:
             raise RecordError(f"{place} is in this file twice")
         numbers.add(attempt)
         refuse_contradictions(record)
-        if (
-            record.valid
-            and len(record.members) < record.n
-            and window.ONE_PROGRAM not in record.flags
-        ):
-            number = len(record.members)
+        number = len(record.members)
+        if record.valid and number < record.n and window.ONE_PROGRAM not in record.flags:
             raise RecordError(f"a valid window of n = {record.n} with {number} members")
         for member in record.members if record.valid else ():
             if not (any(member.step_us) and member.steps_active):
@@ -293,7 +288,6 @@ def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.Da
     members = [member for record in windows for member in record.members]
     values = np.array([member_values(member) for member in members], dtype=np.float64)
     machines = machine_rows(windows).to_numpy()[at]
-    lives = [life_values(member) for member in members]
     step_us = [np.array(member.step_us, dtype=np.int64) for member in members]
     counts = dict(zip(MEMBER_FIELDS, values.reshape(-1, len(MEMBER_FIELDS)).T, strict=True))
     counts |= dict(zip(MACHINE_FIELDS, machines.T, strict=True))
@@ -301,7 +295,9 @@ def member_rows(windows: Sequence[window.Taken], fields: Sequence[str]) -> pd.Da
     counts |= accounts(counts, at)
     objects = {
         "step_us": step_us,
-        "life": [None if None in life else window.Life(*life) for life in lives],
+        "life": [
+            None if None in life else window.Life(*life) for life in map(life_values, members)
+        ],
     }
     of_window = window_rows(windows, fields).loc[at].reset_index(drop=True).assign(at=at)
     return of_window.join(pd.DataFrame(counts)).join(pd.DataFrame(objects, dtype=object))

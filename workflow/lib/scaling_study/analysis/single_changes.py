@@ -52,7 +52,7 @@ def single_changes(
     different = {
         launch: differing(launches[launch].axes, base)
         for launch in shown
-        if launch in launches and launches[launch].role != "repeat"
+        if launches[launch].role != "repeat"
     }
     changes = [
         structs.replace(shown[launch], axis=axis, value=value, gain=gain(launch))
@@ -99,27 +99,25 @@ def _steps(
     The combination is the best launch whose changes were all tried alone. The change that gains
     most alone comes first.
     """
-    alone = {(change.axis, str(change.value)): change for change in changes}
-    launches = {
-        launch: [(axis, str(value)) for axis, value in changed.items()]
-        for launch, changed in different.items()
-    }
+    alone = {(change.axis, change.value): change for change in changes}
     whole = [
         launch
-        for launch, changed in launches.items()
-        if len(changed) > 1 and all(pair in alone for pair in changed)
+        for launch, changed in different.items()
+        if len(changed) > 1 and changed.items() <= alone.keys()
     ]
     if not whole:
         return
     best = max(whole, key=lambda launch: gain(launch).value)
-    order = sorted(launches[best], key=lambda pair: -alone[pair].gain.value)
-    for count, pair in enumerate(order, 1):
-        same = [launch for launch, pairs in launches.items() if set(pairs) == set(order[:count])]
+    order = [alone[pair] for pair in different[best].items()]
+    order.sort(key=lambda change: -change.gain.value)
+    for count, change in enumerate(order, 1):
+        pairs = {each.axis: each.value for each in order[:count]}
+        same = [launch for launch, changed in different.items() if changed == pairs]
         yield Combined(
-            axis=alone[pair].axis,
-            value=alone[pair].value,
-            alone=alone[pair].gain,
-            predicted=_predicted(base, [alone[each] for each in order[:count]]),
+            axis=change.axis,
+            value=change.value,
+            alone=change.gain,
+            predicted=_predicted(base, order[:count]),
             measured=gain(same[0]) if same else None,
         )
 

@@ -7,14 +7,6 @@ the place of the model.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-Rate = TypeVar("Rate", float, "NDArray[np.float64]", "pd.Series[float]")
 
 ONE_MODEL = "one_model"
 """The config's word for one model soonest; the other word is models_per_hour."""
@@ -44,10 +36,6 @@ class Objective:
 
     rate: str
     single: bool = False
-
-    def gain(self, rate: Rate, n: Rate | int) -> Rate:
-        """Return the rate by which points are compared; larger is better."""
-        return rate / n if self.single else rate
 
 
 OBJECTIVES = {

@@ -94,11 +94,6 @@ class Candidate(Point, frozen=True, kw_only=True):
         """Its key in `intervals.Means`."""
         return self.launch, self.n
 
-    def gain(self, objective: Objective) -> float:
-        """Return the number that an objective compares, the larger the better; 0 if not known."""
-        rate = self.rate(objective).value
-        return float(objective.gain(rate, self.n)) if known(rate) else 0.0
-
     def rate(self, objective: Objective) -> Interval:
         """Return the rate of all processes from which an objective is computed."""
         if objective.rate == "steps_per_s":
@@ -446,10 +441,6 @@ class Invalid(Point, frozen=True, kw_only=True):
     count: int
 
 
-class Lost(Point, frozen=True, kw_only=True):
-    """A process count that was asked for and has no valid window."""
-
-
 class MemberEvent(Replicate, frozen=True, kw_only=True):
     """An event of a member, with the reason and its log."""
 
@@ -464,7 +455,8 @@ class Failures(OfMachine, frozen=True, kw_only=True):
 
     launches: tuple[Failure, ...] = ()
     windows: tuple[Invalid, ...] = ()
-    points: tuple[Lost, ...] = ()
+    points: tuple[Point, ...] = ()
+    """Points that were asked for and have no valid window."""
     members: tuple[MemberEvent, ...] = ()
     shared_files: dict[str, int] = {}
     """Files that several members wrote, and how many of one cohort wrote each, at most."""
@@ -728,12 +720,9 @@ class SavedTables(Struct, frozen=True, kw_only=True):
 # Several machines.
 
 
-class Rate(Struct, frozen=True, kw_only=True):
-    """A launch, with its models or steps per unit of time on a machine."""
+class Rate(Point, frozen=True, kw_only=True):
+    """A point, with its models or steps per unit of time on a machine."""
 
-    launch: str = ""
-    label: str
-    n: int
     rate: Interval
 
 

@@ -3,13 +3,15 @@
 The ``kind`` of an object names its type.
 
 Reading is strict, so that later code never meets a NaN, a wrong type or a mistake of unit. Fields
-that a type does not name are ignored.
+that a type does not name are ignored. Records of older versions are raised to today's, as far as
+`OLDER` has a function for each step of their format.
 """
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
-from operator import methodcaller
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter, methodcaller
 from pathlib import Path
 from typing import TypeVar, get_args, get_origin, get_type_hints
 
@@ -19,7 +21,6 @@ from scaling_study.common.file_errors import UnusableError, unreadable
 from scaling_study.common.printable import printable
 from scaling_study.common.problems import shorten
 from scaling_study.common.storage import read_bytes, write_whole
-from scaling_study.records import older
 from scaling_study.records.field import Json
 
 LONGEST_LINE = 2**28  # a window of 384 members with 10,000 steps each has some 30 MB
@@ -30,8 +31,11 @@ CUT_OFF = (
 )
 
 VERSION = "schema_version"
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding bytes that are not such a record."""
 
 R = TypeVar("R")
+Step = Callable[[Json], Json]
 
 
 class _Head(msgspec.Struct):
@@ -49,6 +53,28 @@ class RecordError(UnusableError):
 ENCODER = msgspec.json.Encoder(enc_hook=methodcaller("item"))
 
 
+def _confirmation_4(record: Json) -> Json:
+    """Number a slot's models; versions up to 4 numbered processes, and starts in each of them."""
+    if record["kind"] == "confirmation":
+        return {**record, VERSION: 5}
+    if record["kind"] != "round":
+        return record
+    runs = []
+    models: Counter[int | float | None] = Counter()
+    before = msgspec.convert(record["runs"], list[dict[str, int | float | None]])
+    for run in sorted(before, key=itemgetter("process", "again")):
+        rest = {name: run[name] for name in run.keys() - {"process", "again"}}
+        runs.append({**rest, "model": models[run["slot"]], "ahead": bool(run["again"])})
+        models[run["slot"]] += 1
+    return {**record, "runs": runs}
+
+
+OLDER: dict[str, dict[int, Step]] = {"confirmation": {4: _confirmation_4}}
+"""For each step of a format, a function that takes a record of one version, as JSON data, and
+returns it in the form of the next. Its keys are the kind of a file's first record, and the version
+from which it raises all records of the file."""
+
+
 def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]]:
     """Read a file of records.
 
@@ -64,30 +90,27 @@ def read(path: Path, decoder: msgspec.json.Decoder[R]) -> Iterator[tuple[int, R]
     """
     with path.open("rb") as file:
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
-        steps: Sequence[older.Step] = ()
+        steps: Sequence[Step] = ()
         for number, line in enumerate(lines, start=1):
-            steps = steps if number > 1 else _raising(line, decoder)
-            newest = _raised(line, steps, decoder) if steps else line
-            yield number, decode(newest, decoder, f"{path}:{number}")
+            steps = steps if number > 1 else _steps(line, decoder)
+            yield number, decode(_raised(line, steps), decoder, f"{path}:{number}")
 
 
-def _raising(line: bytes, decoder: msgspec.json.Decoder[R]) -> Sequence[older.Step]:
-    """Return what raises the records of a file to today's version, by its first line."""
+def _steps(line: bytes, decoder: msgspec.json.Decoder[R]) -> Sequence[Step]:
+    """Return what raises a file to today's version, by its first line; empty if nothing does."""
     try:
         head = msgspec.json.decode(line, type=_Head)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return ()  # decoding the line says what is wrong
-    today = _versions(_kind(decoder, head.kind))
-    return older.steps(head.kind, head.schema_version, today[0]) or () if today else ()
+    known = OLDER.get(head.kind, {})
+    versions = range(head.schema_version, _version(_kind(decoder, head.kind)) or 0)
+    return [known[version] for version in versions] if known.keys() >= {*versions} else ()
 
 
-def _raised(line: bytes, steps: Sequence[older.Step], decoder: msgspec.json.Decoder[R]) -> bytes:
-    record: Json = msgspec.json.decode(line)
+def _raised(line: bytes, steps: Sequence[Step]) -> bytes:
     for step in steps:
-        record = step(record)
-    if VERSION in record:
-        record |= {VERSION: _versions(_kind(decoder, record["kind"]))[0]}
-    return encode(record)
+        line = encode(step(msgspec.json.decode(line)))
+    return line
 
 
 def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
@@ -106,7 +129,7 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[R], place: str) -> R:
         raise RecordError(f"{place}: {problem}; {REMEDY}")
     try:
         return decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RecordError(f"{place}: {_mistake(line, decoder, error)}; {REMEDY}") from error
 
 
@@ -145,7 +168,7 @@ def read_file(path: Path, kind: type[R]) -> R:
         if other := _another_version(content, get_origin(kind) or kind):
             raise UnusableError(f"{path}: {other}")
         return msgspec.convert(content, kind, str_keys=True)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise unreadable(path, error) from error
 
 
@@ -153,7 +176,7 @@ def _mistake(line: bytes, decoder: msgspec.json.Decoder[R], error: Exception) ->
     """Return the first mistake of a line as text; a line without a line break was cut off."""
     try:
         record = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         record = None
     kind = _kind(decoder, record.get("kind") if isinstance(record, dict) else None)
     if kind and (other := _another_version(record, kind)):
@@ -169,20 +192,20 @@ def _kind(decoder: msgspec.json.Decoder[R], tag: object) -> type | None:
 
 
 @functools.cache
-def _versions(kind: type | None) -> tuple[int, ...]:
-    """Return the versions of a type of records that are read as they are."""
-    return get_args(get_type_hints(kind).get(VERSION)) if kind else ()
+def _version(kind: type | None) -> int | None:
+    """Return the version of a type of records; None if it has none."""
+    versions: tuple[int, ...] = get_args(get_type_hints(kind).get(VERSION)) if kind else ()
+    return versions[0] if versions else None
 
 
 def _another_version(content: object, kind: type) -> str | None:
     """Return a message if another version of this program wrote a record; None otherwise."""
-    known = _versions(kind)
-    if not known or not isinstance(content, dict) or content.get(VERSION) in known:
+    today = _version(kind)
+    if today is None or not isinstance(content, dict) or content.get(VERSION) == today:
         return None
     version = content.get(VERSION)
-    older = isinstance(version, int) and version < known[0]
-    who = "an older version" if older else "another version"
+    who = "an older" if isinstance(version, int) and version < today else "another"
     return (
-        f"it was written by {who} of this program ({VERSION} {shorten(version)}, this one reads "
-        f"{known[0]}): measure again, or use the program that measured it"
+        f"it was written by {who} version of this program ({VERSION} {shorten(version)}, this one "
+        f"reads {today}): measure again, or use the program that measured it"
     )

@@ -47,11 +47,10 @@ class Compiled(Struct, frozen=True, kw_only=True):
 
 
 class Got(Checked, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings that members of a cohort got; the last three fields are known at their end."""
+    """The settings that members of a cohort got; the last two fields are known at their end."""
 
     member: Readback | None = None
     """All that the first member reported before the first window."""
-    """Settings that the script had changed in the first member by the last window."""
     counted: tuple[Counting | None, ...] | None = None
     """How the first member counted iterations."""
     once: bool | None = None

@@ -90,8 +90,6 @@ class _Window:
 
 
 class _Replicate:
-    n: Processes
-    """Members that trained."""
     replicate: Index
     """Fresh cohort of the launch, from 0."""
     windows: Windows
@@ -112,8 +110,6 @@ class _Replicate:
 
 
 class _Between:
-    n: Processes
-    """Members that trained."""
     kind: Index
     """1 for the longest kind of the launch, and so on."""
     every_steps: MeanSteps
@@ -127,8 +123,6 @@ class _Between:
 
 
 class _Point:
-    n: Processes
-    """Members that trained."""
     replicates: Count
     """Replicates with a valid window."""
     windows: Windows
@@ -263,6 +257,8 @@ WHERE = (
     Field("machine", str, "", "Hash of the machine; rows of different machines never mix."),
     *_columns(COHORT, "launch", "label", "role"),
 )
+POINT = (*WHERE, Field("n", int, "processes", "Members that trained."))
+"""The columns whose values identify a point."""
 PER_STEP = (
     *(_per_step(MEMBER[name]) for name in ("load_s", "forward_s", "backward_s", "optimizer_s")),
     *(
@@ -309,18 +305,18 @@ WINDOWS = Table(
 REPLICATES = Table(
     "replicates",
     "one process count in one replicate, from its valid windows; intervals are over these rows",
-    (*WHERE, *_columns(fields(_Replicate))),
+    (*POINT, *_columns(fields(_Replicate))),
 )
 BETWEEN = Table(
     "between",
     "one kind of phase that recurs between steps, such as validation, at one process count",
-    (*WHERE, *_columns(fields(_Between))),
+    (*POINT, *_columns(fields(_Between))),
 )
 POINTS = Table(
     "points",
     "one launch at one process count on one machine, from its valid windows",
     (
-        *WHERE,
+        *POINT,
         *_with_intervals(_columns(fields(_Point))),
         *PER_STEP,
         RUNNABLE,

@@ -7,7 +7,7 @@ History of the format:
     3: arms have a `start` in place of a `queue`, and models may be forked.
     4: what servers import before they fork models is recorded.
     5: `model` and `ahead` in place of `process` and `again`: each model is a process. Version 4 is
-       read (`older`).
+       read (`codec.OLDER`).
 """
 
 from typing import Literal

@@ -261,9 +261,7 @@ def _with_counters(
 ) -> type[Struct]:
     """Return a record with the fields of its parts and one for each counter (`common.counter`)."""
     known = [
-        (entry.name, entry.type, *(() if entry.required else (entry.default,)))
-        for part in parts
-        for entry in structs.fields(part)
+        (entry.name, entry.type, entry.default) for part in parts for entry in structs.fields(part)
     ]
     counted = [
         (counter.field, (Seconds if counter.unit else Amount) | None, None) for counter in counters

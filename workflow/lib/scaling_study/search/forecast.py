@@ -103,14 +103,11 @@ def describe(plan: Plan, topology: Topology, quota_cpus: float | None) -> Sequen
 def _screened(short: Forecast, long: Forecast) -> str:
     """Describe when all launches will have been measured, or how many will be."""
     if short.screened_s is not None and long.screened_s is not None:
-        minutes = _minutes(short.screened_s, long.screened_s)
-        return f"each launch has been measured once after {minutes}"
-    fewest, most = sorted((short.screened, long.screened))
-    met = str(most) if fewest == most else f"{fewest} to {most}"
+        ends = (f"{seconds / MINUTE_S:.2g}" for seconds in (short.screened_s, long.screened_s))
+        return f"each launch has been measured once after {_span(*ends)} minutes"
+    met = _span(*map(str, sorted((short.screened, long.screened))))
     return f"there is time for {met} of {short.others} further launches; the report names the rest"
 
 
-def _minutes(short_s: float, long_s: float) -> str:
-    """Write a span of times, in minutes."""
-    low, high = (f"{seconds / MINUTE_S:.2g}" for seconds in (short_s, long_s))
-    return f"{low} minutes" if low == high else f"{low} to {high} minutes"
+def _span(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"

@@ -245,23 +245,14 @@ class Race:
         self._starts = starts
         self._made = Counter(start.launch for start in starts)
         self.spent_s, self._reserved_s = spent_s(starts), 0.0
-        measured = [start for start in starts if start.rates]
-        self._counts: dict[str, list[int]] = {}
-        for launch in self._entrants:
-            counts = {n for start in measured if start.launch == launch for n in start.rates}
-            if counts:
-                self._counts[launch] = sorted(counts)
-        if measured:
-            self.rates = fit(measured, settings.seed, SWEEPS)
-            self._known = convert(self.rates)
-            self._draws, self._column = self._known.logs, self._known.column
-            best = self._simplest()
-            ours = self._draws[:, self._column[best]]
-            rivals = [at for point, at in self._column.items() if self._eligible(point[0])]
-            enough = self._draws[:, rivals].max(axis=1) + math.log1p(-settings.tolerance)
-            self.choice: Choice | None = Choice(*best, float((ours >= enough).mean()))
-        else:
-            self.choice = None
+        self._measured = [start for start in starts if start.rates]
+        counts: dict[str, set[int]] = defaultdict(set)
+        for start in self._measured:
+            counts[start.launch].update(start.rates)
+        self._counts = {name: sorted(counts[name]) for name in self._entrants if name in counts}
+        self.rates = fit(self._measured, settings.seed, SWEEPS)
+        self._known = convert(self.rates)
+        self.choice = self._choice() if self._measured else None
 
     def next(self) -> RaceRound:
         """Return the next round."""
@@ -272,11 +263,9 @@ class Race:
         compared = self._compared(self.choice)
         self._reserved_s = SLOWER * self.expected_s(compared)  # as its counts may be its slow ones
         next_round = self._refine() or self._screen() or self._race(self.choice)
-        return (
-            RaceRound("refine", (compared,))
-            if next_round.stage == "done" and compared
-            else next_round
-        )
+        if next_round.stage == "done" and compared:
+            return RaceRound("refine", (compared,))
+        return next_round
 
     # Stages
 
@@ -307,10 +296,7 @@ class Race:
                 tasks.append(Task(launch, counts))
         if not tasks:
             return None
-        baseline = self._field.baseline
-        next_round = self._round(
-            "refine", [[Task(baseline.launch, self._screened(baseline)), *tasks]]
-        )
+        next_round = self._round("refine", [[self._screened(self._field.baseline), *tasks]])
         return next_round if next_round.batches else None
 
     def _lacking(self, launch: str) -> list[int]:
@@ -326,7 +312,7 @@ class Race:
     def _tried(self, launch: str) -> set[int]:
         """Return the counts that were seen or lost; none if a start of the launch has failed."""
         starts = [start for start in self._starts if start.launch == launch]
-        if launch not in self._counts or not all(start.rates for start in starts):
+        if not all(start.rates for start in starts):
             return set()
         return {n for start in starts for n in (*start.rates, *start.lost)}
 
@@ -351,15 +337,9 @@ class Race:
             return None
         again = [entrant for entrant in left if entrant.launch in self._settings.again]
         left = again or left
-        common = Task(self._field.baseline.launch, self._screened(self._field.baseline))
+        common = self._screened(self._field.baseline)
         batches = [
-            [
-                common,
-                *(
-                    Task(entrant.launch, self._screened(entrant))
-                    for entrant in left[at : at + BATCH - 1]
-                ),
-            ]
+            [common, *map(self._screened, left[at : at + BATCH - 1])]
             for at in range(0, len(left), BATCH - 1)
         ]
         return self._round("screen", batches, unbounded=bool(again))
@@ -374,13 +354,10 @@ class Race:
         ]
         counts = self._asked(choice.launch)
         if not combined and set(counts) <= set(self._counts[choice.launch]):
-            reason = None
             if not hopeful:
-                reason = "nothing else is expected to be better"
-            elif choice.probability >= self._needed() and self._made[choice.launch] > 1:
-                reason = "the choice is sure enough"
-            if reason is not None:
-                return RaceRound("done", reason=reason)
+                return RaceRound("done", reason="nothing else is expected to be better")
+            if choice.probability >= self._needed() and self._made[choice.launch] > 1:
+                return RaceRound("done", reason="the choice is sure enough")
         rivals = [
             *(Task(entrant.launch, self._asked(choice.launch)) for entrant in combined),
             *(Task(launch, self._asked(launch)) for launch in hopeful if launch != choice.launch),
@@ -408,8 +385,8 @@ class Race:
         counts = sorted(near | set(self._field.boundaries))
         return _thinned(counts, most or len(counts))
 
-    def _screened(self, entrant: Entrant) -> tuple[int, ...]:
-        """Return counts around the baseline's best, lower ones for a launch of several threads."""
+    def _screened(self, entrant: Entrant) -> Task:
+        """Return a start around the baseline's best count, at lower ones with several threads."""
         base = self._counts[self._field.baseline.launch]
         best = self._best(self._field.baseline.launch)
         at = base.index(best)
@@ -417,15 +394,16 @@ class Race:
         wanted: Sequence[float] = base[max(0, at - 1) : at + 2]
         if threads > 1:  # members may leave each other room, or take turns
             wanted = [best / threads, best / math.sqrt(threads), best]
-        return tuple(sorted({_nearest(self._field.process_counts, n) for n in wanted}))
+        counts = sorted({_nearest(self._field.process_counts, n) for n in wanted})
+        return Task(entrant.launch, tuple(counts))
 
     def _asked(self, launch: str) -> tuple[int, ...]:
         """Return counts that may be a launch's best one, and unmeasured ones next to them."""
         process_counts, counts = self._field.process_counts, self._counts[launch]
         best = self._best(launch)
-        columns = [self._column[launch, n] for n in counts]
-        winners = np.bincount(self._draws[:, columns].argmax(axis=1), minlength=len(counts))
-        shares = winners / len(self._draws)
+        draws = self._draws(launch)
+        winners = np.bincount(draws.argmax(axis=1), minlength=len(counts))
+        shares = winners / len(draws)
         likely = {n for n, share in zip(counts, shares, strict=True) if share > LIKELY}
         at = process_counts.index(best)
         beside = set(process_counts[max(0, at - 1) : at + 2])
@@ -437,6 +415,18 @@ class Race:
 
     # What is known
 
+    def _choice(self) -> Choice:
+        """Return the simplest of the best points, and how surely it is within the tolerance."""
+        best, known = self._simplest(), self._known
+        rivals = [at for point, at in known.column.items() if self._eligible(point[0])]
+        enough = known.logs[:, rivals].max(axis=1) + math.log1p(-self._settings.tolerance)
+        return Choice(*best, float((known.of(best) >= enough).mean()))
+
+    def _draws(self, launch: str) -> Floats:
+        """Return the draws of a launch, with a column for each of its counts."""
+        columns = [self._known.column[launch, n] for n in self._counts[launch]]
+        return np.asarray(self._known.logs[:, columns])
+
     def _simplest(self) -> Point:
         """Return the best point; among near-ties, the one with the fewest changes and processes.
 
@@ -446,7 +436,7 @@ class Race:
         tolerance = self._settings.tolerance
         means = {
             point: self._known.mean(point) - (1 - HARDLY) * tolerance * self._kills(point[0])
-            for point in self._column
+            for point in self._known.column
             if self._eligible(point[0])
         }
         enough = max(means.values()) - HARDLY * tolerance
@@ -479,28 +469,20 @@ class Race:
             did not grow, or there is no higher count.
         """
         process_counts, counts = self._field.process_counts, self._counts[launch]
-        if (
-            len(counts) < FEWEST
-            or self._best(launch) != counts[-1]
-            or counts[-1] == process_counts[-1]
-        ):
+        larger = [n for n in process_counts if n > counts[-1]]
+        if len(counts) < FEWEST or self._best(launch) != counts[-1] or not larger:
             return []
         last, before = (self._known.mean((launch, n)) for n in (counts[-1], counts[-2]))
         steep = min(1.0, max(0.0, (last - before) / math.log(counts[-1] / counts[-2])))
-        n = max(
-            _nearest(process_counts, 2 * counts[-1]),
-            process_counts[process_counts.index(counts[-1]) + 1],
-        )
+        n = max(_nearest(process_counts, 2 * counts[-1]), larger[0])
         return [(n, steep * math.log(n / counts[-1]))]
 
     def _gains(self, choice: Choice) -> dict[str, float]:
         """Return the expected improvement of each eligible launch over the choice, as logarithm."""
-        ours = self._draws[:, self._column[choice.launch, choice.n]]
+        ours = self._known.of((choice.launch, choice.n))
         gains = {}
-        for launch, counts in self._counts.items():
-            if not self._eligible(launch):
-                continue
-            draws = self._draws[:, [self._column[launch, n] for n in counts]].max(axis=1)
+        for launch in filter(self._eligible, self._counts):
+            draws = self._draws(launch).max(axis=1)
             draws += sum(growth for _, growth in self._further(launch))
             gains[launch] = float(np.maximum(draws - ours, 0).mean())
         return gains
@@ -512,9 +494,8 @@ class Race:
     def _effect(self, launch: str) -> Floats:
         """Return draws of a launch's gain at its best count over the baseline at its own."""
         base = self._field.baseline.launch
-        ours = self._column[launch, self._best(launch)]
-        theirs = self._column[base, self._best(base)]
-        return np.asarray(self._draws[:, ours] - self._draws[:, theirs])
+        ours = self._known.of((launch, self._best(launch)))
+        return np.asarray(ours - self._known.of((base, self._best(base))))
 
     def _combinations(self, choice: Choice) -> tuple[Entrant, ...]:
         """Return combinations that are new and worth a start, best first."""
@@ -525,7 +506,7 @@ class Race:
         far = float(ours.mean()) > FAR
         share = ADDITIVE if far else self._additive()
         rng = np.random.default_rng(self._settings.seed)
-        chance = rng.standard_normal(len(self._draws)) * INTERACTION
+        chance = rng.standard_normal(len(ours)) * INTERACTION
         known = {entrant.changes for entrant in self._entrants.values()}
         rules = self._field.exclusions
         candidates = []
@@ -589,10 +570,11 @@ class Race:
 
     def expected_s(self, batch: Iterable[Task]) -> float:
         """Return the expected time of a batch."""
-        return sum(self._start_s(task) + self._windows_s(task) for task in batch)
-
-    def _start_s(self, task: Task) -> float:
-        return sum(map(self._cohort_s, self._entrants[task.launch].cohorts(task.counts)))
+        return sum(
+            sum(map(self._cohort_s, self._entrants[task.launch].cohorts(task.counts)))
+            + self._windows_s(task)
+            for task in batch
+        )
 
     def _cohort_s(self, members: int) -> float:
         alone = {launch for launch, entrant in self._entrants.items() if entrant.alone}
@@ -604,8 +586,8 @@ class Race:
         return near.start_s * (1 + max(0.0, members / near.members - 1) / 2)
 
     def _windows_s(self, task: Task) -> float:
-        measured = [start for start in self._starts if start.rates]
-        alike = [start for start in measured if start.launch == task.launch] or measured
+        starts = self._measured
+        alike = [start for start in starts if start.launch == task.launch] or starts
         each = [start.windows_s / len(start.rates) for start in alike]
         one_s = float(np.mean(each)) if each else self._settings.windows * self._settings.window_s
         return len(task.counts) * one_s

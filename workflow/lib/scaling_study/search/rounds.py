@@ -14,6 +14,7 @@ import pandas as pd
 from msgspec import Struct
 
 from scaling_study.analysis.model_times import ModelTimes
+from scaling_study.analysis.points import of_starts
 from scaling_study.analysis.unequal_work import Finding
 from scaling_study.common import storage
 from scaling_study.common.axis_values import Axes
@@ -21,7 +22,7 @@ from scaling_study.common.objectives import ONE_MODEL
 from scaling_study.common.quantities import format_count, format_number
 from scaling_study.common.topology import Topology
 from scaling_study.config import process_counts
-from scaling_study.config.launches import Launch, named
+from scaling_study.config.launches import Launch, differing, named
 from scaling_study.config.plan import Choice, Plan, RoundSummary, Searched
 from scaling_study.config.work import changed_training
 from scaling_study.launch.axes import placement, ranks
@@ -145,15 +146,14 @@ def grown(plan: Plan, study_folder: Path) -> Plan:
         study_folder: results/<study>.
     """
     files = sorted((study_folder / "measure").glob("*/*.jsonl"))
-    counts = Counter(path.parent.name for path in files)
-    combined: dict[str, Launch] = {}
+    launches = plan.by_id
     for path in files:
-        if path.parent.name not in {*plan.by_id, *combined}:
+        if path.parent.name not in launches:
             _, head = next(codec.read(path, DECODER))
             if isinstance(head, CohortHead) and head.role == "combined":
-                combined[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
-    launches = (*plan.launches, *combined.values())
-    return plan.model_copy(update={"launches": launches, "made": dict(counts)})
+                launches[head.launch] = Launch(head.launch, head.label, "combined", head.axes)
+    made = dict(Counter(path.parent.name for path in files))
+    return plan.model_copy(update={"launches": tuple(launches.values()), "made": made})
 
 
 def without_result(study_folder: Path) -> list[Path]:
@@ -297,7 +297,7 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.
         axes = known[launch].axes
         return race.Entrant(
             launch,
-            changes(base, axes),
+            frozenset(differing(axes, base).items()),
             placement.threads(axes) or cpus,
             measure.each_alone(plan.measure, axes),
             bool(training[launch]),
@@ -323,7 +323,8 @@ def competing(plan: Plan, topology: Topology, quota_cpus: float | None) -> race.
         tuple(boundaries),
         tuple(
             race.Exclusion(
-                changes(base, item), frozenset(a for a, v in item.items() if base[a] == v)
+                frozenset(differing(item, base).items()),
+                frozenset(axis for axis, value in item.items() if base[axis] == value),
             )
             for item in (*plan.exclude, *_idle(plan.launches, base))
         ),
@@ -342,11 +343,6 @@ def _idle(launches: Sequence[Launch], base: Axes) -> list[Axes]:
     ]
 
 
-def changes(base: Axes, axes: Axes) -> race.Changes:
-    """Return the values of the second launch that differ from the first one's."""
-    return frozenset(pair for pair in axes.items() if base[pair[0]] != pair[1])
-
-
 def window_s(plan: Plan, length_s: float) -> float:
     """Return the time (s) that a window takes, with settling or the start of a pool's program.
 
@@ -359,13 +355,6 @@ def window_s(plan: Plan, length_s: float) -> float:
     return length_s + (race.START_S if plan.workload.pool else plan.measure.settle_s)
 
 
-def _first_counts(plan: Plan, budget_s: float, one_s: float) -> int | None:
-    """Return the most counts of the first round of whole runs; None if steps are measured."""
-    # Two starts of the baseline, and as much time for the default launch and today's.
-    fit = max(race.FEWEST, int(FIRST_SHARE * budget_s / (4 * one_s)))
-    return fit if plan.workload.runs else None
-
-
 def settings(plan: Plan, done: int) -> race.Settings:
     """Return the settings of a plan's race; the budget excludes confirmation and decisions.
 
@@ -375,17 +364,20 @@ def settings(plan: Plan, done: int) -> race.Settings:
     """
     search, timing = plan.search, plan.measure
     one_s = window_s(plan, (timing.shortest_s + timing.longest_s) / 2)
-    whole_s = 60 * (search.budget_minutes or 0.0) - (plan.confirm.seconds or 0.0)
+    budget_s = 60 * (search.budget_minutes or 0.0)
+    whole_s = budget_s - (plan.confirm.seconds or 0.0)
+    # Two starts of the baseline, and as much time for the default launch and today's.
+    first_counts = max(race.FEWEST, int(FIRST_SHARE * whole_s / (4 * timing.windows * one_s)))
     return race.Settings(
         budget_s=whole_s - ROUND_S * (done + 1),
         tolerance=search.tolerance,
         confidence=search.confidence,
         window_s=one_s,
-        first_counts=_first_counts(plan, whole_s, timing.windows * one_s),
         windows=timing.windows,
-        round_s=60 * (search.budget_minutes or 0.0) / MOST_ROUNDS,
+        round_s=budget_s / MOST_ROUNDS,
         nodes=search.nodes,
         seed=plan.seed,
+        first_counts=first_counts if plan.workload.runs else None,
     )
 
 
@@ -397,28 +389,22 @@ def starts(cohorts: Sequence[CohortSummary], rates: pd.DataFrame, plan: Plan) ->
         rates: its rows of the table of replicates.
         plan: plan.json.
     """
-    raw = rates["steps_per_s"] * rates["drift"]  # the race finds the drift itself
-    by_start = {
-        key: dict(zip(rows["n"].tolist(), rows["rate"].tolist(), strict=True))
-        for key, rows in rates.assign(rate=raw).groupby(["launch", "replicate"])
-    }
+    by_start = of_starts(rates)  # the race finds the drift itself
     files: dict[tuple[str, int], list[CohortSummary]] = {}
     for cohort in sorted(cohorts, key=lambda summary: summary.started):
         files.setdefault((cohort.launch, cohort.replicate), []).append(cohort)
-    batches: dict[str, int] = {}
     fresh_starts = []
     for (launch, replicate), summaries in files.items():
         counts = sorted({n for summary in summaries for n in summary.process_counts})
         by_count = by_start.get((launch, replicate), {})
         tried = any(summary.measured for summary in summaries)
-        batch = summaries[0].batch or f"{launch} {replicate}"
         decided, node = _parts(summaries[0].batch)
         ends = [summary.end for summary in summaries if summary.end]
         start_s = sum(end.start_s or 0.0 for end in ends)
         fresh_starts.append(
             Start(
                 plan.baseline if launch == plan.repeat else launch,
-                batches.setdefault(batch, len(batches)),
+                summaries[0].batch or f"{launch} {replicate}",
                 by_count,
                 max(counts),
                 start_s,
@@ -473,7 +459,6 @@ def next_round(
         times: of models beside their steps.
         first: the first models, once they were trained.
     """
-    files = {launch.id: plan.replicates_of(launch.id) for launch in plan.launches}
     field = competing(plan, machine.usable, machine.quota_cpus)
     measured = _within(measured, field.process_counts)
     models = _models(plan, field, measured) if first is None else None
@@ -494,16 +479,13 @@ def next_round(
         race_round, choice = race.RaceRound("done", reason=UNEQUAL), None
     known = plan.by_id
     base = known[plan.baseline].axes
-    defaults = known[plan.default].axes
-    builds = builds_of(plan)
     combined = {
-        entrant.launch: named({**base, **dict(entrant.changes)}, "combined", defaults, builds)
+        entrant.launch: _combined(plan, {**base, **dict(entrant.changes)})
         for entrant in race_round.combined
     }
     known |= {launch.id: launch for launch in combined.values()}
-    batches = _batches(
-        race_round, {name: launch.id for name, launch in combined.items()}, plan, files
-    )
+    names = {name: launch.id for name, launch in combined.items()}
+    batches = _batches(race_round, names, plan)
     models = models if batches else None
     launches = dict.fromkeys(task.launch for batch in batches for task in batch)
     launches |= dict.fromkeys([models.launch] if models else [])
@@ -580,9 +562,10 @@ def _within(measured: Sequence[Start], counts: Sequence[int]) -> list[Start]:
     return kept_starts
 
 
-def builds_of(plan: Plan) -> set[str]:
-    """Return the environments of a plan's launches."""
-    return {str(launch.axes["build"]) for launch in plan.launches}
+def _combined(plan: Plan, axes: Axes) -> Launch:
+    """Return a launch that a plan lacks, with its name there."""
+    builds = {launch.axes["build"] for launch in plan.launches}
+    return named(axes, "combined", plan.by_id[plan.default].axes, builds)
 
 
 def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
@@ -592,7 +575,7 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
         plan: plan.json, or what a race has made of it.
         targets: the targets of causes.json on one machine.
     """
-    known = {launch.id: launch for launch in plan.launches}
+    known = plan.by_id
     launches = {}
     for target in targets:
         causes = (*target.scaling_loss.named, *target.single_process_loss.named)
@@ -600,31 +583,30 @@ def helpful(plan: Plan, targets: Sequence[Target]) -> list[Launch]:
         for changed in remedies if target.launch in known else []:
             axes = {**known[target.launch].axes, **changed}
             if not any(item.items() <= axes.items() for item in plan.exclude):
-                launch = named(axes, "combined", known[plan.default].axes, builds_of(plan))
+                launch = _combined(plan, axes)
                 launches[launch.id] = launch
     return [launch for name, launch in launches.items() if name not in known]
 
 
 def _batches(
-    race_round: race.RaceRound, names: Mapping[str, str], plan: Plan, files: Mapping[str, int]
+    race_round: race.RaceRound, names: Mapping[str, str], plan: Plan
 ) -> list[list[race.Task]]:
     """Return a round's batches, with the number of its record file in each start.
 
     The baseline's second start is that of the A/A repeat, which has a name of its own.
     """
-    counts = dict(files)
+    counts = Counter({launch.id: plan.replicates_of(launch.id) for launch in plan.launches})
     batches = []
     for batch in race_round.batches:
         tasks = []
         # The first start of a batch is not like those after it, so no launch is always the first.
-        order = np.random.default_rng([plan.seed, sum(counts.values())]).permutation(len(batch))
+        order = np.random.default_rng([plan.seed, counts.total()]).permutation(len(batch))
         for task in (batch[at] for at in order):
             launch = names.get(task.launch, task.launch)
             baseline = launch == plan.baseline
-            if baseline and counts.get(launch) and not counts.get(plan.repeat):
+            if baseline and counts[launch] and not counts[plan.repeat]:
                 launch = plan.repeat
-            replicate = counts.get(launch, 0)
-            counts[launch] = replicate + 1
-            tasks.append(race.Task(launch, task.counts, replicate))
+            tasks.append(race.Task(launch, task.counts, counts[launch]))
+            counts[launch] += 1
         batches.append(tasks)
     return batches

@@ -40,7 +40,7 @@ def analyse(folder: Path, plan: Plan) -> None:
     """
     collected = collecting.collect(folder, plan)
     tables, study = folder / "tables", collected.cohorts
-    for table in (columns.WINDOWS, columns.REPLICATES, columns.BETWEEN, columns.POINTS):
+    for table in columns.TABLES:
         write_table(tables, table, getattr(collected, table.name))
     write_file(tables / "cohorts.json", study)
     journal.settle(folder / file for file in {cohort.file for cohort in study.cohorts})
@@ -48,8 +48,7 @@ def analyse(folder: Path, plan: Plan) -> None:
         f"collected {len(study.cohorts)} cohorts, {len(collected.windows)} rows of windows, "
         f"{len(collected.points)} points into {tables}"
     )
-    windows = collected.windows[analysis.COLUMNS]
-    results = analysis.analyse(collected.points, collected.replicates, windows, study, plan)
+    results = analysis.analyse(collected, plan)
     analysis.write(folder / "analysis", results, plan)
     print(f"wrote {', '.join(analysis.FILES)} to {folder / 'analysis'}")
 
