@@ -8,9 +8,10 @@ import pytest
 import rendering
 import synthetic
 from scaling_study.common import storage
+from scaling_study.common.file_errors import UnusableError
 from scaling_study.records.codec import read_file, write_file
 from scaling_study.report.study import conclusion
-from scaling_study.study.run import StudyInUseError, StudyLock
+from scaling_study.study.run import StudyLock
 
 
 def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it(tmp_path):
@@ -21,7 +22,7 @@ def test_who_holds_a_lock_is_named_by_the_number_that_it_writes_after_it_took_it
         assert storage.lock(holder)
         late = threading.Timer(0.2, lambda: (tmp_path / ".lock").write_text(str(os.getpid())))
         late.start()
-        with pytest.raises(StudyInUseError, match=f"by process {os.getpid()}:"):
+        with pytest.raises(UnusableError, match=f"by process {os.getpid()}:"):
             StudyLock(tmp_path)
         late.join()
 

@@ -737,15 +737,14 @@ def main(argv: list[str]) -> int:
     imports = options.logs.resolve() / f"imports{share}.json"
     slots = _slots(options, binder, command, imports)
     queue = Queue(slots, options.logs, journal, claims, options.limit, options.retries)
-    return _train(models, waiting, queue, len(options.slot))
+    return _train(queue, waiting, len(models) - len(waiting))
 
 
-def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slots: int) -> int:
-    """Run the queue and print the outcome; return the exit status."""
+def _train(queue: Queue, waiting: Sequence[Model], before: int) -> int:
+    """Train the models that wait and print the outcome; return the exit status."""
     stop, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup)
     BIND["handle"](STOP_SIGNALS, lambda *_: None)  # a signal's number is in the wake-up pipe
-    before = len(models) - len(waiting)
     began_s = time.monotonic()
     done = queue.run(waiting, stop)
     seconds = max(queue.ended_s - began_s, MOMENT_S)
@@ -759,8 +758,8 @@ def _train(models: Sequence[Model], waiting: Sequence[Model], queue: Queue, slot
     rate = queue.trained * SECONDS_PER_HOUR / seconds
     earlier = f", {before} trained before" if before else ""
     print(
-        f"{rate:,.1f} models/hour: {queue.trained} trained in {seconds:,.1f} s, {slots} at once"
-        f"{earlier}",
+        f"{rate:,.1f} models/hour: {queue.trained} trained in {seconds:,.1f} s,"
+        f" {len(queue.slots.commands)} at once{earlier}",
         flush=True,
     )
     return status

@@ -139,10 +139,7 @@ class Journal(Generic[R]):
         try:
             os.link(self._part, self._path)
         except OSError:  # a file system without links, such as some on clusters
-            with file_errors.of(self._path):
-                beside = self._path.with_name(f".{self._path.name}")
-                shutil.copyfile(self._part, beside)
-                beside.replace(self._path)
+            storage.write_whole(self._path, lambda beside: shutil.copyfile(self._part, beside))
         self._close()
 
     def _identity(self, records: Iterable[Json]) -> list[object]:

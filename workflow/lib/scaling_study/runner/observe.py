@@ -181,7 +181,6 @@ class Observer:
         # Threads that spin would take CPU time for nothing, and more of it on a busy machine.
         passive = {**self._axes, "wait_policy": "passive"}
         self._resolved = resolve.resolve(job.plan, passive, machine, builds, [1])
-        self._uncounted = ""
         if self._workload.runs:
             self._uncounted = COMMAND if self._workload.command else SAID
         else:

@@ -156,11 +156,11 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def workload(words: Sequence[str]) -> Section:
-    """Return the config's section ``workload`` for a command as it is typed in a shell.
+def workload(words: Sequence[str]) -> tuple[Section, str]:
+    """Return the config's section ``workload`` for a command, and the study's name.
 
     Args:
-        words: the command; ``{}`` stands for the number of a process.
+        words: the command as it is typed in a shell; ``{}`` stands for the number of a process.
 
     Raises:
         SystemExit: there is no such program, or no such script.
@@ -180,24 +180,20 @@ def workload(words: Sequence[str]) -> Section:
     if PYTHON.fullmatch(Path(first).name) and rest:
         program = work.behind_shim(program)
         if rest[0] == "-m" and rest[1:]:
-            return {"python": program, "module": rest[1], "args": rest[2:]}
+            return {"python": program, "module": rest[1], "args": rest[2:]}, _study_name(rest[1])
         if not rest[0].startswith("-"):
             if not Path(rest[0]).is_file():
                 near = nearest_file(rest[0])
                 also = f"; did you mean {near}?" if near else ""
                 raise SystemExit(f"{rest[0]}: no such file{also}")
-            return {"python": program, "script": rest[0], "args": rest[1:]}
-    return {"command": [first, *rest]}
+            name = _study_name(Path(rest[0]).stem)
+            return {"python": program, "script": rest[0], "args": rest[1:]}, name
+    script = next((word for word in rest if Path(word).suffix), first)
+    return {"command": [first, *rest]}, _study_name(Path(script).stem)
 
 
-def name_of(section: Section) -> str:
-    """Return a study's name for a workload: that of its script, module or command."""
-    command = section.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else []
-    script = next((word for word in words[1:] if Path(word).suffix), words[0] if words else "")
-    text = str(section.get("script") or section.get("module") or script)
-    stem = text if "module" in section else Path(text).stem
-    name = NAME.sub("-", stem).strip("-")
+def _study_name(text: str) -> str:
+    name = NAME.sub("-", text).strip("-")
     return name if name[:1].isalpha() else f"study-{name}".rstrip("-")
 
 
@@ -291,8 +287,8 @@ def prepare(typed: Sequence[str], options: argparse.Namespace) -> list[str]:
     """
     if not typed:
         raise SystemExit("no command after --; as in: torch-scaling-study -- python train.py {}")
-    section = workload(typed)
-    name = options.name or name_of(section)
+    section, name = workload(typed)
+    name = options.name or name
     path, plan = Path(f"{name}.yaml"), Path(f"results/{name}/plan.json")
     before = json.loads(plan.read_text())["search"]["budget_minutes"] if plan.exists() else None
     changed = changes(options, before)

@@ -111,7 +111,7 @@ class Progress:
             return ""
         count = self._ended[rule]
         jobs = f", {count} jobs" if count > 1 else ""
-        return f"{_title(rule)}: done in {describe_s(self._took_s[rule])}{jobs}"
+        return f"{TITLES.get(rule, rule)}: done in {describe_s(self._took_s[rule])}{jobs}"
 
     def line(self, width: int) -> str:
         """Return what runs now, how much is left, and the best launch so far.
@@ -126,7 +126,7 @@ class Progress:
             self._running.values(), key=lambda running: self._expected_s.get(running.rule, 0.0)
         )
         rule = job.rule
-        now = _title(rule)
+        now = TITLES.get(rule, rule)
         if rule in MEASURING:
             now = _last_line(job) or now
         if rule in NUMBERED and self._planned[rule] > 1:
@@ -181,10 +181,6 @@ def expected_s(
     if "race" in expected:
         expected["race"] = max(0.0, expected["race"] - spent_s)
     return expected
-
-
-def _title(rule: str) -> str:
-    return TITLES.get(rule, rule)
 
 
 def _last_line(job: _Job) -> str:

@@ -69,16 +69,11 @@ class _Shell:
     python: str | None
 
 
-class StudyInUseError(UnusableError):
-    """Another process works in the study's folder."""
-
-
 class StudyLock:
     """The right to write a study's folder, held until this process ends, however it ends.
 
     Raises:
-        StudyInUseError: another process holds it.
-        UnusableError: a link in the folder leads out of it.
+        UnusableError: another process holds it, or a link in the folder leads out of it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +82,7 @@ class StudyLock:
         # Kept open: the lock belongs to the open file, and the kernel ends it with the process.
         self._file = (folder / ".lock").open("a+")
         if not storage.lock(self._file):
-            raise StudyInUseError(
+            raise UnusableError(
                 f"{folder} is being written by process {self._writer()}:"
                 " wait for it, or stop it, then run again"
             )

@@ -161,16 +161,10 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
         for table in (collected.replicates, collected.points, collected.windows)
     )
     return rounds.next_round(
-        plan,
-        machine,
-        rounds.starts(cohorts, rates, plan),
-        rounds.done(cohorts),
-        now,
-        unequal=unequal_work.unequal_work(points, rates, windows, cohorts, plan),
-        again=again,
-        times=model_times.model_times(cohorts, first_models),
-        first=first_models,
-    )
+        plan, machine, rounds.starts(cohorts, rates, plan), rounds.done(cohorts), now,
+        unequal=unequal_work.unequal_work(points, rates, windows, cohorts, plan), again=again,
+        times=model_times.model_times(cohorts, first_models), first=first_models,
+    )  # fmt: skip
 
 
 def report_so_far(folder: Path, page: Path, builds: Path) -> str:
