@@ -25,6 +25,7 @@ from child_processes import OverdueError, folder, last_lines, started
 from ledger import ROOT, Entry
 
 from scaling_study.common.placeholders import MEMBER, fill
+from scaling_study.host import system
 from scaling_study.host.kernel_counters import descendants
 from scaling_study.runner.environment import INHERITED
 
@@ -128,12 +129,6 @@ def environment() -> dict[str, str]:
     return {**kept, "PATH": path, "VIRTUAL_ENV": sys.prefix}
 
 
-def physical_cores() -> int:
-    """Return how many cores this machine has, SMT siblings counted once."""
-    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
-    return len({file.read_text(encoding="utf-8") for file in siblings})
-
-
 def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
     """Return the commands of a way, which are started at once.
 
@@ -148,7 +143,7 @@ def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
         return [[*plain, *study.arguments(member)] for member in range(n)]
     if way == RUN_CPU:
         # It takes physical cores only, unless it is asked for all CPUs.
-        cores = physical_cores()
+        cores = len(system.read_topology().domains("core"))
         logical = ["--use-logical-core"] if n > cores else []
         per_instance = ["--ncores-per-instance", str(max(1, cores // n))]
         options = ["--ninstances", str(n), *per_instance, *logical]
