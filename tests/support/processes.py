@@ -17,6 +17,11 @@ from pathlib import Path
 PATIENCE_S = 120.0
 
 
+def ran(command, **options):
+    """Run a command to its end; return how it ended, and what it printed."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
 def wait_until(holds, what, patience_s=PATIENCE_S):
     """Wait until a condition holds, and return what it gave."""
     deadline = time.monotonic() + patience_s
