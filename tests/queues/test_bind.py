@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import gone, has_ended, killed_at_the_end, wait_ended, written
+from processes import gone, has_ended, killed_at_the_end, ran, wait_ended, written
 from scaling_study.host.probe import find_library, library_folders
 from scaling_study.queues import bind
 
@@ -37,10 +37,7 @@ needs_numa = pytest.mark.skipif(
 
 
 def run(*options, command=(sys.executable, "-c", TOLD), **kwargs):
-    return subprocess.run(
-        [sys.executable, "-P", bind.__file__, *options, "--", *command],
-        capture_output=True, text=True, check=False, **kwargs,
-    )  # fmt: skip
+    return ran([sys.executable, "-P", bind.__file__, *options, "--", *command], **kwargs)
 
 
 def told(*options, **kwargs):
