@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from launch_scripts import BASH, launched, run, slot
-from processes import PATIENCE_S, wait_ended, wait_until
+from processes import ENDLESS, PATIENCE_S, wait_ended, wait_until
 from scaling_study.queues import model_queue
 from servers import user_packages
 
@@ -153,19 +153,10 @@ def test_a_list_or_an_option_that_cannot_be_read_starts_nothing(
     assert not (tmp_path / "order").exists()
 
 
-ENDLESS = """
-import os, subprocess, sys, time
-if sys.argv[1] == "short":
-    sys.exit(0)
-child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
-print(os.getpid(), child.pid, flush=True)
-time.sleep(600)
-"""
-
-
 def endless(folder, models, numbers, *options):
     """Start a queue; return it, and the ids of these models' processes and of their children."""
-    path = launched(folder, ENDLESS, slots=2)
+    text = f"import sys\nif sys.argv[1] == 'short': sys.exit()\n{ENDLESS}"
+    path = launched(folder, text, slots=2)
     (folder / "models.txt").write_text(models)
     interruptible = ["/usr/bin/env", "--default-signal=INT"]
     process = start(path, *options, before=interruptible, stdout=subprocess.PIPE)

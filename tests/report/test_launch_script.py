@@ -13,15 +13,9 @@ import pytest
 
 from configs import ROOT
 from launch_scripts import BASH, launched, plan, recommendation, run, slot, write
-from processes import PATIENCE_S, killed_at_the_end, ran, wait_ended, written
+from processes import ENDLESS, PATIENCE_S, TELL, killed_at_the_end, ran, wait_ended, written
 from scaling_study.queues import bind
 from scaling_study.report.launch_script import SWITCHES
-
-TELL = """
-import json, os, sys
-print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
-                  "cpus": sorted(os.sched_getaffinity(0))}))
-"""
 
 
 @pytest.fixture
@@ -114,14 +108,7 @@ def test_one_member_that_fails_fails_the_launch_and_is_named(tmp_path):
     ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
 def test_no_member_outlives_a_script_that_is_stopped_or_killed(tmp_path, sent, status):
-    path = launched(
-        tmp_path,
-        "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(os.getpid(), child.pid, flush=True)\n"
-        "time.sleep(600)\n",
-        slots=2,
-    )
+    path = launched(tmp_path, ENDLESS, slots=2)
     # Who starts the tests in the background of a script has interrupts ignored, for all below.
     command = ["/usr/bin/env", "--default-signal=INT", BASH, path, "logs"]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)

@@ -9,15 +9,10 @@ import re
 
 import pytest
 
-import browser
 import golden
 import rendering
 import synthetic
 from synthetic import LAUNCHES, Launch, hard_saturation, usl
-
-pytestmark = pytest.mark.skipif(
-    browser.executable() is None, reason="Chromium is not installed: apt install chromium"
-)
 
 HOSTILE = (
     '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 2">'
