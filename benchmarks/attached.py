@@ -28,16 +28,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from figures import figure
-from scipy import stats
+from ledger import ROOT, describe
 from torch.optim import optimizer
 from torch.utils.data import dataloader
 from truth_list import ROWS, SCRIPTS
+from truth_table import median_ratio
 
 from scaling_study.common import private
 from scaling_study.member import channel, files, iterations, loaders, worker
 from scaling_study.member.member import Member, Options, member_of
 
-ROOT = Path(__file__).parent.parent
 ITERATOR = dataloader._BaseDataLoaderIter  # noqa: SLF001 (what the harness wraps)
 
 INTERPRETER_WORDS = 4096
@@ -261,14 +261,12 @@ def measure(name: str, seconds: float, folder: Path) -> list[float]:
         more, times = clock.groups()
         ratios += more
         bare_s += times
-    found = stats.bootstrap((ratios,), np.median, n_resamples=2000, rng=np.random.default_rng(1))
-    ratio, step_s = float(np.median(ratios)), float(np.median(bare_s))
-    ends = found.confidence_interval
-    text = f"{ratio:.4f} ({ends.low:.4f} to {ends.high:.4f}) of {1e3 * step_s:.2f} ms"
+    found, step_s = median_ratio(ratios), float(np.median(bare_s))
+    text = f"{describe(found, 4)} of {1e3 * step_s:.2f} ms"
     if step_s > LONG_S:
-        figure(f"attached / bare, {name}", "at most 1.01", text, met=ratio <= 1.01)
+        figure(f"attached / bare, {name}", "at most 1.01", text, met=found.value <= 1.01)
     else:
-        added_us = (ratio - 1) * step_s * 1e6
+        added_us = (found.value - 1) * step_s * 1e6
         what = f"attached - bare, {name}"
         figure(what, "at most 25 us a step", f"{added_us:.1f} us; {text}", met=added_us <= 25)
     return ratios

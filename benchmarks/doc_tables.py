@@ -27,6 +27,13 @@ def write_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def publish(text: str, name: str, document: Path | None) -> None:
+    """Print a table, and fill it into a document if there is one."""
+    print(text)
+    if document is not None:
+        update([str(document)], lambda page: fill(page, {name: lambda: text}))
+
+
 def update(paths: Iterable[str], updated: Callable[[str], str]) -> None:
     """Bring files up to date."""
     for file in map(Path, paths):

@@ -12,7 +12,7 @@ from typing import cast
 
 import pandas as pd
 import pytest
-from doc_tables import fill, update, write_table
+from doc_tables import publish, write_table
 
 from scaling_study.records import codec
 
@@ -61,12 +61,12 @@ def main() -> int:
     counts = Counts()
     folder = ROOT / "tests/faults"
     code = pytest.main(["-q", "-m", "", str(folder), *sys.argv[1:]], plugins=[counts])
-    if code == pytest.ExitCode.OK:
+    passed = code == pytest.ExitCode.OK
+    if passed:
         before = codec.read_file(COUNTED, Counted) if COUNTED.exists() else {}
         counts.counts = {**before, **counts.counts}
         codec.write_file(COUNTED, counts.counts)
-        update([str(DOCUMENT)], lambda text: fill(text, {"faults": lambda: table(counts)}))
-    print(table(counts))
+    publish(table(counts), "faults", DOCUMENT if passed else None)
     return int(code)
 
 

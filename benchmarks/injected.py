@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from child_processes import OverdueError, stop_cleanly
-from doc_tables import fill, update
+from doc_tables import publish
 from fault_list import FAULTS
 from fault_runs import WORKLOADS, Case, kept_runs, measure_case, measure_microbenchmarks
 from fault_scores import LOST_CPUS, due, markdown
@@ -78,9 +78,7 @@ def main() -> None:
             if run is None:
                 break  # it is compared with this one
             runs[case] = run
-    table = markdown([runs[case] for case in sorted(runs)])
-    update([str(DOCUMENT)], lambda text: fill(text, {"faults": lambda: table}))
-    print(table)
+    publish(markdown([runs[case] for case in sorted(runs)]), "faults", DOCUMENT)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from child_processes import folder, stop_cleanly
-from doc_tables import fill, update, write_table
+from doc_tables import publish, write_table
 from ledger import ROOT
 
 from scaling_study.common.quantities import format_seconds
@@ -123,9 +123,7 @@ def main() -> None:
             row(name, study(name, commands, projects, options.minutes)) for name in options.only
         ]
     text += f"With `--minutes {options.minutes:g}`:\n\n{write_table(COLUMNS, rows)}"
-    print(text)
-    if options.table:
-        update([str(options.table)], lambda document: fill(document, {"installed": lambda: text}))
+    publish(text, "installed", options.table)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ import itertools
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from doc_tables import fill, update, write_table
+from doc_tables import publish, write_table
 from msgspec import structs
 from search_worlds import from_tests
 
@@ -267,8 +267,7 @@ def main() -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # workers, one on each CPU
     rounds = [*itertools.product(TURNS, (0.0, 0.03, 0.1))]
     causes = [*itertools.product((1, 2, 3), NOISES)]
-    names = [shown(getattr(one, field.name) for field in fields(one)) for one in DESIGNS]
-    names += [*map(shown, rounds), *map(shown, causes)]
+    names = [*map(shown, [*map(astuple, DESIGNS), *rounds, *causes])]
     kinds = [
         *(partial(covered, one) for one in DESIGNS),
         *(partial(confirmed, *one) for one in rounds),
@@ -290,9 +289,7 @@ def main() -> int:
         f"Printed by `python benchmarks/intervals.py`, {options.worlds:,} studies per row: how"
         f" often the interval holds the truth, and half its width (median).\n\n{text}"
     )
-    print(text)
-    if options.table:
-        update([str(options.table)], lambda page: fill(page, {"intervals": lambda: text}))
+    publish(text, "intervals", options.table)
     # No interval can hold what two starts with two speeds do not show.
     right = [met for name, (_, met) in zip(names, rows, strict=True) if "modes" not in name]
     return 0 if all(right) else 1

@@ -111,7 +111,7 @@ def rounds(name: str, n: int, study: Study, options: argparse.Namespace) -> Iter
         ways = [way for way in WORKLOADS[name].ways if not beaten(ratios(entries, way))]
         for way in map(str, np.random.default_rng(number).permutation(ways)):
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            about = {"workload": name, "steps": study.steps, "n": n, "label": study.label}
+            about = {"workload": name, "steps": study.steps, "n": n, "label": study.best.label}
             about |= {"round": number, "way": way, "started": at, "machine": machine()}
             if way == ACCELERATE:
                 about["version"] = metadata.version(ACCELERATE)

@@ -76,48 +76,45 @@ def section(name: str, entries: Sequence[Entry]) -> tuple[str, bool]:
         name: The workload's.
         entries: Of that workload at a process count.
     """
-    own = ours(entries)
-    targets = WORKLOADS[name].targets
-    table = rates(entries)
+    own, targets, table = ours(entries), WORKLOADS[name].targets, rates(entries)
+    counted = {"wall_s": "whole processes"} | ({} if targets else {"models_s": "models alone"})
     head = ["way", "rounds", "models/hour", f"{own} / this", *([] if targets else ["models alone"])]
     rows = []
     for way in (way for way in WAYS if any(entry["way"] == way for entry in entries)):
         known = table[way].dropna().to_numpy(np.float64)
-        times = [] if way == own else ["wall_s", *([] if targets else ["models_s"])]
-        texts = [describe(mean(ratios(entries, way, seconds))) for seconds in times]
-        row = [way, str(len(known)), describe(mean(known), 1), *texts]
-        rows.append(row + [""] * (len(head) - len(row)))
-    lines, met = [], []
-    for way, least in targets.items():
-        found = mean(ratios(entries, way))
-        met.append(found.value >= least)
-        mark = REACHED if met[-1] else MISSED
-        text = describe(found) or "no round has both"
-        lines.append(f"- {mark}: {name}, {own} / {way}: {text}, at least {least:g}")
-    counted = {"wall_s": "whole processes", "models_s": "models alone"}
+        texts = [
+            "" if way == own else describe(mean(ratios(entries, way, seconds)))
+            for seconds in counted
+        ]
+        rows.append([way, str(len(known)), describe(mean(known), 1), *texts])
+    goals = [(f"{name}, {own} / {way}", way, "wall_s", least) for way, least in targets.items()]
     for seconds, what in counted.items() if not targets else ():
-        way, mark = worst(entries, seconds)
+        way = worst(entries, seconds)
+        goals.append((f"{what}, recommended / best rival ({way})", way, seconds, NOT_SLOWER))
+    lines, met = [], []
+    for goal, way, seconds, least in goals:
+        found = ratios(entries, way, seconds)
+        reached = REACHED if mean(found).value >= least else MISSED
+        mark = reached if targets else verdict(found)
         met.append(mark == REACHED)
-        text = describe(mean(ratios(entries, way, seconds))) or "no round has both"
-        said = f"{what}, recommended / best rival ({way}): {text}, at least {NOT_SLOWER:g}"
-        lines.append(f"- {mark}: {said}")
+        text = describe(mean(found)) or "no round has both"
+        lines.append(f"- {mark}: {goal}: {text}, at least {least:g}")
     title = f"## {name}, {entries[0]['steps']} steps, n = {entries[0]['n']}\n\n"
     notes = "\n".join([*lines, *_notes(entries)])
     return f"{title}{write_table(head, rows)}\n{notes}\n", all(met)
 
 
-def worst(entries: Sequence[Entry], seconds: str) -> tuple[str, str]:
-    """Return the rival that `recommended` does worst beside, with the verdict on it.
+def worst(entries: Sequence[Entry], seconds: str) -> str:
+    """Return the rival that `recommended` does worst beside.
 
     A verdict that is worse comes before a ratio that is smaller, so it holds beside all rivals.
     """
-    found = {way: ratios(entries, way, seconds) for way in RIVALS}
 
     def order(way: str) -> tuple[int, float]:
-        return VERDICTS.index(verdict(found[way])), np.nan_to_num(mean(found[way]).value)
+        found = ratios(entries, way, seconds)
+        return VERDICTS.index(verdict(found)), np.nan_to_num(mean(found).value)
 
-    way = min(RIVALS, key=order)
-    return way, verdict(found[way])
+    return min(RIVALS, key=order)
 
 
 def _notes(entries: Sequence[Entry]) -> Iterator[str]:

@@ -8,7 +8,6 @@ the same arguments, so the same seed.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import re
@@ -16,7 +15,7 @@ import shlex
 import sys
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,12 +24,20 @@ from child_processes import OverdueError, folder, last_lines, started
 from ledger import ROOT, Entry
 
 from scaling_study.common.placeholders import MEMBER, fill
+from scaling_study.config.plan import read_plan
+from scaling_study.config.work import parameters_of, with_learnt
+from scaling_study.host import system
 from scaling_study.host.kernel_counters import descendants
+from scaling_study.records.analysis import Machines, Recommendation
+from scaling_study.records.codec import read_file
 from scaling_study.runner.environment import INHERITED
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
+
+    from scaling_study.config import workload as planned
+    from scaling_study.records.analysis import Recommended
 
 DEFAULT, ONE_THREAD, RUN_CPU = "default", "one thread", "run_cpu"
 ACCELERATE, RECOMMENDED = "accelerate", "recommended"
@@ -60,30 +67,28 @@ class Study:
     Attributes:
         launch: The launch script.
         script: The training script, an absolute path.
-        args: Its arguments, with `{member}` and parameters.
+        workload: The script, with its arguments.
         steps: Of a model.
-        n: Processes that the launch script starts.
-        label: The recommended launch's.
-        parameters: Of the study's own axes, the recommended values.
+        best: The recommended launch.
     """
 
     launch: Path
     script: Path
-    args: tuple[str, ...]
+    workload: planned.Workload
     steps: int
-    n: int
-    label: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    best: Recommended
 
     def arguments(self, member: int) -> list[str]:
         """Return the script's arguments for a member."""
-        return [fill(text, {**self.parameters, MEMBER: member}) for text in self.args]
+        values = {**parameters_of(self.workload, self.best.axes), MEMBER: member}
+        return [fill(text, values) for text in self.workload.args]
 
     @property
     def ending(self) -> str:
         """What a model prints when it is trained."""
-        if EPOCHS in self.args:
-            return f" after epoch {self.args[self.args.index(EPOCHS) + 1]}\n"
+        args = self.workload.args
+        if EPOCHS in args:
+            return f" after epoch {args[args.index(EPOCHS) + 1]}\n"
         return f" after {self.steps} steps\n"
 
 
@@ -95,25 +100,19 @@ def read_study(path: Path) -> Study:
         OSError: a file of it is missing.
     """
     path = path.resolve()
-    workload = json.loads((path / "plan.json").read_text(encoding="utf-8"))["workload"]
-    recommendation = (path / "analysis/recommendation.json").read_text(encoding="utf-8")
-    (found,) = json.loads(recommendation)["machines"]
-    if found["status"] != "ok":
-        raise ValueError(f"{path} has nothing to recommend: {found['reason']}")
-    steps = workload["steps_per_model"]
-    if steps == "auto":
-        steps = found["model_length"]["steps"]
-    if steps is None:
+    file = path / "analysis/recommendation.json"
+    (found,) = read_file(file, Machines[Recommendation]).machines
+    if found.recommended is None:
+        raise ValueError(f"{path} has nothing to recommend: {found.reason}")
+    plan = with_learnt(read_plan(path / "plan.json"), {}, found.model_length)
+    if plan.steps_per_model is None:
         raise ValueError(f"{path} does not say workload.steps_per_model")
-    best = found["recommended"]
     return Study(
-        launch=path / "launch/recommended.sh",
-        script=path.parents[1] / workload["script"],
-        args=tuple(map(str, workload["args"])),
-        steps=round(steps),
-        n=best["n"],
-        label=best["label"],
-        parameters={name: best["axes"][name] for name in workload["parameters"]},
+        path / "launch/recommended.sh",
+        path.parents[1] / str(plan.workload.script),
+        plan.workload,
+        round(plan.steps_per_model),
+        found.recommended,
     )
 
 
@@ -128,12 +127,6 @@ def environment() -> dict[str, str]:
     return {**kept, "PATH": path, "VIRTUAL_ENV": sys.prefix}
 
 
-def physical_cores() -> int:
-    """Return how many cores this machine has, SMT siblings counted once."""
-    siblings = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
-    return len({file.read_text(encoding="utf-8") for file in siblings})
-
-
 def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
     """Return the commands of a way, which are started at once.
 
@@ -143,25 +136,23 @@ def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
         n: Processes, where the launch script does not decide that.
         own: A folder for files of this run.
     """
-    plain = [sys.executable, str(study.script)]
-    if way in {DEFAULT, ONE_THREAD}:
-        return [[*plain, *study.arguments(member)] for member in range(n)]
     if way == RUN_CPU:
         # It takes physical cores only, unless it is asked for all CPUs.
-        cores = physical_cores()
+        cores = len(system.read_topology().domains("core"))
         logical = ["--use-logical-core"] if n > cores else []
         per_instance = ["--ncores-per-instance", str(max(1, cores // n))]
         options = ["--ninstances", str(n), *per_instance, *logical]
         launcher = [sys.executable, "-m", LAUNCHERS[RUN_CPU], *options]
         return [[*launcher, str(study.script), *study.arguments(0)]]
-    if way == ACCELERATE:
-        # It starts one process, and gives it the cores divided by the processes that it is told of.
-        launcher = [sys.executable, "-m", LAUNCHERS[ACCELERATE], "--cpu", "--num_processes", str(n)]
-        return [[*launcher, str(study.script), *study.arguments(member)] for member in range(n)]
+    if way in {DEFAULT, ONE_THREAD, ACCELERATE}:
+        # Accelerate starts one process, and divides the cores by the processes it is told of.
+        accelerate = ["-m", LAUNCHERS[ACCELERATE], "--cpu", "--num_processes", str(n)]
+        command = [sys.executable, *(accelerate if way == ACCELERATE else []), str(study.script)]
+        return [[*command, *study.arguments(member)] for member in range(n)]
     if way == RECOMMENDED:
         return [["bash", str(study.launch), str(own / "logs")]]
     models = own / "models.txt"
-    lines = [shlex.join(study.arguments(member)) for member in range(MODELS_PER_SLOT * study.n)]
+    lines = [shlex.join(study.arguments(member)) for member in range(models_of(way, study, n))]
     models.write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = ["--queue", *QUEUES[way]]
     return [["bash", str(study.launch), *options, str(models), str(own / "logs")]]
@@ -170,8 +161,8 @@ def commands(way: str, study: Study, n: int, own: Path) -> list[list[str]]:
 def models_of(way: str, study: Study, n: int) -> int:
     """Return how many models a run of a way trains."""
     if way in QUEUES:
-        return MODELS_PER_SLOT * study.n
-    return study.n if way == RECOMMENDED else n
+        return MODELS_PER_SLOT * study.best.n
+    return study.best.n if way == RECOMMENDED else n
 
 
 def run(way: str, study: Study, n: int, longest_s: float = LONGEST_S) -> Entry:

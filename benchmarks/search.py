@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from doc_tables import fill, update, write_table
+from doc_tables import publish, write_table
 from search_rivals import LONGEST_S, RIVALS, WINDOWS, Seen, grid
 from search_worlds import MACHINES, World
 
@@ -194,9 +194,7 @@ def main() -> int:
     minutes = (time.monotonic() - began) / 60
     made = f"{options.worlds:,} worlds from number {options.first}, in {minutes:.0f} minutes."
     text = f"Printed by `python benchmarks/search.py`: {made}\n\n{text}"
-    print(text)
-    if options.table:
-        update([str(options.table)], lambda document: fill(document, {"search": lambda: text}))
+    publish(text, "search", options.table)
     return 0 if met else 1
 
 

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-    from numpy.typing import NDArray
-
     from scaling_study.common.topology import Topology
     from scaling_study.search.race import Changes, Task
-
-    Floats = NDArray[np.float64]
+    from scaling_study.stats.interval import Floats
 
 MACHINES = (
     *("xeon-8260-8s-snc2", "epyc-9654-2s-nps1", "epyc-9654-2s-nps4", "xeon-max-9480-2s-snc4"),
@@ -87,6 +84,10 @@ def topology(name: str) -> Topology:
     return found
 
 
+def _threads(axis: str, value: int) -> int:
+    return (8, 2, 4)[value] if axis == "intra_op" else 1
+
+
 class World:
     """A machine, launches, and a clock, drawn by a number.
 
@@ -116,7 +117,7 @@ class World:
         self._base = self._curve(rng, list(named))
         default = Entrant("default", frozenset({("intra_op", "default")}), int(max(counts)))
         singles = [
-            Entrant(f"{axis}={value}", frozenset({(axis, str(value))}), self._threads(axis, value))
+            Entrant(f"{axis}={value}", frozenset({(axis, str(value))}), _threads(axis, value))
             for axis, values in AXES.items()
             for value in range(values)
         ]
@@ -159,9 +160,6 @@ class World:
         else:
             grow = grow - np.log1p(n / top / rng.uniform(2, 20))
         return np.asarray(grow - 0.25 * rng.uniform(0, 1) * (n > top))
-
-    def _threads(self, axis: str, value: int) -> int:
-        return (8, 2, 4)[value] if axis == "intra_op" else 1
 
     def _effect(self, rng: np.random.Generator, one: Entrant) -> Floats:
         """What a launch changes in log throughput over the process counts."""

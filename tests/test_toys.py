@@ -1,11 +1,11 @@
 """An axis, a launcher, counters and a cause, a file each outside the package: whole studies."""
 
 import os
-import subprocess
 
 import pandas as pd
 import pytest
 
+import launch_scripts
 from jobs import ROOT, read
 from projects import SHORT, Project
 
@@ -81,11 +81,7 @@ def test_the_launch_script_does_what_was_measured_without_this_package(project, 
     (tmp_path / "models").write_text(f"{paused} --steps 3\n{paused} --steps 4\n")
     words = ["--queue", "--forked", tmp_path / "models"] if queue else []
     script = project.folder / "results/toys/launch/recommended.sh"
-    done = subprocess.run(
-        ["/bin/bash", script, *words, tmp_path / "logs"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    launch_scripts.run(script, *words, tmp_path / "logs")
     logs = sorted((tmp_path / "logs").glob("*.log"))
     assert [log.read_text() for log in logs] == ["pace quick\n"] * (2 if queue else 1)
     assert "scaling_study" not in script.with_name("recommended.switches.py").read_text()

@@ -178,7 +178,7 @@ def loader_starts(asked: Asked) -> None:
             pass
         return time.perf_counter() - began
 
-    def again(*_: object) -> None:
+    def again() -> None:
         nonlocal every
         if not every:
             # How often is settled by what the first ones take: workers that live on take less.

@@ -39,18 +39,21 @@ class Asked:
     control: bool
 
 
-def before_each_step(call: Callable[..., None]) -> None:
+def before_each_step(call: Callable[[], object]) -> None:
     """Have torch call something before each optimizer's step."""
     from torch.optim import optimizer
 
-    optimizer.register_optimizer_step_pre_hook(call)
+    def hook(*_: object) -> None:
+        call()
+
+    optimizer.register_optimizer_step_pre_hook(hook)
 
 
-def work(seconds: float) -> None:
-    """Use this much CPU time, however long that takes."""
+def work(seconds: float, call: Callable[[], object] = lambda: None) -> None:
+    """Call something again and again for this much CPU time, however long that takes."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
-        pass
+        call()
 
 
 def bound(_: Asked) -> None:
@@ -65,7 +68,7 @@ def bound(_: Asked) -> None:
 
 def pause(asked: Asked) -> None:
     """Pause in every step, as a script does that polls a service or keeps to a rate."""
-    before_each_step(lambda *_: time.sleep(asked.seconds))
+    before_each_step(lambda: time.sleep(asked.seconds))
 
 
 def collector(_: Asked) -> None:
@@ -73,11 +76,7 @@ def collector(_: Asked) -> None:
 
     What it costs depends on how many objects there are: with torch imported, some hundred thousand.
     """
-
-    def collect(*_: object) -> None:
-        gc.collect()
-
-    before_each_step(collect)
+    before_each_step(gc.collect)
 
 
 def gil(asked: Asked) -> None:
@@ -92,13 +91,7 @@ def gil(asked: Asked) -> None:
 def helper(asked: Asked) -> None:
     """Have such a thread hold no lock: it needs a CPU of its own."""
     block = bytes(1 << 16)  # hashlib gives the lock away for more than 2 KiB
-
-    def digest() -> None:
-        until = time.thread_time() + asked.seconds
-        while time.thread_time() < until:
-            hashlib.sha256(block)
-
-    _beside_each_step(digest)
+    _beside_each_step(lambda: work(asked.seconds, lambda: hashlib.sha256(block)))
 
 
 def _beside_each_step(call: Callable[[], None]) -> None:
@@ -110,7 +103,7 @@ def _beside_each_step(call: Callable[[], None]) -> None:
             call()
 
     threading.Thread(target=serve, daemon=True).start()
-    before_each_step(lambda *_: steps.put(None))
+    before_each_step(lambda: steps.put(None))
 
 
 def denormals(asked: Asked) -> None:
@@ -129,7 +122,7 @@ def denormals(asked: Asked) -> None:
     state = value * (1 + torch.rand(size, generator=torch.Generator().manual_seed(1)))
     square, gate = torch.empty(size), torch.empty(size)
 
-    def compute_gate(*_: object) -> None:
+    def compute_gate() -> None:
         for _call in range(calls):
             # Made anew each time: who flushes denormals never gets one.
             torch.mul(state, state, out=square)
@@ -155,7 +148,7 @@ def recompiling(asked: Asked) -> None:
 
     compiled = torch.compile(mean, backend="eager", dynamic=False)
 
-    def compile_one(*_: object) -> None:
+    def compile_one() -> None:
         number, rest = divmod(next(steps), every)
         if rest:
             return
@@ -185,7 +178,7 @@ def mapped(asked: Asked) -> None:
     data.madvise(mmap.MADV_RANDOM)  # no reading ahead
     choose = random.Random(0)  # noqa: S311 (an order of pages, no secret)
 
-    def read(*_: object) -> None:
+    def read() -> None:
         first = choose.sample(range(0, file_pages * mmap.PAGESIZE, mmap.PAGESIZE), pages)
         if not asked.control:  # what is mapped is not given up
             data.madvise(mmap.MADV_DONTNEED)
@@ -207,7 +200,7 @@ def sync(asked: Asked) -> None:
     path = asked.folder / f"log-{os.getpid()}"
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
 
-    def save(*_: object) -> None:
+    def save() -> None:
         until = time.perf_counter() + asked.seconds
         os.pwrite(file, line, 0)
         while not asked.control and time.perf_counter() < until:
@@ -226,7 +219,7 @@ def file_lock(asked: Asked) -> None:
     path = asked.folder / (f"lock-{os.getpid()}" if asked.control else "lock")
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
 
-    def work_alone(*_: object) -> None:
+    def work_alone() -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         work(asked.seconds)
         fcntl.flock(file, fcntl.LOCK_UN)
@@ -265,7 +258,7 @@ def slow_exchange(asked: Asked) -> None:
 def slow_rank(asked: Asked) -> None:
     """Have rank 1 compute something of its own before each step."""
 
-    def compute(*_: object) -> None:
+    def compute() -> None:
         until = time.perf_counter() + asked.seconds
         while time.perf_counter() < until:
             pass

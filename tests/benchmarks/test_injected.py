@@ -20,10 +20,8 @@ from ledger import ROOT
 import injected
 import synthetic_why
 from injected_worlds import Quota
-from jobs import environment, processes
-from processes import wait_until
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+from jobs import environment, planned, processes
+from processes import ran, wait_until
 from scaling_study.host.limits import read_hierarchy
 from scaling_study.host.probe import read_machine
 from scaling_study.records import codec
@@ -45,11 +43,11 @@ def test_every_fault_is_a_study(fault, workload, tmp_path):
     case = Case(workload, fault, 1)
     assert case.seconds != Case(workload, fault, 2).seconds
     for one in {case, clean_of(case)}:
-        plan = make_plan(load_config(one.config(tmp_path)))
+        plan = planned(one.config(tmp_path))
         assert plan.processes[0] == 1
         assert plan.processes[-1] == FAULTS[one.fault].most
         assert (fault_runs.ROOT / plan.workload.script).exists()
-    plan = make_plan(load_config(case.config(tmp_path)))
+    plan = planned(case.config(tmp_path))
     axes = plan.by_id[plan.baseline].axes.items()
     asked = {name: list(value) if isinstance(value, tuple) else value for name, value in axes}
     assert FAULTS[fault].axes.items() <= asked.items()
@@ -84,9 +82,7 @@ BUSY = (
 @no_quota
 def test_a_quota_holds_and_is_removed(tmp_path):
     command = [*OUTSIDE, "--quota-cpus", "0.2", "--", sys.executable, "-c", BUSY]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment(tmp_path)
-    )
+    done = ran(command, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 0.5  # without a quota nearly 1; beside others it may be less
     assert groups() == []

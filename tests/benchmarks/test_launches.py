@@ -7,8 +7,7 @@ import pytest
 from launches_table import MISSED, REACHED, UNDECIDED, verdict
 from launches_ways import ROOT, WORKLOADS
 
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+from jobs import planned
 
 EVEN = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
 
@@ -16,7 +15,7 @@ EVEN = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
 @pytest.mark.parametrize("name", WORKLOADS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_every_workload_is_a_study_of_that_count(name, n):
-    plan = make_plan(load_config(WORKLOADS[name].config("a-study", n, None)))
+    plan = planned(WORKLOADS[name].config("a-study", n, None))
     assert plan.processes == (n,)
     assert plan.workload.steps_per_model == WORKLOADS[name].steps
     assert (ROOT / plan.workload.script).exists()

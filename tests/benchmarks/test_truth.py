@@ -15,8 +15,7 @@ from ledger import ROOT
 from truth_list import ROWS
 from truth_stamps import Log
 
-from scaling_study.config.config import load_config
-from scaling_study.config.plan import make_plan
+from jobs import planned
 from scaling_study.stats.interval import Interval
 from timelines import TYPICAL, queue, record
 
@@ -179,7 +178,7 @@ def test_the_newest_code_counts_and_failures_only_where_nothing_else_does():
 @pytest.mark.parametrize("name", ROWS)
 def test_a_rows_study_has_default_settings(name, tmp_path):
     for counts in ROWS[name].studies((1, 2)):
-        plan = make_plan(load_config(truth_runs.config(name, counts, tmp_path)))
+        plan = planned(truth_runs.config(name, counts, tmp_path))
         assert [*plan.processes] == counts
         assert plan.measure.replicates == truth_runs.REPLICATES
         assert not plan.profiled

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from made_records import UNBOUND, hardware
+from processes import ran
 from scaling_study.common.problems import ConfigError
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import training
@@ -85,7 +86,13 @@ def test_the_classes_with_a_kernel_are_those_of_torch(value):
 
 
 def member(folder, values, script=SCRIPT, *arguments, slot=UNBOUND):
-    """Start a member with these values; return its report, and the rows of its checks."""
+    """Start a member with these values; return its report, and the rows of its checks.
+
+    The script may be a text.
+    """
+    if isinstance(script, str):
+        (folder / "train.py").write_text(script)
+        script = folder / "train.py"
     with closing(SmallCohort(folder / "cohort", 1)) as cohort:
         how = cohort.launcher(switches=switches(values))
         cohort.start(how, 0, script, *arguments, cpus=slot.cpus)
@@ -125,10 +132,8 @@ gc.collect = counting
 
 
 def test_an_optimizer_that_keeps_no_state_has_a_first_step_too(tmp_path):
-    script = tmp_path / "sgd.py"
-    script.write_text(COUNTED + WITHOUT)
     values = {"optimizer_kernel": "fused", "gc": "frozen"}
-    got, rows = member(tmp_path, values, script)
+    got, rows = member(tmp_path, values, COUNTED + WITHOUT)
     assert all(row.ok for row in rows.values())
     assert got.switches == values
 
@@ -166,9 +171,7 @@ while True:
     ],
 )
 def test_a_switch_that_finds_nothing_to_change_says_so(tmp_path, values, reason):
-    script = tmp_path / "train.py"
-    script.write_text(WITHOUT.replace("SGD([weight])", "Rprop([weight])"))
-    _, rows = member(tmp_path, values, script)
+    _, rows = member(tmp_path, values, WITHOUT.replace("SGD([weight])", "Rprop([weight])"))
     (row,) = rows.values()
     assert (row.ok, row.effective) == (False, reason)
 
@@ -196,8 +199,7 @@ while True:
     ids=["gives all rows to each", "may shard"],
 )
 def test_an_iterable_dataset_that_does_not_shard_gets_no_workers(tmp_path, extra, first, workers):
-    script = tmp_path / "train.py"
-    script.write_text(SHARDING.format(extra=extra, first=first))
+    script = SHARDING.format(extra=extra, first=first)
     got, rows = member(tmp_path, {"loader_workers": 2}, script)
     assert got.switches == {"loader_workers": workers}
     assert rows["loader_workers"].ok == (workers == 2)
@@ -205,11 +207,10 @@ def test_an_iterable_dataset_that_does_not_shard_gets_no_workers(tmp_path, extra
 
 def test_a_loader_that_only_a_loop_holds_is_seen(tmp_path):
     values = {"prefetch": 3, "persistent_workers": "keep", "loader_workers": 2}
-    script = tmp_path / "train.py"
     text = SHARDING.format(extra=", get_worker_info", first="get_worker_info()")
     text = text.replace("in loader:", "in DataLoader(Rows(), batch_size=2):")
     assert "loader = " in text
-    script.write_text("\n".join(line for line in text.splitlines() if "loader = " not in line))
+    script = "\n".join(line for line in text.splitlines() if "loader = " not in line)
     got, rows = member(tmp_path, values, script)
     assert got.switches == values
     assert all(row.ok for row in rows.values())
@@ -249,10 +250,7 @@ print(before, training.observe_memory_format(), orders, abs(changed / plain - 1)
 @pytest.mark.parametrize(("d", "suffix"), [(2, ""), (3, "_3d")])
 def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d, suffix):
     """A fused optimizer takes numbers as they lie: all of a weight's must lie alike."""
-    script = CONVOLUTIONS.format(d=d, suffix=suffix)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "-c", CONVOLUTIONS.format(d=d, suffix=suffix)])
     assert done.stdout.split() == ["default", "channels_last", "{True}", "True"], done.stderr
 
 
@@ -261,10 +259,7 @@ def test_convolutions_compute_the_same_channels_last_also_from_a_loaded_state(d,
 
 def loss(*words):
     """Train on a Python path without this package; return the last loss."""
-    command = [sys.executable, "-E", "-s", *words, "--epochs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)
+    return float(subprocess.check_output([sys.executable, "-E", "-s", *words, "--epochs", "3"]))
 
 
 def test_the_file_needs_nothing_of_its_modules(tmp_path):

@@ -154,12 +154,17 @@ def test_samples_are_counted_from_release_to_rest_and_end_no_step(cohort, clock,
 
 @pytest.fixture
 def plain(cohort, tmp_path):
-    """A function that starts a script as member 0; its member's launcher says how it ends."""
+    """A function that starts a script as member 0, and waits until it rests.
 
-    def start(code, *args):
+    What it returns says how the member has ended, as its launcher does.
+    """
+
+    def start(code, *args, rests=True):
         script = tmp_path / "script 0.py"
         script.write_text("from scaling_study import mark\n" + code)
         pid = cohort.start(how, 0, script, *args)
+        if rests:
+            cohort.wait_resting([0])
         return lambda: how.exit_reason(pid)
 
     how = cohort.launcher(step="mark")
@@ -169,7 +174,6 @@ def plain(cohort, tmp_path):
 @pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
 def test_a_script_that_ends_well_is_started_again(cohort, plain, end):
     plain(f"for _ in range(3):\n    mark()\n{end}")
-    cohort.wait_resting([0])
     steps = [step for _, step in cohort.train(0, 10)]
     # One step was made before the release. Then two more of the first run.
     assert [step.fresh for step in steps[:9]] == [0, 0, 1, 0, 0, 1, 0, 0, 1]
@@ -189,15 +193,13 @@ def test_a_script_that_ends_well_is_started_again(cohort, plain, end):
 )
 def test_a_script_that_ends_badly_ends_its_member(cohort, plain, end, status, said):
     how_it_ended = plain(f"for _ in range(3):\n    mark()\n{end}")
-    cohort.wait_resting([0])
-    cohort.members.order([0], channel.RUN)
-    assert cohort.wait_ended(0).endswith(said)
+    assert cohort.run_out(0).endswith(said)
     assert how_it_ended() == f"ended with status {status}"
 
 
 @pytest.mark.parametrize("code", ["", "import sys; sys.exit(0)", "if 0: mark()"])
 def test_a_script_without_a_step_says_what_a_step_is(cohort, plain, code):
-    plain(code)
+    plain(code, rests=False)
     text = cohort.wait_ended(0)
     assert (
         "script 0.py ended without a step: a step ends with optimizer.step() or, with"
@@ -218,7 +220,6 @@ while not Path({str(tmp_path / "go on")!r}).exists():
     time.sleep(0.005)
 """
     plain(code)
-    cohort.wait_resting([0])
     cohort.members.order([0], channel.RUN)
     words = cohort.members.words(0)
     wait_until(lambda: words[channel.RELEASED_NS] and words[channel.STEPS], "the second step")
@@ -246,7 +247,6 @@ seen = sys.argv.pop()
 mark()
 """
     plain(code, "--rate", "0.1")
-    cohort.wait_resting([0])
     cohort.train(0, 3)
     lines = cohort.log(0).splitlines()
     assert len(lines) >= 4
@@ -289,7 +289,6 @@ def test_each_start_ends_as_python_ends_it(cohort, plain, tmp_path):
     results = tmp_path / "results"
     results.mkdir()
     plain(ENDS, results)
-    cohort.wait_resting([0])
     cohort.train(0, 20)
     assert cohort.members.words(0)[channel.RESTARTS] >= 5
     lines = cohort.log(0).splitlines()
@@ -330,7 +329,6 @@ def test_what_only_the_end_of_python_ends_gets_a_fresh_process_in_the_same_place
     cohort, plain, left, threads
 ):
     plain(LEFT, left)
-    cohort.wait_resting([0])
     pid = cohort.members.pids[0]
     cohort.train(0, 10)
     assert cohort.members.words(0)[channel.RESTARTS] >= 3
@@ -340,7 +338,6 @@ def test_what_only_the_end_of_python_ends_gets_a_fresh_process_in_the_same_place
 @pytest.mark.parametrize("exits", ["os._exit(0)", "sys.exit(0)", "from os import _exit; _exit(0)"])
 def test_a_script_that_exits_with_status_0_has_ended_well(cohort, plain, exits):
     plain(f"import os, sys\nfor _ in range(3):\n    mark()\n{exits}\nmark(1 / 0)")
-    cohort.wait_resting([0])
     pid = cohort.members.pids[0]
     assert len(cohort.train(0, 10)) >= 10
     assert cohort.members.words(0)[channel.RESTARTS] >= 3
@@ -360,16 +357,13 @@ while True:
     mark()
 """
     plain(code)
-    cohort.wait_resting([0])
     assert cohort.log(0).splitlines()[0] == "child 7"
     assert (tmp_path / "child").exists()
 
 
 def test_a_traceback_shows_the_frames_of_the_script_only(cohort, plain):
     plain("def fails():\n    raise ValueError('loss is nan')\nmark()\nfails()")
-    cohort.wait_resting([0])
-    cohort.members.order([0], channel.RUN)
-    said = cohort.wait_ended(0)
+    said = cohort.run_out(0)
     assert [line for line in said.splitlines() if line.startswith("  File")] == [
         f'  File "{cohort.folder.parent}/script 0.py", line 5, in <module>',
         f'  File "{cohort.folder.parent}/script 0.py", line 3, in fails',
@@ -389,9 +383,7 @@ open("result", "w").write(open("data").read())
 def test_a_script_that_skips_what_it_has_trained_is_told_apart(cohort, plain):
     plain("from pathlib import Path\nimport os\nos.chdir(os.path.dirname(__file__))\n"
           "Path('data').touch()\n" + SKIPS)  # fmt: skip
-    cohort.wait_resting([0])
-    cohort.members.order([0], channel.RUN)
-    said = cohort.wait_ended(0)
+    said = cohort.run_out(0)
     assert "script 0.py made 5 steps when it was started before, and none now" in said
     assert "Set workload.fresh_folder to true" in said
 

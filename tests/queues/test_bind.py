@@ -9,23 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from processes import gone, has_ended, killed_at_the_end, wait_ended, written
+from processes import TELL, gone, has_ended, killed_at_the_end, ran, wait_ended, written
 from scaling_study.host.probe import find_library, library_folders
 from scaling_study.queues import bind
 
-TOLD = """
-import json, os, sys
-from pathlib import Path
-maps = Path("/proc/self/numa_maps")
-lines = maps.read_text().splitlines() if maps.exists() else []
-print(json.dumps({
-    "pid": os.getpid(),
-    "cpus": sorted(os.sched_getaffinity(0)),
-    "env": dict(os.environ),
-    "argv": sys.argv[1:],
-    "policies": sorted({line.split()[1] for line in lines}),
-}))
-"""
 CPUS = sorted(os.sched_getaffinity(0))
 # What an interpreter may add to its own environment (PEP 538, and macOS aside nothing else).
 OWN = {"LC_CTYPE"}
@@ -36,11 +23,8 @@ needs_numa = pytest.mark.skipif(
 )
 
 
-def run(*options, command=(sys.executable, "-c", TOLD), **kwargs):
-    return subprocess.run(
-        [sys.executable, "-P", bind.__file__, *options, "--", *command],
-        capture_output=True, text=True, check=False, **kwargs,
-    )  # fmt: skip
+def run(*options, command=(sys.executable, "-c", TELL), **kwargs):
+    return ran([sys.executable, "-P", bind.__file__, *options, "--", *command], **kwargs)
 
 
 def told(*options, **kwargs):
@@ -99,7 +83,7 @@ def test_variables_are_set_beside_what_is_inherited(kept):
 
 def test_what_comes_after_the_dashes_is_the_commands():
     words = ["--cpus", "99", "--env", "A=1", "--", "-x", "", "a b", "ü", "--mempolicy=no"]
-    got = told("--env", "A=0", command=[sys.executable, "-c", TOLD, *words])
+    got = told("--env", "A=0", command=[sys.executable, "-c", TELL, *words])
     assert got["argv"] == words
     assert got["env"]["A"] == "0"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import wait_ended, wait_until
+from processes import ENDLESS, wait_ended, wait_until
 from servers import ENDS, Server
 
 
@@ -335,16 +335,8 @@ def test_a_model_harms_no_other_one(tmp_path):
     assert said[5][1] == "well\n"
 
 
-CHILD = """
-import os, subprocess, sys, time
-child = subprocess.Popen(["sleep", "600"])
-print(os.getpid(), child.pid, flush=True)
-time.sleep(600)
-"""
-
-
 def test_a_model_does_not_outlive_its_server(tmp_path):
-    with Server(tmp_path, CHILD) as server:
+    with Server(tmp_path, ENDLESS) as server:
         log = server.order()
         wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the model")
         model, child = map(int, log.read_text().split())

@@ -89,14 +89,9 @@ def venv(tmp_path_factory):
 def test_a_program_finds_what_it_finds_as_its_user_starts_it(package, program):
     env = {**os.environ, "PYTHONPATH": str(LIBRARY_FOLDER)}
     told = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, *words], cwd=package, env=env, capture_output=True, text=True,
-                check=True,
-            ).stdout
-        )
+        json.loads(subprocess.check_output([sys.executable, *words], cwd=package, env=env))
         for words in (program, ["-c", AS_A_MEMBER, *program])
-    ]  # fmt: skip
+    ]
     for one in told:  # of a script that is run by its path, CPython sets it where it finds one
         one["names"] = [name for name in one["names"] if name != "__annotations__"]
     assert told[0] == told[1]

@@ -118,6 +118,21 @@ SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 FIRST = 'document.querySelector("[data-flame]")'
 
 
+def act(page, script):
+    """Do something in the page, and wait until it is drawn."""
+    page.run(script)
+    page.run(SETTLE)
+
+
+def enter(page, selector, value, event):
+    """Give an input of the first graph a value, as its user does."""
+    act(
+        page,
+        f"{{ const box = {FIRST}.querySelector({json.dumps(selector)});"
+        f" box.value = {json.dumps(value)}; box.dispatchEvent(new Event('{event}')); }}",
+    )
+
+
 def status(page):
     page.run(SETTLE)
     return page.run(f'{FIRST}.querySelector(".flame-status").textContent')
@@ -134,10 +149,7 @@ def focus(page):
 
 
 def find_text(page, text):
-    page.run(
-        f'{{ const box = {FIRST}.querySelector("input[type=search]");'
-        f' box.value = {json.dumps(text)}; box.dispatchEvent(new Event("input")); }}'
-    )
+    enter(page, "input[type=search]", text, "input")
     return page.run(f'{FIRST}.querySelector(".flame-found").textContent')
 
 
@@ -192,8 +204,7 @@ def test_search_unfolds_chains_and_reset_restores_everything(opened):
     keys(opened, "Enter")
     assert status(opened).startswith("d150")
     assert [pixel(opened, x / 50, 4) for x in range(50)] != before
-    opened.run(f'{FIRST}.querySelector("[data-reset]").click()')
-    opened.run(SETTLE)
+    act(opened, f'{FIRST}.querySelector("[data-reset]").click()')
     assert [pixel(opened, x / 50, 4) for x in range(50)] == before
     assert status(opened).startswith("Press a frame")
 
@@ -204,18 +215,12 @@ def test_more_is_red_less_is_blue_and_a_theme_or_another_width_redraws(opened):
     assert red > max(blue, green) + 30
     even = pixel(opened, 0.2, 4)
     assert max(even) - min(even) < 25
-    opened.run('document.documentElement.dataset.theme = "dark"')
-    opened.run(SETTLE)
+    act(opened, 'document.documentElement.dataset.theme = "dark"')
     assert sum(pixel(opened, 0.2, 4)) < sum(even)
-    opened.run('document.documentElement.dataset.theme = "light"')
-    opened.run(SETTLE)
+    act(opened, 'document.documentElement.dataset.theme = "light"')
     # In n = 1 the chain takes 40 of 56 ms, in both together 80 of 149.
     assert pixel(opened, 0.6, 4) != even
-    opened.run(
-        f'{{ const box = {FIRST}.querySelector("select"); box.value = "a";'
-        ' box.dispatchEvent(new Event("change")); }'
-    )
-    opened.run(SETTLE)
+    enter(opened, "select", "a", "change")
     assert pixel(opened, 0.6, 4) == even
     tabs = f'{FIRST}.querySelectorAll(".flame-tabs button")'
     texts = opened.run(f"[...{tabs}].map((b) => b.textContent)")
@@ -229,8 +234,7 @@ def test_more_is_red_less_is_blue_and_a_theme_or_another_width_redraws(opened):
 def test_a_stack_of_220_frames_folds_to_its_ends_and_unfolds(opened):
     height = f'{FIRST}.querySelector(".flame-view").scrollHeight'
     assert opened.run(height) < 300
-    opened.run(f'{FIRST}.querySelector("input[type=checkbox]").click()')
-    opened.run(SETTLE)
+    act(opened, f'{FIRST}.querySelector("input[type=checkbox]").click()')
     assert opened.run(height) > 220 * 20
     assert opened.run(f'{FIRST}.querySelector("canvas").height') <= 36 * 20
     focus(opened)

@@ -66,10 +66,8 @@ def test_forked_models_are_the_headline_and_the_default_of_the_launch_script(tmp
 
 def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path):
     folder = rendering.make_study(tmp_path / "shared", ns=(1, 2), replicates=2)
-    path = folder / "analysis/failures.json"
-    content = read_file(path, object)
-    content["machines"][0]["shared_files"] = {"/runs/log.csv": 2, "/runs/<b>last.pt": 4}
-    write_file(path, content)
+    with rendering.edited(folder / "analysis/failures.json") as content:
+        content["machines"][0]["shared_files"] = {"/runs/log.csv": 2, "/runs/<b>last.pt": 4}
     said = conclusion(folder, folder / "plan.json", folder / "report.html")
     start = "4 processes write /runs/{}last.pt (and 1 more files): each overwrites"
     assert f"  Warning: processes share a file: {start.format('<b>')}" in said
@@ -80,14 +78,13 @@ def test_files_that_members_share_are_a_warning_of_report_and_terminal(tmp_path)
 
 def test_a_build_of_the_workflow_is_started_with_its_own_interpreter(tmp_path):
     folder = rendering.make_study(tmp_path / "a study", ns=(1, 2), replicates=2)
-    path = folder / "analysis/recommendation.json"
-    found = read_file(path, object)
-    found["machines"][0]["recommended"]["axes"]["build"] = "envs/old torch.txt"
-    write_file(path, found)
+    with rendering.edited(folder / "analysis/recommendation.json") as content:
+        best = content["machines"][0]["recommended"]
+        best["axes"]["build"] = "envs/old torch.txt"
     rendering.render(folder)
     text = (folder / "launch/recommended.sh").read_text()
     assert f"{folder}/builds/old torch/bin/python" in text
-    assert f"# Launch:   {found['machines'][0]['recommended']['label']}\n" in text
+    assert f"# Launch:   {best['label']}\n" in text
     assert "OMP_NUM_THREADS=1" in text
 
 

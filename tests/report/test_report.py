@@ -9,16 +9,10 @@ import re
 
 import pytest
 
-import browser
 import golden
 import rendering
 import synthetic
-from scaling_study.records.codec import read_file, write_file
 from synthetic import LAUNCHES, Launch, hard_saturation, usl
-
-pytestmark = pytest.mark.skipif(
-    browser.executable() is None, reason="Chromium is not installed: apt install chromium"
-)
 
 HOSTILE = (
     '<script>window.hacked = 1</script>"><img src=x onerror="window.hacked = 2">'
@@ -166,19 +160,16 @@ def test_nothing_hostile_runs_and_all_of_it_is_shown(page, tmp_path):
     folder = rendering.make_study(
         tmp_path, study=HOSTILE, launches=launches, machines=[where], ns=(1, 2), replicates=2
     )
-    plan = read_file(folder / "plan.json", object)
-    plan["description"] = plan["workload"]["script"] = HOSTILE
-    plan["dropped"] = [{"label": HOSTILE, "axes": {}, "reason": HOSTILE}]
-    write_file(folder / "plan.json", plan)
-    failures = read_file(folder / "analysis/failures.json", object)
-    event = {"slot": 0, "what": HOSTILE, "log": HOSTILE}
+    with rendering.edited(folder / "plan.json") as plan:
+        plan["description"] = plan["workload"]["script"] = HOSTILE
+        plan["dropped"] = [{"label": HOSTILE, "axes": {}, "reason": HOSTILE}]
     story = {"launch": launches[3].id, "label": HOSTILE, "replicate": 0, "reason": HOSTILE}
-    failures["machines"][0] |= {
-        "launches": [{**story, "status": "failed", "remedy": HOSTILE, "log": HOSTILE}],
-        "members": [{**story, **event}],
-        "points": [{**story, "n": 2}],
-    }
-    write_file(folder / "analysis/failures.json", failures)
+    with rendering.edited(folder / "analysis/failures.json") as failures:
+        failures["machines"][0] |= {
+            "launches": [{**story, "status": "failed", "remedy": HOSTILE, "log": HOSTILE}],
+            "members": [{**story, "slot": 0, "what": HOSTILE, "log": HOSTILE}],
+            "points": [{**story, "n": 2}],
+        }
     page.open(rendering.render(folder))
     page.unfold()
     assert page.run("window.hacked ?? null") is None

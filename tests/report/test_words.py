@@ -67,42 +67,38 @@ def test_the_headline(row, changes, text):
     assert text in words.verdict(answer)
 
 
-def test_forked_starts_of_the_default_launch_are_a_gain():
-    best = candidate("default", 285.0, 2, (0.1, 0.1), 3)
-    arms = [
-        structs.replace(arm("recommended", value, 2, (0.1, 0.1)), start=start, label="default")
-        for start, value in (("fresh", 200.0), ("forked", 285.0))
+def confirmed(recommended, arms, default=None, **outcome):
+    """The verdict on a launch that a confirmation has run, beside others or in another way."""
+    best = candidate(recommended, 285.0, 2, (0.1, 0.1), 3) | {"probability_best": 0.9}
+    found = {"status": "ok", "recommended": best, "default": default and best}
+    ran = [
+        structs.replace(arm(role, value, 2, (0.1, 0.1)), **changed) for role, value, changed in arms
     ]
-    found = {"status": "ok", "default": best, "recommended": best | {"probability_best": 0.9}}
     one = SimpleNamespace(
         recommendation=convert(found, Recommendation),
         confirmation=Confirmation(
-            status="confirmed", objective="models_per_hour", arms=tuple(arms), start="forked",
-            ratio=ratio(1.425, 1.3, 1.5),
+            status="confirmed", objective="models_per_hour", arms=tuple(ran), **outcome
         ),
         noise=Noise(),
-    )  # fmt: skip
-    assert words.verdict(words.answer_of(one)) == (
+    )
+    return words.verdict(words.answer_of(one))
+
+
+def test_forked_starts_of_the_default_launch_are_a_gain():
+    arms = [
+        ("recommended", value, {"start": start, "label": "default"})
+        for start, value in (("fresh", 200.0), ("forked", 285.0))
+    ]
+    gain = ratio(1.425, 1.3, 1.5)
+    assert confirmed("default", arms, default=True, start="forked", ratio=gain) == (
         "The default launch with forked starts trains 1.43\N{MULTIPLICATION SIGN} as many models"
         " per hour as the default launch"
     )
 
 
 def test_a_launch_that_only_the_confirmation_could_measure_is_compared():
-    best = candidate("a", 285.0, 2, (0.1, 0.1), 3)
-    arms = [
-        arm("recommended", 285.0, 2, (0.1, 0.1)),
-        structs.replace(arm("today_same_n", 57.0, 2, (0.1, 0.1)), label="today"),
-    ]
-    one = SimpleNamespace(
-        recommendation=convert({"status": "ok", "recommended": best}, Recommendation),
-        confirmation=Confirmation(
-            status="confirmed", objective="models_per_hour", arms=tuple(arms), against="today",
-            ratio_same_n=ratio(5.0, 4.5, 5.5),
-        ),
-        noise=Noise(),
-    )  # fmt: skip
-    assert words.verdict(words.answer_of(one)) == (
+    arms = [("recommended", 285.0, {}), ("today_same_n", 57.0, {"label": "today"})]
+    assert confirmed("a", arms, against="today", ratio_same_n=ratio(5.0, 4.5, 5.5)) == (
         "a trains 5.00\N{MULTIPLICATION SIGN} as many models per hour as today's launch"
     )
 

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 
 import pytest
 import yaml
 
+import launch_scripts
 from projects import KEY, SHORT, SNAKEMAKE, Project
 from scaling_study.runner.environment import INHERITED
 
@@ -235,21 +235,10 @@ def test_the_recommended_launch_gives_what_it_says(project, whole):
     for path in project.folder.glob("reported *.json"):
         path.unlink()
 
-    def launch(**env):
-        return subprocess.run(
-            ["/bin/bash", results / "launch/recommended.sh", project.folder / "logs"],
-            cwd=project.folder.parent,
-            env={**os.environ, "OMP_NUM_THREADS": "7", **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    done = launch()
-    assert done.returncode == 1
+    words = results / "launch/recommended.sh", project.folder / "logs"
+    done = launch_scripts.run(*words, status=1, OMP_NUM_THREADS="7")
     assert "API_KEY: the script needs it" in done.stderr
-    done = launch(API_KEY=KEY)
-    assert done.returncode == 0, done.stdout + done.stderr
+    launch_scripts.run(*words, OMP_NUM_THREADS="7", API_KEY=KEY)
     assert " after 300 steps\n" in (project.folder / "logs/member-0.log").read_text()
     first = json.loads(
         (results / f"measure/{recommended['launch']}/0.jsonl").read_text().splitlines()[1]

@@ -1,10 +1,13 @@
 """Launch scripts of recommendations that are made up."""
 
+import os
 import subprocess
+from pathlib import Path
 
 from msgspec import convert
 
 from made_records import made_plan
+from processes import PATIENCE_S, ran
 from scaling_study.records.analysis import Recommendation
 from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches
@@ -41,3 +44,20 @@ def write(tmp_path, found, planned, name="recommended.sh"):
     path.write_text(text, encoding="utf-8")
     subprocess.run([BASH, "-n", path], check=True)
     return path
+
+
+def launched(folder, script, slots=1, args=(), *, env=None, name="recommended.sh", **axes):
+    """Write the launch script of a script, a path or a text, for so many slots or for these."""
+    if not isinstance(script, Path):
+        (folder / "train.py").write_text(script)
+        script = folder / "train.py"
+    slots = list(map(slot, range(slots))) if isinstance(slots, int) else slots
+    return write(folder, recommendation(slots, env, **axes), plan(script, args), name)
+
+
+def run(path, *words, status=0, cwd=None, **environment):
+    """Run a launch script to its end, which must have this status, with variables besides."""
+    env = os.environ | environment
+    done = ran([BASH, path, *words], cwd=cwd or path.parent, env=env, timeout=PATIENCE_S)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 
 import msgspec
 from msgspec import structs
@@ -37,9 +38,8 @@ HARDWARE = Machine(
 )  # fmt: skip
 
 
-def hardware(**changed):
-    """A machine of eight CPUs, but for some fields."""
-    return structs.replace(HARDWARE, **changed)
+hardware = partial(structs.replace, HARDWARE)
+"""A machine of eight CPUs, but for some fields."""
 
 
 HEAD = CohortHead(
@@ -49,9 +49,8 @@ HEAD = CohortHead(
 )  # fmt: skip
 
 
-def head(**changed):
-    """The first record of a cohort, but for some fields."""
-    return structs.replace(HEAD, **changed)
+head = partial(structs.replace, HEAD)
+"""The first record of a cohort, but for some fields."""
 
 
 MACHINE = WindowMachine(
@@ -60,9 +59,8 @@ MACHINE = WindowMachine(
 )  # fmt: skip
 
 
-def machine(**changed):
-    """What happened on a quiet machine, but for some fields."""
-    return structs.replace(MACHINE, **changed)
+machine = partial(structs.replace, MACHINE)
+"""What happened on a quiet machine, but for some fields."""
 
 
 def member(step_us, slot=0, **changed):
@@ -162,17 +160,15 @@ READBACK = Readback(
 )  # fmt: skip
 
 
-def readback(**changed):
-    """What a member reports that nothing was asked of."""
-    return structs.replace(READBACK, **changed)
+readback = partial(structs.replace, READBACK)
+"""What a member reports that nothing was asked of."""
 
 
 UNBOUND = Slot(slot=0, cpus=None, policy="default", oversubscribed=False)
 
 
-def slot(**changed):
-    """A slot that is not bound, but for some fields."""
-    return structs.replace(UNBOUND, **changed)
+slot = partial(structs.replace, UNBOUND)
+"""A slot that is not bound, but for some fields."""
 
 
 def made_plan(*launches, **fields):

@@ -16,6 +16,31 @@ from pathlib import Path
 # Only bounds a hang: far more than anything here takes on a busy machine.
 PATIENCE_S = 120.0
 
+# What a script prints that tells what it got.
+TELL = """
+import json, os, sys
+from pathlib import Path
+maps = Path("/proc/self/numa_maps")
+lines = maps.read_text().splitlines() if maps.exists() else []
+print(json.dumps({
+    "pid": os.getpid(), "argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
+    "cpus": sorted(os.sched_getaffinity(0)),
+    "policies": sorted({line.split()[1] for line in lines}),
+}))
+"""
+# Tells its id and that of its child, and does not end.
+ENDLESS = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(os.getpid(), child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def ran(command, **options):
+    """Run a command to its end; return how it ended, and what it printed."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
 
 def wait_until(holds, what, patience_s=PATIENCE_S):
     """Wait until a condition holds, and return what it gave."""

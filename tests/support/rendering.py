@@ -4,7 +4,7 @@ import contextlib
 import pickle
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -70,6 +70,14 @@ def remake_recorded(base: Path) -> tuple[Path, Path]:
     stages.analyse(now, plan)
     stages.judge(now, plan)
     return before, now
+
+
+@contextlib.contextmanager
+def edited(path: Path) -> Iterator[Any]:
+    """Give the content of a file that is one record, and write what has become of it."""
+    content = read_file(path, object)
+    yield content
+    write_file(path, content)
 
 
 def machine_entry(folder: Path, name: str) -> Any:

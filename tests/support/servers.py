@@ -11,17 +11,22 @@ from scaling_study.queues import model_server
 ENDS = 60
 
 
+def user_packages(folder):
+    """Make user site-packages in a folder; return them, and the variables that name them."""
+    packages = folder / "lib/python{}.{}/site-packages".format(*sys.version_info)
+    packages.mkdir(parents=True, exist_ok=True)
+    return packages, {"PYTHONUSERBASE": str(folder), "PYTHONPATH": str(packages)}
+
+
 class Server:
     """A server of forked models, whose user site-packages are a folder of the test."""
 
     def __init__(self, folder, script, *options, **env):
         self.folder, self.imports = folder, folder / "imports.json"
         self._options = options
-        self.packages = folder / "lib/python{}.{}/site-packages".format(*sys.version_info)
-        self.packages.mkdir(parents=True, exist_ok=True)
+        self.packages, variables = user_packages(folder)
         (folder / "train.py").write_text(script)
-        self.env = os.environ | {"PYTHONUSERBASE": str(folder), "PYTHONPATH": str(self.packages)}
-        self.env |= env
+        self.env = os.environ | variables | env
         self._count = 0
 
     def __enter__(self):

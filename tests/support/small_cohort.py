@@ -104,6 +104,11 @@ class SmallCohort:
         assert self.members.wait_resting([slot], until()) == set(), self.log(slot)
         return convert(json.loads((self.folder / f"readback-{slot}.json").read_text()), Readback)
 
+    def run_out(self, slot):
+        """Let a resting member run until it ends by itself; return its output."""
+        self.members.order([slot], channel.RUN)
+        return self.wait_ended(slot)
+
     def wait_ended(self, slot):
         """Wait until a member ends by itself; return its output."""
         assert self.members.sleep_until(until()) == {slot}
