@@ -28,8 +28,8 @@ from scaling_study.stats.ratios import Pairs, Units, start_deviation
 
 Scope = Literal["scaling_loss", "single_process_loss"]
 REFERENCE = conditions.REFERENCE
-BESIDE = "loader_beside"
-"""The intervention whose wait for the loader is subtracted."""
+CACHED, BESIDE = "cached_batches", "loader_beside"
+"""Interventions without the wait for the loader: there is none, or it is subtracted."""
 KINDS = ("lock", "device", "peer", "futex", "sleep", "stopped")
 """Kinds of waits that blocked time is divided into."""
 DERIVED = 1024
