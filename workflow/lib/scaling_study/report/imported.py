@@ -19,7 +19,7 @@ from scaling_study.records.codec import read_file
 from scaling_study.records.columns import OPERATORS
 from scaling_study.report import figures, sections, svg
 from scaling_study.report.page import render_page, write, yaml_text
-from scaling_study.report.words import Mark, listed, listed_all, processes
+from scaling_study.report.words import Mark, listed, processes
 
 Cells = dict[Hashable, dict[Hashable, float]]
 
@@ -114,9 +114,10 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
         rows = operators[(operators["operator"] == heavier[0]) & (operators["flops_per_step"] > 0)]
         each = rows["flops_per_step"] / rows["calls_per_step"] / 1e6
         others = f" Those of {listed(heavier[1:])} differ too." if heavier[1:] else ""
+        amounts = listed(map(format_number, each), None)
         text = (
-            f"But sizes differ: a call of {heavier[0]} did {listed_all(map(format_number, each))} "
-            f"million floating-point operations with {listed_all(rows['n'])} processes.{others}"
+            f"But sizes differ: a call of {heavier[0]} did {amounts} million floating-point "
+            f"operations with {listed(rows['n'], None)} processes.{others}"
         )
         notes.append(Mark(text, bad=True))
     return notes

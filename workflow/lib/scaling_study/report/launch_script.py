@@ -45,25 +45,25 @@ SBATCH = ("partition", "account", "qos", "constraint")
 
 def render_launch_script(
     recommendation: Recommendation,
+    confirmation: Confirmation,
     plan: Plan,
     script: Path,
     builds: Path,
-    confirmation: Confirmation | None = None,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
     Args:
         recommendation: the machine's.
+        confirmation: the machine's.
         plan: plan.json.
         script: path of the launch script; files with its name and ends in `BESIDE` lie beside it.
         builds: folder of the environments that were made from requirements.
-        confirmation: the machine's, if there is one.
 
     Returns:
         The text of a bash script. If nothing is recommended, the script prints why and fails.
     """
     launch = recommendation.recommended
-    if recommendation.status != "ok" or launch is None:
+    if launch is None:
         message = f"nothing to recommend: {one_line(recommendation.reason)}"
         return _template("nothing.sh.j2").render(study=plan.study, message=message)
     workload, axes = plan.workload, launch.axes
@@ -87,7 +87,7 @@ def render_launch_script(
         server=served_command(python, words, switches)
         if workload.forks and ranks.asked(axes) is None
         else [],
-        start=confirmation.start if confirmation else "fresh",
+        start=confirmation.start,
         imports=str(script.with_suffix(IMPORTS).absolute()),
         ranks=ranks.asked(axes),
         arguments=_arguments(workload, launch),

@@ -61,7 +61,7 @@ class MachineReport:
         self.name, self.suffix, self.provenance = name, suffix, provenance
         self.hardware = provenance.description
         self.recommendation = entry("recommendation", analysis.Recommendation)
-        self.confirmation = lookup("confirmation", analysis.Confirmation)
+        self.confirmation = entry("confirmation", analysis.Confirmation)
         self.noise = entry("noise", analysis.Noise)
         self.failures = entry("failures", analysis.Failures)
         self.readback = entry("readback", analysis.EffectiveSettings)
@@ -94,8 +94,7 @@ class MachineReport:
     @property
     def queued(self) -> str:
         """The launch script's arguments if forked models are the headline; empty otherwise."""
-        forked = self.confirmation is not None and self.confirmation.start == "forked"
-        return " --queue models.txt" if forked else ""
+        return " --queue models.txt" if self.confirmation.start == "forked" else ""
 
 
 def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> Interval:

@@ -119,7 +119,6 @@ FILTERS = {
     "probability": lambda value: quantities.format_probability(value, short=True),
     "added": draw.added,
     "listed": words.listed,
-    "listed_all": words.listed_all,
     "sentence": words.sentence,
     "named": words.name_launch,
     "processes": words.processes,
@@ -369,7 +368,7 @@ def render_study(
     for machine in read_study(study_folder, planned, content):
         script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
         texts[script] = launch_script.render_launch_script(
-            machine.recommendation, planned, script, builds, machine.confirmation
+            machine.recommendation, machine.confirmation, planned, script, builds
         )
         kind = kinds.get(machine.name, {})
         for suffix, text in _beside(machine, planned, kind, script).items():
@@ -400,7 +399,7 @@ def _beside(
     recommended, imports = machine.recommendation.recommended, None
     if recommended is None:
         return dict.fromkeys(launch_script.BESIDE)
-    if machine.confirmation and machine.confirmation.imports:
+    if machine.confirmation.imports:
         imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
     used = machine.readback.optimizers(recommended.launch)
     return {
