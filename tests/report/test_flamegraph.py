@@ -74,7 +74,7 @@ def test_the_caption_says_what_is_compared():
 
 def test_own_times_exclude_callees_and_other_threads():
     both = dataclasses.replace(ONE, stacks=ONE.stacks | {(*POOL, "work"): 0.05})
-    rows = flamegraph.own_times(both, None)
+    rows = flamegraph.own_times([both])
     assert rows == [("h", 0.005, 0.0), ("g", 0.004, 0.0), ("f", 0.001, 0.0)]
 
 

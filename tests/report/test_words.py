@@ -25,7 +25,6 @@ SURELY = ratio(1.5, 1.4, 1.6)
 FOUND = Answer(
     best="intra_op 1",
     value="870 models/hour with 2 processes",
-    verb="trains {} as many models per hour as",
     n=2,
     probability=0.97,
     ratio=SURELY,

@@ -51,9 +51,7 @@ NOTHING_DRAWN = """\
 
 def interval(value: Interval | None) -> str:
     """Write the interval of a value; empty without one."""
-    if value is None or not value.sure:
-        return ""
-    return quantities.format_interval(value.low, value.high, like=value.value)
+    return quantities.format_interval(value.low, value.high, like=value.value) if value else ""
 
 
 def ratio(value: Interval | float | None) -> str:
@@ -213,17 +211,14 @@ class View:
 
 
 def render_report(
-    plan: Plan,
-    views: Sequence[View],
-    compared: Compared | None = None,
-    times_s: Mapping[str, float] | None = None,
+    plan: Plan, views: Sequence[View], compared: Compared | None, times_s: Mapping[str, float]
 ) -> str:
     """Render the report of a study; the same input gives the same text.
 
     Args:
         plan: plan.json.
         views: its machines.
-        compared: analysis/machines.json of a study that names machines.
+        compared: analysis/machines.json, if the study names machines.
         times_s: how long its stages took, by name.
     """
     several = len(views) > 1 or compared is not None
@@ -241,7 +236,7 @@ def render_report(
         places={view.name: view for view in views},
         several=several,
         compared=compared,
-        times_s=times_s or {},
+        times_s=times_s,
         h=3 if several else 2,
     )
 

@@ -186,7 +186,6 @@ class Answer:
         started: how its models start, if not each in a fresh process.
         other: label of the launch that it is compared with.
         value: the rate or time of the recommended launch, in words.
-        verb: the wording of the gain: ``trains {} as many models per hour as``.
         n: processes of the recommended launch.
         other_n: processes of the launch that it is compared with, at its own best.
         probability: probability that the study has nothing better.
@@ -205,7 +204,6 @@ class Answer:
     started: str = ""
     other: str = "default"
     value: str = ""
-    verb: str = "gives {} as much as"
     n: int = 1
     other_n: int = 1
     probability: float | None = None
@@ -220,9 +218,12 @@ class Answer:
 
     def times(self, ratio: Interval) -> str:
         """Word a gain; if its interval is wide, only its lower end."""
+        goal = OBJECTIVES[self.objective]
         wide = ratio.low and ratio.high and ratio.high >= WIDE * ratio.low
         text = f"at least {format_ratio(ratio.low)}" if wide else format_ratio(ratio.value)
-        return self.verb.format(text)
+        if goal.single:
+            return f"is {text} as fast as"
+        return f"{VERBS[goal.rate][1]} {text} as many {NOUNS[goal.rate]} as"
 
 
 HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
@@ -364,7 +365,7 @@ def answer_of(machine: MachineReport) -> Answer:
         return Answer(ok=False, objective=recommendation.objective)
     arm = confirmation.arm("recommended")
     source = confirmation if arm else recommendation
-    objective, goal = source.objective, OBJECTIVES[source.objective]
+    objective = source.objective
     against = other.label if other else "default"
     theirs, ratio = None, source.ratio
     if arm:
@@ -375,7 +376,6 @@ def answer_of(machine: MachineReport) -> Answer:
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
     text = amount((arm or best).gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
-    does = VERBS[goal.rate][1]
     return Answer(
         objective=objective,
         confirmed=arm is not None,
@@ -385,7 +385,6 @@ def answer_of(machine: MachineReport) -> Answer:
         started=STARTED[arm.start] if arm else "",
         other=against,
         value=f"{'at most ' if at_most else ''}{text} with {processes(best.n)}",
-        verb="is {} as fast as" if goal.single else f"{does} {{}} as many {NOUNS[goal.rate]} as",
         n=best.n,
         other_n=theirs.n if theirs else other.n if other else best.n,
         probability=best.probability_best,
