@@ -21,7 +21,7 @@ HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
 
 
 def page_of(*flames):
-    return render_page("flames.html.j2", flames=True, graphs=flames)
+    return render_page("flames.html.j2", graphs=flames)
 
 
 def profile(times, *, label="one", owner=RUNNING, native=True):

@@ -48,7 +48,6 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
     ]
     html = render_page(
         "imported.html.j2",
-        flames=False,
         title=f"{study['study']}: saved profiles",
         study=study,
         tables=tables,
@@ -61,11 +60,9 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
         config_yaml=yaml_text({name: study[name] for name in ("study", "description", "import")}),
         h=2,
     )
-    texts = {report: html}
-    for figure in drawn:
-        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
-    write(texts)
-    return list(texts)
+    folder = study_folder / "figures"
+    texts = {folder / f"{figure.name}.svg": svg.standalone(figure.svg) for figure in drawn}
+    return write({report: html, **texts})
 
 
 def conclusion(results: Path, report: Path) -> str:

@@ -40,6 +40,7 @@ from scaling_study.search import rounds
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
+SCRIPTS = ("page.js", "flame.js")
 FIGURES = ("throughput", "step_time")
 """The rule promises these to Snakemake, whatever was measured."""
 NOTHING_DRAWN = """\
@@ -225,7 +226,6 @@ def render_report(
     learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     return render_page(
         "report.html.j2",
-        flames=any(view.flames.shown for view in views),
         title=f"{plan.study}: scaling study",
         plan=plan,
         script_name=work.name(plan.workload),
@@ -241,16 +241,14 @@ def render_report(
     )
 
 
-def render_page(template: str, *, flames: bool, **content: object) -> str:
+def render_page(template: str, **content: object) -> str:
     """Render a page that has its style and its script inside.
 
     Args:
         template: file in workflow/report; it gets ``css``, ``script`` and ``script_hash`` too.
-        flames: whether there are flame graphs, which need a script of their own.
         content: what the template shows.
     """
-    files = ["page.js", "flame.js"] if flames else ["page.js"]
-    script = "".join((storage.TEMPLATES / name).read_text(encoding="utf-8") for name in files)
+    script = "".join((storage.TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return (
         environment()
         .get_template(template)
@@ -352,39 +350,34 @@ def render_study(
     """
     planned = read_plan(plan)
     content = None if compared is None else read_file(compared, Compared)
-    kinds = {entry.name: entry.kind for entry in content.machines} if content else {}
-    texts: dict[Path, str] = {}
+    machines = content.machines if content else ()
+    kinds = {entry.name: entry.kind for entry in machines}
+    launch, drawn = study_folder / "launch", study_folder / "figures"
+    texts: dict[Path, str | None] = {}
     views: list[View] = []
-    for entry in content.machines if content else ():
+    for entry in machines:
         if entry.status == "missing":  # an earlier run may have measured it
-            script = study_folder / "launch" / f"recommended-{entry.name}.sh"
-            for suffix in (script.suffix, *launch_script.BESIDE):
-                script.with_suffix(suffix).unlink(missing_ok=True)
+            script = launch / f"recommended-{entry.name}.sh"
+            texts |= {script.with_suffix(end): None for end in (".sh", *launch_script.BESIDE)}
     for machine in read_study(study_folder, planned, content):
-        script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
-        texts[script] = launch_script.render_launch_script(
+        script = launch / f"recommended{machine.suffix}.sh"
+        script_text = launch_script.render_launch_script(
             machine.recommendation, machine.confirmation, planned, script, builds
         )
-        kind = kinds.get(machine.name, {})
-        for suffix, text in _beside(machine, planned, kind, script).items():
-            path = script.with_suffix(suffix)
-            if text:
-                texts[path] = text
-            else:
-                path.unlink(missing_ok=True)  # left by an earlier recommendation
+        texts[script] = script_text
+        beside = _beside(machine, planned, kinds.get(machine.name, {}), script)
+        texts |= {script.with_suffix(end): text for end, text in beside.items()}
         flames = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
-        texts |= {study_folder / "figures" / name: text for name, text in flames.files.items()}
-        for name in FIGURES:
-            texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
+        texts |= {drawn / name: text for name, text in flames.files.items()}
+        texts |= {drawn / f"{name}{machine.suffix}.svg": NOTHING_DRAWN for name in FIGURES}
         anchor = f"m{len(views) + 1}"
-        views.append(View(anchor, machine, planned, flames, str(script), texts[script]))
+        views.append(View(anchor, machine, planned, flames, str(script), script_text))
         for figure in views[-1].figures.values():
-            texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+            texts[drawn / f"{figure.name}.svg"] = svg.standalone(figure.svg)
     stages = study_folder / STAGE_TIMES
     times_s = read_file(stages, dict[str, float]) if stages.exists() else {}
     texts[report] = render_report(planned, views, content, times_s)
-    write(texts)
-    return list(texts)
+    return write(texts)
 
 
 def _beside(
@@ -406,7 +399,15 @@ def _beside(
     }
 
 
-def write(texts: dict[Path, str]) -> None:
-    """Write files, each of them whole or not at all."""
+def write(texts: Mapping[Path, str | None]) -> list[Path]:
+    """Write files, each of them whole or not at all, and remove those that have no text.
+
+    Returns:
+        The files written.
+    """
     for path, text in texts.items():
-        storage.write_whole(path, lambda beside, text=text: beside.write_text(text, "utf-8"))  # type: ignore[misc]
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            storage.write_whole(path, lambda beside, text=text: beside.write_text(text, "utf-8"))  # type: ignore[misc]
+    return [path for path, text in texts.items() if text is not None]
