@@ -81,7 +81,7 @@ def test_nodes_that_differ_under_one_name_are_said_and_not_pooled(tmp_path):
     assert (a.machine, a.hosts) == (first, ("node1", "node3"))
     (other,) = a.others
     assert (other.machine, other.hosts, other.cohorts) == (second, ("node2",), 9)
-    note = next(note.text for note in compared_notes(content) if "Not all nodes" in note.text)
+    note = next(note for note in compared_notes(content) if "Not all nodes" in note)
     assert "node2 (9 cohorts) has" in note
     assert "compared here is node1 and node3" in note
     assert "kernel 5.4.0, not 6.1.0" in note

@@ -9,7 +9,7 @@ longer for the same work, and by how much (`findings`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -240,7 +240,7 @@ def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
             "These tables name no cause: the time of an operator is the wall time between its "
             "begin and its end, whether it computed, waited for memory or waited for a CPU."
         )
-        facts = _operator_facts(compare_work(operators, low.n, high.n), low, high) + facts
+        facts = [*_operator_facts(compare_work(operators, low.n, high.n), low, high), *facts]
     return Findings(answer=answer, facts=tuple(facts), command=COMMAND)
 
 
@@ -272,8 +272,8 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
     return growth.sort_values("ratio", kind="stable")
 
 
-def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> list[str]:
-    """Return sentences on which operators grew, and whether they grew alike.
+def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> Iterator[str]:
+    """Yield sentences on which operators grew, and whether they grew alike.
 
     Args:
         grown: As `compare_work` returns it.
@@ -282,24 +282,24 @@ def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> l
     """
     ratios, step_ratio = grown["ratio"], high.step_s / low.step_s
     if ratios.empty:
-        return ["The tables share no operator."]
+        yield "The tables share no operator."
+        return
     longer, count = int((ratios > NO_HIGHER).sum()), len(ratios)
     least, most = ratios.iloc[0], ratios.iloc[-1]
     which = "All" if longer == count else f"{longer} of"
-    first = (
+    yield (
         f"{which} {format_count(count, 'operator')} in both tables take longer with "
         f"{high.n} processes than with {low.n}, for the same work and "
         f"without the operators that they call: {format_ratio(least)} ({ratios.index[0]}) to "
         f"{format_ratio(most)} ({ratios.index[-1]}) as long, where the step takes "
         f"{format_ratio(step_ratio)}."
     )
-    texts = [first]
     if longer == count:
-        texts.append(_common_part(least, most, step_ratio))
+        yield _common_part(least, most, step_ratio)
     sums = grown.groupby("group", sort=False)[["expected_s", "actual_s"]].sum()
     by_group = (sums["actual_s"] / sums["expected_s"]).sort_values(ascending=False)
     listed = ", ".join(f"{name} {format_ratio(ratio)}" for name, ratio in by_group.items())
-    return [*texts, f"By what operators are bound by: {listed}."]
+    yield f"By what operators are bound by: {listed}."
 
 
 def _common_part(least: float, most: float, step_ratio: float) -> str:

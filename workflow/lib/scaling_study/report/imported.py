@@ -1,6 +1,6 @@
 """The report of a study of saved tables: what they show per step, and what they cannot show."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -87,15 +87,16 @@ def verdict(tables: Sequence[SavedTable]) -> str:
     return f"A step takes {format_ratio(ratio)} as long with {processes(last.n)} as with {first.n}"
 
 
-def work_notes(operators: pd.DataFrame) -> list[Mark]:
+def work_notes(operators: pd.DataFrame) -> Iterator[Mark]:
     """Say whether the tables did the same work per step: as many calls, as many operations."""
     if len(set(operators["n"])) == 1:
-        return []
+        return
     calls = _spread(operators, operators["calls_per_step"])
     flops = _spread(operators, operators["flops_per_step"] / operators["calls_per_step"])
     if not calls:
         text = "The tables share no operator: whether they did the same work is not known."
-        return [Mark(text, bad=True)]
+        yield Mark(text, bad=True)
+        return
     differing = [name for name, spread in calls.items() if spread > SAME_WORK]
     if differing:
         text = (
@@ -105,7 +106,7 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
     else:
         count = format_count(len(calls), "operator")
         text = f"The same work per step: {count} in several tables, each called equally often."
-    notes = [Mark(text, bad=bool(differing))]
+    yield Mark(text, bad=bool(differing))
     heavier = [name for name, spread in flops.items() if spread > SAME_WORK]
     if heavier:
         rows = operators[(operators["operator"] == heavier[0]) & (operators["flops_per_step"] > 0)]
@@ -116,8 +117,7 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
             f"But sizes differ: a call of {heavier[0]} did {amounts} million floating-point "
             f"operations with {listed(rows['n'], None)} processes.{others}"
         )
-        notes.append(Mark(text, bad=True))
-    return notes
+        yield Mark(text, bad=True)
 
 
 def _spread(operators: pd.DataFrame, values: "pd.Series[float]") -> dict[str, float]:

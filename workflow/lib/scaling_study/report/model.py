@@ -76,8 +76,8 @@ class MachineReport:
         path = folder / "microbenchmarks.json"
         alone = read_file(path, Microbenchmarks) if path.exists() else None
         self.microbenchmarks = alone if alone and alone.machine == machine else None
-        names = plan.profiled  # profiles of an earlier config may lie there
-        folders = [profile for profile in profiles.profile_folders(folder) if profile.name in names]
+        # Profiles of an earlier config may lie there.
+        folders = [path for path in profiles.profile_folders(folder) if path.name in plan.profiled]
         manifests = profiles.read_manifests(folders)
         self.profiled = tuple(manifest for manifest in manifests if manifest.machine == machine)
         points = tables.read_table(folder / "tables", POINTS)

@@ -205,9 +205,7 @@ class View:
 
     @property
     def helpful(self) -> list[str]:
-        """Labels of launches that experiments showed to help, and that a race did not measure."""
-        if self.plan.searched is None:
-            return []
+        """Labels of launches that experiments showed to help, and that the race did not measure."""
         return [launch.label for launch in rounds.helpful(self.plan, self.machine.targets)]
 
 
@@ -384,15 +382,13 @@ def _beside(
     machine: MachineReport, plan: Plan, kind: Mapping[str, object], script: Path
 ) -> dict[str, str | None]:
     """Return the texts of the files beside a launch script; None for those that it lacks."""
-    recommended, imports = machine.recommendation.recommended, None
-    if recommended is None:
+    best, imports = machine.recommendation.recommended, machine.confirmation.imports
+    if best is None:
         return dict.fromkeys(launch_script.BESIDE)
-    if machine.confirmation.imports:
-        imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
-    used = machine.readback.optimizers(recommended.launch)
+    used = machine.readback.optimizers(best.launch)
     return {
-        launch_script.SWITCHES: switch_script.render_switches(recommended.axes, script.name, used),
-        launch_script.IMPORTS: imports,
+        launch_script.SWITCHES: switch_script.render_switches(best.axes, script.name, used),
+        launch_script.IMPORTS: json.encode(structs.asdict(imports)).decode() if imports else None,
         launch_script.ARRAY_JOB: launch_script.render_array_job(
             plan.study, script.absolute(), machine.name, kind
         ),
