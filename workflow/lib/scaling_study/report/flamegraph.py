@@ -17,7 +17,7 @@ from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
 from scaling_study.profiling import stacks
-from scaling_study.profiling.profiles import RECOMMENDED, choose_pairs
+from scaling_study.profiling.profiles import choose_pairs
 from scaling_study.profiling.stacks import Folded
 from scaling_study.records.analysis import Point, name_sides
 from scaling_study.records.profile import Profiled
@@ -307,9 +307,8 @@ def _read_points(
             except (OSError, stacks.StackError) as error:
                 notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
-            name = RECOMMENDED if manifest.target == RECOMMENDED else launch
-            entry = _StackPoint(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
-            points.setdefault(launch, {})[n] = entry
+            key, label = f"{manifest.target}-{n}", manifest.label or ""
+            points.setdefault(launch, {})[n] = _StackPoint(key=key, label=label, n=n, folded=folded)
     return points
 
 
