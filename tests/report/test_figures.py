@@ -4,12 +4,13 @@ import math
 import re
 
 import numpy as np
+import pandas as pd
 
 import rendering
 import synthetic
 from scaling_study.records.codec import read_file
 from scaling_study.report import draw, figures
-from scaling_study.report.draw import About, Curve, DotRow, Stack, WaterfallBar
+from scaling_study.report.draw import About, Curve, DotRow, WaterfallBar
 from scaling_study.report.model import read_machines
 from scaling_study.stats.interval import Interval
 from synthetic import typed
@@ -61,8 +62,9 @@ def test_dots_beyond_the_axis_stand_at_its_edge():
 
 
 def test_stacks_have_their_sums_and_parts():
-    stack = Stack("fast", ("1", "2"), ((0.010, 0.020), (0.005, 0.010)))
-    drawn = draw.stacks([stack], [("load", "part-1"), ("forward", "part-2")], ABOUT).svg
+    heights = pd.DataFrame({"load": [0.010, 0.020], "forward": [0.005, 0.010]}, index=[1, 2])
+    parts = [("load", "part-1"), ("forward", "part-2")]
+    drawn = draw.stacks({"fast": heights}, parts, ABOUT).svg
     assert {"load", "forward", "15.0", "30.0", "fast"} <= set(texts(drawn))
 
 

@@ -21,7 +21,7 @@ HOSTILE = "</script><script>alert('x')</script><!-- & \" ]]> \x00 \u2028"
 
 
 def page_of(*flames):
-    return render_page("flames.html.j2", flames=True, graphs=flames)
+    return render_page("flames.html.j2", graphs=flames)
 
 
 def profile(times, *, label="one", owner=RUNNING, native=True):
@@ -74,7 +74,7 @@ def test_the_caption_says_what_is_compared():
 
 def test_own_times_exclude_callees_and_other_threads():
     both = dataclasses.replace(ONE, stacks=ONE.stacks | {(*POOL, "work"): 0.05})
-    rows = flamegraph.own_times(both, None)
+    rows = flamegraph.own_times([both])
     assert rows == [("h", 0.005, 0.0), ("g", 0.004, 0.0), ("f", 0.001, 0.0)]
 
 

@@ -8,7 +8,7 @@ from msgspec import convert
 
 from made_records import made_plan
 from processes import PATIENCE_S, ran
-from scaling_study.records.analysis import Recommendation
+from scaling_study.records.analysis import Confirmation, Recommendation
 from scaling_study.report.launch_script import SWITCHES, render_launch_script
 from scaling_study.runner.switch_script import render_switches
 
@@ -37,7 +37,9 @@ def write(tmp_path, found, planned, name="recommended.sh"):
     workload = planned.workload.model_copy(update={"cwd": str(tmp_path)})
     planned = planned.model_copy(update={"workload": workload})
     path = tmp_path / name
-    text = render_launch_script(convert(found, Recommendation), planned, path, tmp_path / "builds")
+    text = render_launch_script(
+        convert(found, Recommendation), Confirmation(), planned, path, tmp_path / "builds"
+    )
     recommended = found["recommended"]
     if switches := recommended and render_switches(recommended["axes"], "switches.py"):
         path.with_suffix(SWITCHES).write_text(switches)

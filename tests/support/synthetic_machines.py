@@ -23,7 +23,7 @@ def measure(folder, name, speed, *hosts):
     """Measure a machine of a study; hosts are its nodes, each of a hash of its own."""
     options = {"study": "several", "ns": (1, 2, 4), "launches": launches(speed)}
     machines = [synthetic.machine(name=host) for host in hosts]
-    own = compare.folders(folder, [name])[name]
+    own = folder / "machines" / name
     rendering.make_study(own, machines=machines, **options)
     return read_file(own / "plan.json", object)
 
@@ -32,9 +32,9 @@ def compared(folder, plan, **kinds):
     """Compare a study's machines, given with what the config says of each."""
     write_file(folder / "plan.json", plan)
     kinds = {name: NodeKind(**kind) for name, kind in kinds.items()}
-    folders = compare.folders(folder, list(kinds))
     found = {
-        name: compare.read_results(path, synthetic.typed(plan)) for name, path in folders.items()
+        name: compare.read_results(folder / "machines" / name, synthetic.typed(plan))
+        for name in kinds
     }
     path = folder / "analysis/machines.json"
     write_file(path, compare.compare(found, kinds))

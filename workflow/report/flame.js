@@ -9,7 +9,7 @@ function startFlame(part) {
   const data = JSON.parse(find("script").textContent);
   const { names, name, depth, a, b, unit, pale, labels } = data;
   const count = name.length;
-  const differs = labels[1] !== null;
+  const differs = labels.length > 1;
   const view = find(".flame-view"), canvas = find("canvas"), space = find(".flame-space"), tip = find(".flame-tip");
   const status = find(".flame-status"), found = find(".flame-found"), search = find("input[type=search]");
   const width = find("select"), every = find("input[type=checkbox]"), tabs = find(".flame-tabs");

@@ -404,8 +404,7 @@ def compare(options: argparse.Namespace) -> int:
     plan = _plan(options)
     kinds = {name: NodeKind.model_validate(kind) for name, kind in options.machines.items()}
     results = {
-        name: compare.read_results(folder, plan)
-        for name, folder in compare.folders(options.study_folder, kinds).items()
+        name: compare.read_results(options.study_folder / "machines" / name, plan) for name in kinds
     }
     missing = {name: reason for name, reason in results.items() if isinstance(reason, str)}
     for name, reason in missing.items():
@@ -485,7 +484,7 @@ def flamegraph(options: argparse.Namespace) -> int:
     except PointError as error:
         print(f"flamegraph: {error}", file=sys.stderr)
         return WRONG_INPUT
-    page = render_page("flames.html.j2", flames=True, graphs=[flame])
+    page = render_page("flames.html.j2", graphs=[flame])
     write_whole(options.page, lambda path: path.write_text(page, encoding="utf-8"))
     return 0
 

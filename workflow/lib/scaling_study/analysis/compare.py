@@ -115,11 +115,6 @@ def _measured_since(folder: Path, study: Cohorts) -> bool:
     return False
 
 
-def folders(study_folder: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return the folder of each machine of a study."""
-    return {name: study_folder / "machines" / name for name in names}
-
-
 def compare(
     results: Mapping[str, Results | str], kinds: Mapping[str, NodeKind]
 ) -> analysis.Compared:
@@ -194,15 +189,12 @@ def ratio(there: Mapping[str, Results], over: str, under: str | None, rate: str)
     """Return the rate of one machine over another's, each with its recommended launch."""
     if under is None or over == under:
         return None
-    both = [
-        (result.drawn.of(rate), chosen.at)
-        for result in (there[over], there[under])
-        if (chosen := result.recommendation.recommended)
-    ]
-    if len(both) < 2:  # noqa: PLR2004 (two to compare)
+    ours, theirs = (there[name].drawn.of(rate) for name in (over, under))
+    point, other = (there[name].recommendation.recommended for name in (over, under))
+    if point is None or other is None:
         return None
-    (ours, point), (theirs, other) = both
-    logs, mean = ours.of(point) - theirs.of(other), ours.mean(point) - theirs.mean(other)
+    logs = ours.of(point.at) - theirs.of(other.at)
+    mean = ours.mean(point.at) - theirs.mean(other.at)
     return interval_of(logs, mean, sure=ours.sure and theirs.sure)
 
 

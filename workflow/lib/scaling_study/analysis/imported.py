@@ -9,8 +9,9 @@ longer for the same work, and by how much (`findings`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import pandas as pd
 from msgspec.structs import replace
@@ -25,8 +26,8 @@ from scaling_study.common.quantities import (
 )
 from scaling_study.config.import_config import KEY, ImportConfig, read_table
 from scaling_study.config.mistakes import validate
-from scaling_study.config.operator_text import TRUNCATED, OperatorLine, OperatorTable
-from scaling_study.profiling.operator_groups import NOT_IN_BOTH
+from scaling_study.config.operator_text import OperatorLine, OperatorTable
+from scaling_study.profiling.operator_groups import CUT, NOT_IN_BOTH
 from scaling_study.profiling.profiles import operator_rows
 from scaling_study.records.analysis import Findings, Inflation, SavedTable, Side
 from scaling_study.records.columns import OPERATORS
@@ -85,12 +86,8 @@ def read_tables(study: ImportConfig) -> list[Imported]:
     """
     tables = {n: read_table(path) for n, path in study.tables.items()}
     inside = all(map(_runs_inside, tables.values()))
-
-    def read(n: int, table: OperatorTable) -> Imported:
-        return interpret(n, study.tables[n], table, study.steps.get(n), inside=inside)
-
     try:
-        return read_each(tables.items(), read)
+        return read_each(tables.items(), partial(_interpret, study, inside=inside))
     except ConfigError as error:
         raise ConfigError(error.under(KEY, "tables")) from None
 
@@ -106,26 +103,23 @@ def _runs_inside(table: OperatorTable) -> bool:
     return len(optimizers) == 1 and (optimizers[0].total_s or 0.0) >= INSIDE * whole_s
 
 
-def interpret(
-    n: int, path: str, table: OperatorTable, said: int | None, *, inside: bool
-) -> Imported:
+def _interpret(study: ImportConfig, n: int, table: OperatorTable, *, inside: bool) -> Imported:
     """Find the steps that a table covers, and the time of each.
 
     Args:
+        study: the config.
         n: processes that ran.
-        path: path of the table.
-        table: its content.
-        said: number of steps in the config; None without one.
+        table: the content of their table.
         inside: whether a step is the optimizer's, in all tables that are compared.
 
     Raises:
         ConfigError: the steps are not known, or took no time.
     """
-    optimizers = _optimizers(table)
-    steps, steps_from = _find_steps(path, table, optimizers, said)
+    path = study.tables[n]
+    steps, steps_from = _find_steps(path, table, study.steps.get(n))
     rows_s = sum(row.self_s for row in table.rows)
     if inside:
-        (row,) = optimizers
+        (row,) = _optimizers(table)
         step_s, step_from = (row.total_s or 0.0) / steps, f"time in {row.operator}"
     elif table.self_s is not None:
         step_s, step_from = table.self_s / steps, "self time of all operators"
@@ -145,21 +139,19 @@ def interpret(
         rows_s=rows_s,
         rows=len(table.rows),
         unread=tuple(table.unread),
-        cut=tuple(name for name in names if name.endswith(TRUNCATED)),
+        cut=tuple(name for name in names if name.endswith(CUT)),
     )
     return Imported(saved, table)
 
 
-def _find_steps(
-    path: str, table: OperatorTable, optimizers: Sequence[OperatorLine], said: int | None
-) -> tuple[int, str]:
+def _find_steps(path: str, table: OperatorTable, said: int | None) -> tuple[int, str]:
     """Return the number of steps that a table covers, and its source in words.
 
     Raises:
         ConfigError: neither the config nor the table has the number.
     """
     calls: Counter[str] = Counter()
-    for row in optimizers:
+    for row in _optimizers(table):
         calls[row.operator] += row.calls
     counted = " and ".join(f"{count:,} calls of {name}" for name, count in calls.items())
     if said is not None:
@@ -233,23 +225,23 @@ def findings(tables: Sequence[SavedTable], operators: pd.DataFrame) -> Findings:
         operators: tables/operators of the study.
     """
     low, high = tables[0], tables[-1]
+    ratio, facts = high.step_s / low.step_s, [throughput(tables)]
     if low is high:
         answer = "One table shows no growth, so there is nothing to explain."
-        return Findings(answer=answer, command=COMMAND)
-    ratio, rates = high.step_s / low.step_s, throughput(tables)
-    if ratio < GROWS:
+        facts = []
+    elif ratio < GROWS:
         answer = (
             f"A step takes {format_ratio(ratio)} as long with {high.n} processes as "
             f"with {low.n}: within what two profiles of one process each may differ by, so "
             "there is nothing to explain."
         )
-        return Findings(answer=answer, facts=(rates,), command=COMMAND)
-    answer = (
-        "These tables name no cause: the time of an operator is the wall time between its "
-        "begin and its end, whether it computed, waited for memory or waited for a CPU."
-    )
-    facts = (*_operator_facts(compare_work(operators, low.n, high.n), low, high), rates)
-    return Findings(answer=answer, facts=facts, command=COMMAND)
+    else:
+        answer = (
+            "These tables name no cause: the time of an operator is the wall time between its "
+            "begin and its end, whether it computed, waited for memory or waited for a CPU."
+        )
+        facts = [*_operator_facts(compare_work(operators, low.n, high.n), low, high), *facts]
+    return Findings(answer=answer, facts=tuple(facts), command=COMMAND)
 
 
 def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
@@ -280,8 +272,8 @@ def compare_work(operators: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
     return growth.sort_values("ratio", kind="stable")
 
 
-def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> list[str]:
-    """Return sentences on which operators grew, and whether they grew alike.
+def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> Iterator[str]:
+    """Yield sentences on which operators grew, and whether they grew alike.
 
     Args:
         grown: As `compare_work` returns it.
@@ -290,24 +282,24 @@ def _operator_facts(grown: pd.DataFrame, low: SavedTable, high: SavedTable) -> l
     """
     ratios, step_ratio = grown["ratio"], high.step_s / low.step_s
     if ratios.empty:
-        return ["The tables share no operator."]
+        yield "The tables share no operator."
+        return
     longer, count = int((ratios > NO_HIGHER).sum()), len(ratios)
     least, most = ratios.iloc[0], ratios.iloc[-1]
     which = "All" if longer == count else f"{longer} of"
-    first = (
+    yield (
         f"{which} {format_count(count, 'operator')} in both tables take longer with "
         f"{high.n} processes than with {low.n}, for the same work and "
         f"without the operators that they call: {format_ratio(least)} ({ratios.index[0]}) to "
         f"{format_ratio(most)} ({ratios.index[-1]}) as long, where the step takes "
         f"{format_ratio(step_ratio)}."
     )
-    texts = [first]
     if longer == count:
-        texts.append(_common_part(least, most, step_ratio))
+        yield _common_part(least, most, step_ratio)
     sums = grown.groupby("group", sort=False)[["expected_s", "actual_s"]].sum()
     by_group = (sums["actual_s"] / sums["expected_s"]).sort_values(ascending=False)
     listed = ", ".join(f"{name} {format_ratio(ratio)}" for name, ratio in by_group.items())
-    return [*texts, f"By what operators are bound by: {listed}."]
+    yield f"By what operators are bound by: {listed}."
 
 
 def _common_part(least: float, most: float, step_ratio: float) -> str:

@@ -19,7 +19,6 @@ FLOPS = re.compile(r"Total ([KMGTP]?)FLOPs")
 """``MFLOPS`` without ``Total`` (torch 1.8) is a rate, not an amount, and is not read."""
 POWERS = {letter: 1000.0**power for power, letter in enumerate(["", "K", "M", "G", "T", "P"])}
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-TRUNCATED = "..."
 HEADING = "a line with the columns Name, Self CPU and # of Calls, as torch prints it"
 
 _CELL = re.compile(r"\S+(?: \S+)*")  # columns are at least two blanks apart

@@ -213,7 +213,7 @@ class Recommendation(OfMachine, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         """Whether something is recommended."""
-        return self.status == "ok" and self.recommended is not None
+        return self.recommended is not None
 
     @property
     def compared(self) -> ReferencePoint | None:
@@ -365,8 +365,8 @@ class MissingArm(Struct, frozen=True, kw_only=True):
 class Confirmation(OfMachine, frozen=True, kw_only=True):
     """A machine's entry of confirmation.json."""
 
-    status: str
-    """`confirmed`, `failed`, `none` or `off`."""
+    status: str = ""
+    """`confirmed`, `failed`, `none` or `off`; empty before the confirmation."""
     reason: str | None = None
     objective: str = "models_per_hour"
     start: str = "fresh"

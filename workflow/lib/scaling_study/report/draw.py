@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
+import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -128,15 +129,6 @@ class DotRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """A panel of stacked bars: heights (s) of each part, from the left to the right."""
-
-    title: str
-    ticks: tuple[str, ...]
-    parts: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class WaterfallBar:
     """A bar of a waterfall: the time that it adds (s; negative: saves), or a step from zero on."""
 
@@ -186,7 +178,7 @@ def lines(
     """Draw curves in one plot, or in small plots of equal axes.
 
     Args:
-        panels: the curves of each plot by its title; at least one.
+        panels: the curves of each plot by its title; at least one has a known value.
         about: the texts around the figure.
         x_label: below the plot.
         counts: whether x is process counts, which are then the ticks.
@@ -197,9 +189,8 @@ def lines(
     several = len(panels) > 1
     rows, columns = (-(-len(panels) // 2), 2) if several else (1, 1)
     curves = [curve for panel in panels.values() for curve in panel]
-    labels = dict.fromkeys(curve.label for curve in curves if curve.label)
-    wrapped = [wrap(label, LABEL_CHARACTERS) for label in labels]
-    legend_rows = sum(text.count("\n") + 1 for text in wrapped)
+    labels = {curve.label: wrap(curve.label, LABEL_CHARACTERS) for curve in curves if curve.label}
+    legend_rows = sum(text.count("\n") + 1 for text in labels.values())
     height_in = (SMALL_IN * rows if several else PLOT_IN) + LEGEND_ROW_IN * legend_rows + 0.5
     with drawing(about, height_in) as canvas:
         grid = list(canvas.subplots(rows, columns, squeeze=False, sharey=True).flat)
@@ -225,13 +216,13 @@ def lines(
         ]
         values = [value for value, _, _ in shown]
         logarithmic = _scale_y(grid[0], values, from_zero=from_zero, ratios=ratios)
-        _draw_marks(grid[0], marks or {}, max(_places(curves), default=0))
+        _draw_marks(grid[0], marks or {}, max(_places(curves)))
         if labels:
             canvas.legend(
-                [handles[label] for label in labels], wrapped,
+                [handles[label] for label in labels], [*labels.values()],
                 loc="outside lower left", ncols=1, handlelength=2.2, labelspacing=0.45,
             )  # fmt: skip
-        most, at, label = max(shown, default=(None, 0.0, ""))
+        most, at, label = max(shown)
         highest = quantities.format_number(most)
         alt = f"{about.title}: at most {highest} ({label}; {x_label}: {at:.3g})"
         head = f"{about.title} (logarithmic)" if logarithmic and not several else about.title
@@ -272,25 +263,33 @@ def dots(rows: Sequence[DotRow], about: About, heads: Sequence[str] = ("",)) -> 
         return _finish(canvas, about, f"{about.title}: {'; '.join(said)}")
 
 
-def stacks(panels: Sequence[Stack], parts: Iterable[tuple[str, str]], about: About) -> Figure:
+def stacks(
+    panels: Mapping[str, pd.DataFrame], parts: Sequence[tuple[str, str]], about: About
+) -> Figure:
     """Draw stacked bars, one panel below the other, each with a scale of its own.
 
     Args:
-        panels: at least one.
+        panels: heights (s) by title, at least one: a row for each number of processes, a column for
+            each part.
         parts: name and colour of each part, from the bottom up.
         about: the texts around the figure.
     """
-    extra = sum(wrap(panel.title, LABEL_CHARACTERS).count("\n") for panel in panels)
+    titles = [wrap(title, LABEL_CHARACTERS) for title in panels]
+    extra = sum(title.count("\n") for title in titles)
     height_in = PANEL_IN * len(panels) + LEGEND_ROW_IN * extra + 1.1
     with drawing(about, height_in) as canvas:
-        grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False)[:, 0])
-        for axes, panel in zip(grid, panels, strict=True):
-            _draw_stack(axes, panel, parts)
+        grid: list[Axes] = list(canvas.subplots(len(panels), 1, squeeze=False).flat)
+        for axes, title, heights in zip(grid, titles, panels.values(), strict=True):
+            _draw_stack(axes, heights, [colour for _, colour in parts])
+            axes.set_title(title, color=svg.colour("muted"))
         grid[-1].set_xlabel("processes")
         _legend(canvas, parts)
-        said = [
-            f"{panel.title}, n = {panel.ticks[-1]}: {_largest(panel, parts)}" for panel in panels
-        ]
+        said = []
+        for title, heights in panels.items():
+            last = heights.iloc[-1]
+            share = quantities.format_percent(last.max() / (last.sum() or 1.0))
+            name, _ = parts[int(last.argmax())]
+            said.append(f"{title}, n = {last.name}: {share} is {name}")
         return _finish(canvas, about, f"{about.title}. {'; '.join(said)}")
 
 
@@ -335,13 +334,6 @@ def added(seconds: float | None) -> str:
     return f"+{text}" if seconds is not None and seconds >= quantities.LEAST_S else text
 
 
-def _largest(panel: Stack, parts: Iterable[tuple[str, str]]) -> str:
-    """Write the largest part of the last bar."""
-    last = {name: heights[-1] for (name, _), heights in zip(parts, panel.parts, strict=True)}
-    name = max(last, key=lambda name: last[name])
-    return f"{quantities.format_percent(last[name] / (sum(last.values()) or 1.0))} is {name}"
-
-
 def _known(curve: Curve) -> list[tuple[float, Interval]]:
     return [(x, value) for x, value in curve.points if quantities.known(value.value)]
 
@@ -372,8 +364,6 @@ def _places(curves: Sequence[Curve]) -> list[float]:
 def _scale_counts(axes: Axes, curves: Sequence[Curve]) -> None:
     """Set the axis of process counts."""
     places = _places(curves)
-    if not places:
-        return
     place: Callable[[float], float] = float
     if places[-1] / places[0] >= LONG_AXIS:
         axes.set_xscale("log", base=2)
@@ -402,8 +392,6 @@ def _scale_y(axes: Axes, values: Sequence[float], *, from_zero: bool, ratios: bo
     Only values count. A much wider interval is cut at the edge: an axis for it would flatten
     everything else.
     """
-    if not values:
-        return False
     low, high, unit = min(values), max(values), quantities.TIMES if ratios else ""
     logarithmic = not from_zero and low > 0 and high / low >= WIDE_RANGE
     if logarithmic:
@@ -454,28 +442,25 @@ def _draw_dot(
               linewidth=0, zorder=4, clip_on=False)  # fmt: skip
 
 
-def _draw_stack(axes: Axes, panel: Stack, parts: Iterable[tuple[str, str]]) -> None:
-    sums = [sum(heights) for heights in zip(*panel.parts, strict=True)]
-    largest = max(sums)
-    unit_s, unit = (1e-3, "ms") if largest < 1 else (1.0, "s")
-    places = list(range(len(sums)))
-    bottom = [0.0] * len(sums)
-    for heights, (_, colour) in zip(panel.parts, parts, strict=True):
-        bars = axes.bar(places, [height / unit_s for height in heights], bottom=bottom,
-                        width=0.78, color=svg.colour(colour), linewidth=0)  # fmt: skip
-        bottom = [below + height / unit_s for below, height in zip(bottom, heights, strict=True)]
-    labelled = places if len(sums) <= CROWDED_BARS else {0, len(sums) - 1}
-    texts = [quantities.format_number(sums[at] / unit_s) if at in labelled else "" for at in places]
+def _draw_stack(axes: Axes, heights: pd.DataFrame, colours: Sequence[str]) -> None:
+    unit_s, unit = (1e-3, "ms") if heights.sum(axis=1).max() < 1 else (1.0, "s")
+    places = range(len(heights))
+    tops = pd.Series(0.0, heights.index)
+    for (_, part), colour in zip((heights / unit_s).items(), colours, strict=True):
+        bars = axes.bar(places, part, bottom=tops, width=0.78, color=svg.colour(colour),
+                        linewidth=0)  # fmt: skip
+        tops += part
+    labelled = places if len(tops) <= CROWDED_BARS else {0, len(tops) - 1}
+    texts = [quantities.format_number(top) if at in labelled else "" for at, top in enumerate(tops)]
     axes.bar_label(bars, texts, padding=3, fontsize=12, color=svg.colour("ink"))
-    axes.set_ylim(0, 1.2 * largest / unit_s or 1)
-    side = 0.6 + max(0, FEWEST_BARS - len(sums)) / 2
-    axes.set_xlim(-side, len(sums) - 1 + side)
+    axes.set_ylim(0, 1.2 * tops.max() or 1)
+    side = 0.6 + max(0, FEWEST_BARS - len(tops)) / 2
+    axes.set_xlim(-side, len(tops) - 1 + side)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.4g} {unit}"))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     chosen = [int(place) for place in with_room(places, float)]
     axes.xaxis.set_major_locator(FixedLocator(chosen))
-    axes.set_xticklabels([panel.ticks[place] for place in chosen])
-    axes.set_title(wrap(panel.title, LABEL_CHARACTERS), color=svg.colour("muted"))
+    axes.set_xticklabels([str(tops.index[place]) for place in chosen])
 
 
 def _write(axes: Axes, place: int, left: str, *, right: str = "", bold: bool = False) -> None:

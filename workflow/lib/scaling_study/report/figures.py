@@ -12,10 +12,9 @@ from scaling_study.config import process_counts
 from scaling_study.config.plan import Plan
 from scaling_study.profiling import operator_groups
 from scaling_study.records.analysis import Comparison, FrontPoint
-from scaling_study.records.experiment import Microbenchmarks
 from scaling_study.records.verdict import Sensitivity, Target
 from scaling_study.report import draw, words
-from scaling_study.report.draw import About, Curve, DotRow, Figure, Stack, WaterfallBar
+from scaling_study.report.draw import About, Curve, DotRow, Figure, WaterfallBar
 from scaling_study.report.model import MachineReport, estimate
 from scaling_study.stats.interval import Interval
 
@@ -49,6 +48,7 @@ GROUP_COLOURS = (
 """Colours of the groups of operators, in their order."""
 LARGEST = 9
 """Operators with a bar of their own."""
+NOT_REACHED = "dashed: others did not reach the work asked of them"
 CONTROL = "register"
 """The kernel that needs nothing but a core and its clock."""
 
@@ -205,8 +205,9 @@ def texts(kind: str, suffix: str = "", at: int = 0) -> About:
 
 def draw_all(machine: MachineReport, plan: Plan, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a machine's figures; return them by their names in a page."""
-    suffix, alone = machine.suffix, machine.microbenchmarks
-    figures: dict[str, Figure | None] = {**scaling(machine, plan, series), "front": front(machine)}
+    suffix = machine.suffix
+    figures = scaling(machine, plan, series)
+    figures |= {"front": front(machine), "use": use(machine), "microbenchmarks": kernels(machine)}
     for at, comparison in enumerate(machine.comparisons):
         figures[f"operators-{at}"] = operators(comparison, texts("inflation", suffix, at))
     for at, target in enumerate(machine.targets):
@@ -214,9 +215,6 @@ def draw_all(machine: MachineReport, plan: Plan, series: Sequence[Series]) -> di
         about = texts("causes-interventions", suffix, at)
         figures[f"interventions-{at}"] = interventions(target, about)
         figures[f"doses-{at}"] = doses(target.sensitivities, texts("causes-doses", suffix, at))
-    if alone:
-        figures["microbenchmarks"] = microbenchmarks(alone, texts("microbenchmarks", suffix))
-    figures["use"] = use(machine)
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
@@ -294,17 +292,16 @@ def _stacked(machine: MachineReport, series: Sequence[Series], name: str) -> Fig
         if column not in SHOWN_FROM
         or (points[column] / points["step_s"]).abs().max() > SHOWN_FROM[column]
     }
-    panels = []
-    for launch in series[:STACKED]:
-        rows = points[points["launch"] == launch.launch].sort_values("n")
-        rows = rows[rows[list(parts)].notna().any(axis=1)].fillna(dict.fromkeys(parts, 0.0))
-        if rows.empty:
-            continue
-        heights = tuple(tuple(float(each) for each in rows[column]) for column in parts)
-        panels.append(Stack(launch.title, tuple(str(n) for n in rows["n"]), heights))
+    heights = points.set_index(["launch", "n"])[list(parts)].dropna(how="all").fillna(0.0)
+    launches = heights.index.unique("launch")
+    panels = {
+        line.title: heights.loc[[line.launch]].droplevel("launch").sort_index()
+        for line in series[:STACKED]
+        if line.launch in launches
+    }
     if not panels:
         return None
-    return draw.stacks(panels, parts.values(), texts(name, machine.suffix))
+    return draw.stacks(panels, [*parts.values()], texts(name, machine.suffix))
 
 
 def _noise(machine: MachineReport) -> Figure | None:
@@ -347,23 +344,21 @@ def front(machine: MachineReport) -> Figure | None:
 def accounts(target: Target, about: About) -> Figure | None:
     """Draw a step of one process, what each account adds, and a step of n processes."""
     times = [
-        (*ACCOUNTS.get(account.account, (account.title, "muted")), account.low_s, account.high_s)
-        for account in target.accounts
-        if account.low_s is not None and account.high_s is not None
+        (*ACCOUNTS[entry.account], entry.low_s or 0.0, entry.high_s or 0.0)
+        for entry in target.accounts
     ]
     low_s, high_s = sum(low for _, _, low, _ in times), sum(high for _, _, _, high in times)
-    shown = [row for row in times if max(map(abs, row[2:])) > SMALL_SHARE * abs(high_s)]
-    if not shown or target.n is None:
+    changes = [
+        WaterfallBar(title, high - low, colour)
+        for title, colour, low, high in times
+        if max(abs(low), abs(high)) > SMALL_SHARE * abs(high_s)
+    ]
+    if not changes:
         return None
-    changes = [WaterfallBar(title, high - low, colour) for title, colour, low, high in shown]
-    return draw.waterfall(
-        [
-            WaterfallBar("a step of 1 process", low_s, whole=True),
-            *sorted(changes, key=lambda step: -step.added_s),
-            WaterfallBar(f"a step of {target.n} processes", high_s, whole=True),
-        ],
-        about,
-    )
+    changes.sort(key=lambda step: -step.added_s)
+    first = WaterfallBar("a step of 1 process", low_s, whole=True)
+    last = WaterfallBar(f"a step of {target.n} processes", high_s, whole=True)
+    return draw.waterfall([first, *changes, last], about)
 
 
 def interventions(target: Target, about: About) -> Figure | None:
@@ -391,18 +386,17 @@ def doses(sensitivities: Sequence[Sensitivity], about: About) -> Figure | None:
             if (ratio := _known(dose.ratio))
         )
         if values:
-            label = (
-                ""
-                if sensitivity.verified
-                else "dashed: others did not reach the work asked of them"
-            )
+            label = "" if sensitivity.verified else NOT_REACHED
             curve = Curve(label, values, dashed=not sensitivity.verified)
             curves[sensitivity.kernel or sensitivity.title] = (sensitivity.title, curve)
     return _multiples(curves, about, "dose of the others")
 
 
-def microbenchmarks(benchmarks: Microbenchmarks, about: About) -> Figure | None:
+def kernels(machine: MachineReport) -> Figure | None:
     """Draw how much slower each kernel of the machine's microbenchmarks gets with n."""
+    benchmarks = machine.microbenchmarks
+    if benchmarks is None:
+        return None
     rows = [row for row in benchmarks.rows if row.valid and row.placement == "cores"]
     curves = {}
     for kernel in benchmarks.kernels:
@@ -421,7 +415,7 @@ def microbenchmarks(benchmarks: Microbenchmarks, about: About) -> Figure | None:
         )
         if values:
             curves[kernel.kernel] = kernel.title, Curve("", values)
-    return _multiples(curves, about, "processes")
+    return _multiples(curves, texts("microbenchmarks", machine.suffix), "processes")
 
 
 def _multiples(

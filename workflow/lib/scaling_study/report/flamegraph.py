@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from jinja2.utils import htmlsafe_json_dumps
+
 from scaling_study.analysis.inflation import name_pair
 from scaling_study.common.printable import printable
 from scaling_study.common.quantities import format_count, format_seconds
@@ -21,8 +23,6 @@ from scaling_study.profiling.stacks import Folded
 from scaling_study.records.analysis import Point, name_sides
 from scaling_study.records.profile import Profiled
 from scaling_study.report.words import processes
-
-Labels = tuple[str, str | None]
 
 LEAST_SHARE = 1 / 20_000
 """Narrower frames are left out: a tenth of a pixel of a screen, a pixel when zoomed in tenfold."""
@@ -70,36 +70,33 @@ class Flame:
     Args:
         name: unique in the page; letters, digits, ``-`` and ``_``.
         title: one line.
-        a: the profile, or the first of two.
-        b: the second profile; frames are red where it takes longer than the first.
+        profiles: one or two; frames are red where the second takes longer than the first.
         labels: names of the profiles below the title; their own labels by default.
 
     Attributes:
         caption: what it shows and what it leaves out.
-        labels: names of the first and the second profile; the second is None if there is only one.
         data: JSON for ``<script type="application/json">``, without characters special to HTML.
         rows: the frames with the largest own times, or the most different ones, with their times
             in both profiles (s per step), callees excluded.
     """
 
     def __init__(
-        self, name: str, title: str, a: Folded, b: Folded | None = None,
-        labels: Labels | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, title: str, *profiles: Folded, labels: Sequence[str] = ()
+    ) -> None:
         self.name, self.title = name, title
-        self.labels: Labels = labels or (a.label, b.label if b else None)
-        self.caption = _caption(a, b, self.labels)
+        self.labels = labels or [folded.label for folded in profiles]
+        self.caption = _caption(profiles, self.labels)
         # A difference that is small compared with this time stays pale (``heat`` in flame.js).
-        pale_s = PALE_SAMPLES * (a.sample_s + (b.sample_s if b else 0.0))
-        self.data = to_json(merge(a, b), labels=self.labels, pale=pale_s)
-        self.rows = own_times(a, b)
+        pale_s = PALE_SAMPLES * sum(folded.sample_s for folded in profiles)
+        self.data = to_json(merge(profiles), labels=self.labels, pale=pale_s)
+        self.rows = own_times(profiles)
 
 
-def merge(a: Folded, b: Folded | None = None) -> FlameNode:
+def merge(profiles: Sequence[Folded]) -> FlameNode:
     """Merge profiles into one tree; return its root, whose children are the groups of threads."""
     root = FlameNode("all")
-    for place, folded in enumerate((a, b)):
-        for stack, seconds in folded.stacks.items() if folded else ():
+    for place, folded in enumerate(profiles):
+        for stack, seconds in folded.stacks.items():
             node = root
             node.times[place] += seconds
             for name in stack:
@@ -130,7 +127,7 @@ def _order(node: FlameNode) -> tuple[int, float, str]:
     return place, -sum(node.times), node.name
 
 
-def to_json(root: FlameNode, *, labels: Labels, pale: float) -> str:
+def to_json(root: FlameNode, *, labels: Sequence[str], pale: float) -> str:
     """Write the tree as compact JSON: columns, nodes in the order of a walk, names once.
 
     Keys: ``labels``; ``unit``, in seconds; ``pale``, in units; ``names``; and per node ``name``,
@@ -147,10 +144,7 @@ def to_json(root: FlameNode, *, labels: Labels, pale: float) -> str:
     content = {
         "labels": labels, "unit": unit, "pale": round(pale / unit), "names": [*names], **columns
     }  # fmt: skip
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":  # "</script>" ends a script wherever it stands
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return htmlsafe_json_dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def to_files(title: str, folded: Folded) -> dict[str, str]:
@@ -183,15 +177,15 @@ def to_files(title: str, folded: Folded) -> dict[str, str]:
     return {".folded": "".join(lines), ".speedscope.json": json.dumps(scope)}
 
 
-def own_times(a: Folded, b: Folded | None) -> list[tuple[str, float, float]]:
+def own_times(profiles: Sequence[Folded]) -> list[tuple[str, float, float]]:
     """Return frames by own time of the trainer: those that differ most, or that take most."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for place, folded in enumerate((a, b)):
-        for stack, seconds in folded.stacks.items() if folded else ():
+    for place, folded in enumerate(profiles):
+        for stack, seconds in folded.stacks.items():
             if stack[0] == stacks.TRAINER:
                 times[stack[-1]][place] += seconds
     rows = [(frame, a_s, b_s) for frame, (a_s, b_s) in times.items()]
-    rows.sort(key=lambda row: (-abs(row[2] - row[1] if b else row[1]), row[0]))
+    rows.sort(key=lambda row: (-abs(row[2] - row[1]), row[0]))
     return rows[:TABLE_ROWS]
 
 
@@ -212,16 +206,15 @@ def say_coarse(samples: int) -> str:
     )
 
 
-def _caption(a: Folded, b: Folded | None, labels: Labels) -> str:
+def _caption(profiles: Sequence[Folded], labels: Sequence[str]) -> str:
     """Write the numbers of samples, and what limits the flamegraph."""
     parts = [
         f"{label}: {format_count(folded.samples, 'sample')}, a step "
         f"{format_seconds(folded.sampled_step_s)} ({format_seconds(folded.step_s)} unsampled)"
-        for label, folded in zip(labels, (a, b), strict=True)
-        if folded
+        for label, folded in zip(labels, profiles, strict=True)
     ]
-    text = f"{'; '.join(parts)}." + say_coarse(min(folded.samples for folded in (a, b) if folded))
-    if not all(folded.native for folded in (a, b) if folded):
+    text = f"{'; '.join(parts)}." + say_coarse(min(folded.samples for folded in profiles))
+    if not all(folded.native for folded in profiles):
         text += " Frames of libraries are missing: the sampler could not unwind them."
     return text
 
@@ -253,7 +246,8 @@ class Flames:
         points = _read_points(manifests, self.notes)
         for kind, a, b in choose_pairs(manifests, points):
             name, title = _name(f"{a.key}-against-{b.key}", suffix), name_pair(kind, a, b)
-            self.shown.append(Flame(name, title, a.folded, b.folded, name_sides(kind, a, b)))
+            labels = name_sides(kind, a, b)
+            self.shown.append(Flame(name, title, a.folded, b.folded, labels=labels))
         for by_count in points.values():
             for point in by_count.values():
                 name, title = _name(point.key, suffix), f"{point.label}, {processes(point.n)}"
@@ -291,8 +285,7 @@ def view_points(manifests: Sequence[Profiled], point: str, other: str | None = N
             allowed = ", ".join(known) or "none"
             raise PointError(" ".join([f"no stacks of {name}; there are: {allowed}", *notes]))
     titles = [f"{known[name].label}, {processes(known[name].n)}" for name in names]
-    second = known[other].folded if other is not None else None
-    return Flame("points", " against ".join(titles), known[point].folded, second)
+    return Flame("points", " against ".join(titles), *(known[name].folded for name in names))
 
 
 def _read_points(
@@ -315,9 +308,8 @@ def _read_points(
             except (OSError, stacks.StackError) as error:
                 notes.append(f"No flamegraph of {manifest.label}, n = {n}: {error}.")
                 continue
-            name = RECOMMENDED if manifest.target == RECOMMENDED else launch
-            entry = _StackPoint(key=f"{name}-{n}", label=manifest.label or "", n=n, folded=folded)
-            points.setdefault(launch, {})[n] = entry
+            key, label = f"{manifest.target}-{n}", manifest.label or ""
+            points.setdefault(launch, {})[n] = _StackPoint(key=key, label=label, n=n, folded=folded)
     return points
 
 

@@ -1,6 +1,6 @@
 """The report of a study of saved tables: what they show per step, and what they cannot show."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +19,7 @@ from scaling_study.records.columns import OPERATORS
 from scaling_study.records.tables import read_table
 from scaling_study.report import figures, sections, svg
 from scaling_study.report.page import render_page, write, yaml_text
-from scaling_study.report.words import Mark, listed, listed_all, processes
+from scaling_study.report.words import Mark, listed, processes
 
 Cells = dict[Hashable, dict[Hashable, float]]
 
@@ -48,7 +48,6 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
     ]
     html = render_page(
         "imported.html.j2",
-        flames=False,
         title=f"{study['study']}: saved profiles",
         study=study,
         tables=tables,
@@ -61,11 +60,9 @@ def render_imported(study_folder: Path, report: Path) -> list[Path]:
         config_yaml=yaml_text({name: study[name] for name in ("study", "description", "import")}),
         h=2,
     )
-    texts = {report: html}
-    for figure in drawn:
-        texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
-    write(texts)
-    return list(texts)
+    folder = study_folder / "figures"
+    texts = {folder / f"{figure.name}.svg": svg.standalone(figure.svg) for figure in drawn}
+    return write({report: html, **texts})
 
 
 def conclusion(results: Path, report: Path) -> str:
@@ -90,15 +87,16 @@ def verdict(tables: Sequence[SavedTable]) -> str:
     return f"A step takes {format_ratio(ratio)} as long with {processes(last.n)} as with {first.n}"
 
 
-def work_notes(operators: pd.DataFrame) -> list[Mark]:
+def work_notes(operators: pd.DataFrame) -> Iterator[Mark]:
     """Say whether the tables did the same work per step: as many calls, as many operations."""
     if len(set(operators["n"])) == 1:
-        return []
+        return
     calls = _spread(operators, operators["calls_per_step"])
     flops = _spread(operators, operators["flops_per_step"] / operators["calls_per_step"])
     if not calls:
         text = "The tables share no operator: whether they did the same work is not known."
-        return [Mark(text, bad=True)]
+        yield Mark(text, bad=True)
+        return
     differing = [name for name, spread in calls.items() if spread > SAME_WORK]
     if differing:
         text = (
@@ -108,18 +106,18 @@ def work_notes(operators: pd.DataFrame) -> list[Mark]:
     else:
         count = format_count(len(calls), "operator")
         text = f"The same work per step: {count} in several tables, each called equally often."
-    notes = [Mark(text, bad=bool(differing))]
+    yield Mark(text, bad=bool(differing))
     heavier = [name for name, spread in flops.items() if spread > SAME_WORK]
     if heavier:
         rows = operators[(operators["operator"] == heavier[0]) & (operators["flops_per_step"] > 0)]
         each = rows["flops_per_step"] / rows["calls_per_step"] / 1e6
         others = f" Those of {listed(heavier[1:])} differ too." if heavier[1:] else ""
+        amounts = listed(map(format_number, each), None)
         text = (
-            f"But sizes differ: a call of {heavier[0]} did {listed_all(map(format_number, each))} "
-            f"million floating-point operations with {listed_all(rows['n'])} processes.{others}"
+            f"But sizes differ: a call of {heavier[0]} did {amounts} million floating-point "
+            f"operations with {listed(rows['n'], None)} processes.{others}"
         )
-        notes.append(Mark(text, bad=True))
-    return notes
+        yield Mark(text, bad=True)
 
 
 def _spread(operators: pd.DataFrame, values: "pd.Series[float]") -> dict[str, float]:

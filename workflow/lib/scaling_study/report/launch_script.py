@@ -44,34 +44,33 @@ SBATCH = ("partition", "account", "qos", "constraint")
 
 def render_launch_script(
     recommendation: Recommendation,
+    confirmation: Confirmation,
     plan: Plan,
     script: Path,
     builds: Path,
-    confirmation: Confirmation | None = None,
 ) -> str:
     """Write the launch script of one machine's recommendation.
 
     Args:
         recommendation: the machine's.
+        confirmation: the machine's.
         plan: plan.json.
         script: path of the launch script; files with its name and ends in `BESIDE` lie beside it.
         builds: folder of the environments that were made from requirements.
-        confirmation: the machine's, if there is one.
 
     Returns:
         The text of a bash script. If nothing is recommended, the script prints why and fails.
     """
     launch = recommendation.recommended
-    if recommendation.status != "ok" or launch is None:
+    if launch is None:
         message = f"nothing to recommend: {one_line(recommendation.reason)}"
         return _template("nothing.sh.j2").render(study=plan.study, message=message)
     workload, axes = plan.workload, launch.axes
     python = interpreter(str(axes.get("build", "default")), builds) or work.interpreter(workload)
     words, passed = work.program(workload), workload.pass_env
     switches = script.with_suffix(SWITCHES).absolute() if switched(axes) else None
-    environment = _environment(
-        launch.requested_env, mark=work.marks(workload), built=activated(python, {})
-    )
+    group = ranks.asked(axes)
+    server = workload.forks and group is None
     return _template("launch.sh.j2").render(
         script=work.name(workload),
         plan=plan,
@@ -83,18 +82,18 @@ def render_launch_script(
         bind=BINDER,
         queue=QUEUE,
         command=command(work.python_of(workload, python), words, switches),
-        server=served_command(python, words, switches)
-        if workload.forks and ranks.asked(axes) is None
-        else [],
-        start=confirmation.start if confirmation else "fresh",
+        server=served_command(python, words, switches) if server else [],
+        start=confirmation.start,
         imports=str(script.with_suffix(IMPORTS).absolute()),
-        ranks=ranks.asked(axes),
+        ranks=group,
         arguments=_arguments(workload, launch),
         needed=passed,
         kept=[
             key for key in (*INHERITED, *passed) if launch.requested_env.get(key, "") is not None
         ],
-        environment=environment,
+        environment=_environment(
+            launch.requested_env, mark=work.marks(workload), built=activated(python, {})
+        ),
         folder=work.folder(workload),
     )
 
@@ -134,7 +133,7 @@ def _template(file: str) -> jinja2.Template:
 
 def _arguments(workload: Workload, launch: Recommended) -> Iterable[str]:
     """Yield the script's arguments as words of bash; the member's number is a variable."""
-    values = {name: launch.axes[name] for name in workload.parameters}
+    values = work.parameters_of(workload, launch.axes)
     if workload.starts_processes:
         values[placeholders.N] = launch.n
     for argument in work.arguments(workload):

@@ -60,7 +60,7 @@ class MachineReport:
         self.name, self.suffix, self.provenance = name, suffix, provenance
         self.hardware = provenance.description
         self.recommendation = entry("recommendation", analysis.Recommendation)
-        self.confirmation = lookup("confirmation", analysis.Confirmation)
+        self.confirmation = entry("confirmation", analysis.Confirmation)
         self.noise = entry("noise", analysis.Noise)
         self.failures = entry("failures", analysis.Failures)
         self.readback = entry("readback", analysis.EffectiveSettings)
@@ -75,8 +75,8 @@ class MachineReport:
         path = folder / "microbenchmarks.json"
         alone = read_file(path, Microbenchmarks) if path.exists() else None
         self.microbenchmarks = alone if alone and alone.machine == machine else None
-        names = plan.profiled  # profiles of an earlier config may lie there
-        folders = [profile for profile in profiles.profile_folders(folder) if profile.name in names]
+        # Profiles of an earlier config may lie there.
+        folders = [path for path in profiles.profile_folders(folder) if path.name in plan.profiled]
         manifests = profiles.read_manifests(folders)
         self.profiled = tuple(manifest for manifest in manifests if manifest.machine == machine)
         points = tables.read_table(folder / "tables", POINTS)
@@ -93,8 +93,7 @@ class MachineReport:
     @property
     def queued(self) -> str:
         """The launch script's arguments if forked models are the headline; empty otherwise."""
-        forked = self.confirmation is not None and self.confirmation.start == "forked"
-        return " --queue models.txt" if forked else ""
+        return " --queue models.txt" if self.confirmation.start == "forked" else ""
 
 
 def estimate(row: Mapping[Hashable, float], column: str, scale: float = 1.0) -> Interval:

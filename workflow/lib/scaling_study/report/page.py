@@ -40,6 +40,7 @@ from scaling_study.search import rounds
 from scaling_study.stats import thresholds
 from scaling_study.stats.interval import Interval
 
+SCRIPTS = ("page.js", "flame.js")
 FIGURES = ("throughput", "step_time")
 """The rule promises these to Snakemake, whatever was measured."""
 NOTHING_DRAWN = """\
@@ -51,9 +52,7 @@ NOTHING_DRAWN = """\
 
 def interval(value: Interval | None) -> str:
     """Write the interval of a value; empty without one."""
-    if value is None or not value.sure:
-        return ""
-    return quantities.format_interval(value.low, value.high, like=value.value)
+    return quantities.format_interval(value.low, value.high, like=value.value) if value else ""
 
 
 def ratio(value: Interval | float | None) -> str:
@@ -119,7 +118,6 @@ FILTERS = {
     "probability": lambda value: quantities.format_probability(value, short=True),
     "added": draw.added,
     "listed": words.listed,
-    "listed_all": words.listed_all,
     "sentence": words.sentence,
     "named": words.name_launch,
     "processes": words.processes,
@@ -207,31 +205,25 @@ class View:
 
     @property
     def helpful(self) -> list[str]:
-        """Labels of launches that experiments showed to help, and that a race did not measure."""
-        if self.plan.searched is None:
-            return []
+        """Labels of launches that experiments showed to help, and that the race did not measure."""
         return [launch.label for launch in rounds.helpful(self.plan, self.machine.targets)]
 
 
 def render_report(
-    plan: Plan,
-    views: Sequence[View],
-    compared: Compared | None = None,
-    times_s: Mapping[str, float] | None = None,
+    plan: Plan, views: Sequence[View], compared: Compared | None, times_s: Mapping[str, float]
 ) -> str:
     """Render the report of a study; the same input gives the same text.
 
     Args:
         plan: plan.json.
         views: its machines.
-        compared: analysis/machines.json of a study that names machines.
+        compared: analysis/machines.json, if the study names machines.
         times_s: how long its stages took, by name.
     """
     several = len(views) > 1 or compared is not None
     learnt = work.with_learnt(plan, views[0].machine.provenance.samples)
     return render_page(
         "report.html.j2",
-        flames=any(view.flames.shown for view in views),
         title=f"{plan.study}: scaling study",
         plan=plan,
         script_name=work.name(plan.workload),
@@ -242,21 +234,19 @@ def render_report(
         places={view.name: view for view in views},
         several=several,
         compared=compared,
-        times_s=times_s or {},
+        times_s=times_s,
         h=3 if several else 2,
     )
 
 
-def render_page(template: str, *, flames: bool, **content: object) -> str:
+def render_page(template: str, **content: object) -> str:
     """Render a page that has its style and its script inside.
 
     Args:
         template: file in workflow/report; it gets ``css``, ``script`` and ``script_hash`` too.
-        flames: whether there are flame graphs, which need a script of their own.
         content: what the template shows.
     """
-    files = ["page.js", "flame.js"] if flames else ["page.js"]
-    script = "".join((storage.TEMPLATES / name).read_text(encoding="utf-8") for name in files)
+    script = "".join((storage.TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return (
         environment()
         .get_template(template)
@@ -358,61 +348,62 @@ def render_study(
     """
     planned = read_plan(plan)
     content = None if compared is None else read_file(compared, Compared)
-    kinds = {entry.name: entry.kind for entry in content.machines} if content else {}
-    texts: dict[Path, str] = {}
+    machines = content.machines if content else ()
+    kinds = {entry.name: entry.kind for entry in machines}
+    launch, drawn = study_folder / "launch", study_folder / "figures"
+    texts: dict[Path, str | None] = {}
     views: list[View] = []
-    for entry in content.machines if content else ():
+    for entry in machines:
         if entry.status == "missing":  # an earlier run may have measured it
-            script = study_folder / "launch" / f"recommended-{entry.name}.sh"
-            for suffix in (script.suffix, *launch_script.BESIDE):
-                script.with_suffix(suffix).unlink(missing_ok=True)
+            script = launch / f"recommended-{entry.name}.sh"
+            texts |= {script.with_suffix(end): None for end in (".sh", *launch_script.BESIDE)}
     for machine in read_study(study_folder, planned, content):
-        script = study_folder / "launch" / f"recommended{machine.suffix}.sh"
-        texts[script] = launch_script.render_launch_script(
-            machine.recommendation, planned, script, builds, machine.confirmation
+        script = launch / f"recommended{machine.suffix}.sh"
+        script_text = launch_script.render_launch_script(
+            machine.recommendation, machine.confirmation, planned, script, builds
         )
-        kind = kinds.get(machine.name, {})
-        for suffix, text in _beside(machine, planned, kind, script).items():
-            path = script.with_suffix(suffix)
-            if text:
-                texts[path] = text
-            else:
-                path.unlink(missing_ok=True)  # left by an earlier recommendation
+        texts[script] = script_text
+        beside = _beside(machine, planned, kinds.get(machine.name, {}), script)
+        texts |= {script.with_suffix(end): text for end, text in beside.items()}
         flames = flamegraph.Flames(machine.profiled, suffix=machine.suffix)
-        texts |= {study_folder / "figures" / name: text for name, text in flames.files.items()}
-        for name in FIGURES:
-            texts[study_folder / "figures" / f"{name}{machine.suffix}.svg"] = NOTHING_DRAWN
+        texts |= {drawn / name: text for name, text in flames.files.items()}
+        texts |= {drawn / f"{name}{machine.suffix}.svg": NOTHING_DRAWN for name in FIGURES}
         anchor = f"m{len(views) + 1}"
-        views.append(View(anchor, machine, planned, flames, str(script), texts[script]))
+        views.append(View(anchor, machine, planned, flames, str(script), script_text))
         for figure in views[-1].figures.values():
-            texts[study_folder / "figures" / f"{figure.name}.svg"] = svg.standalone(figure.svg)
+            texts[drawn / f"{figure.name}.svg"] = svg.standalone(figure.svg)
     stages = study_folder / STAGE_TIMES
     times_s = read_file(stages, dict[str, float]) if stages.exists() else {}
     texts[report] = render_report(planned, views, content, times_s)
-    write(texts)
-    return list(texts)
+    return write(texts)
 
 
 def _beside(
     machine: MachineReport, plan: Plan, kind: Mapping[str, object], script: Path
 ) -> dict[str, str | None]:
     """Return the texts of the files beside a launch script; None for those that it lacks."""
-    recommended, imports = machine.recommendation.recommended, None
-    if recommended is None:
+    best, imports = machine.recommendation.recommended, machine.confirmation.imports
+    if best is None:
         return dict.fromkeys(launch_script.BESIDE)
-    if machine.confirmation and machine.confirmation.imports:
-        imports = json.encode(structs.asdict(machine.confirmation.imports)).decode()
-    used = machine.readback.optimizers(recommended.launch)
+    used = machine.readback.optimizers(best.launch)
     return {
-        launch_script.SWITCHES: switch_script.render_switches(recommended.axes, script.name, used),
-        launch_script.IMPORTS: imports,
+        launch_script.SWITCHES: switch_script.render_switches(best.axes, script.name, used),
+        launch_script.IMPORTS: json.encode(structs.asdict(imports)).decode() if imports else None,
         launch_script.ARRAY_JOB: launch_script.render_array_job(
             plan.study, script.absolute(), machine.name, kind
         ),
     }
 
 
-def write(texts: dict[Path, str]) -> None:
-    """Write files, each of them whole or not at all."""
+def write(texts: Mapping[Path, str | None]) -> list[Path]:
+    """Write files, each of them whole or not at all, and remove those that have no text.
+
+    Returns:
+        The files written.
+    """
     for path, text in texts.items():
-        storage.write_whole(path, lambda beside, text=text: beside.write_text(text, "utf-8"))  # type: ignore[misc]
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            storage.write_whole(path, lambda beside, text=text: beside.write_text(text, "utf-8"))  # type: ignore[misc]
+    return [path for path, text in texts.items() if text is not None]

@@ -4,6 +4,7 @@ A sentence quotes only figures of at least two starts, and each quantity has one
 """
 
 import statistics
+from collections.abc import Iterator
 
 from scaling_study.analysis.inflation import sum_operators
 from scaling_study.common.objectives import OBJECTIVES
@@ -52,7 +53,7 @@ def operators(comparison: Comparison) -> str:
     return f"{comparison.title}: {part}.{by_group}"
 
 
-def rules_of_thumb(usage: MachineUse, memory_bytes: float | None) -> list[Rule]:
+def rules_of_thumb(usage: MachineUse, memory_bytes: float | None) -> Iterator[Rule]:
     """Answer rules of thumb for feeding training, each with its number."""
 
     def mean(kind: str) -> float | None:
@@ -61,11 +62,11 @@ def rules_of_thumb(usage: MachineUse, memory_bytes: float | None) -> list[Rule]:
 
     used = sum(mean(kind) or 0.0 for kind in ("trainers", "threads", "workers", "others"))
     in_use = f"{format_cpus(used)} of {format_cpus(usage.cpus)} CPUs in use"
-    rows: list[Rule] = [("CPUs are not used up", used < MAXED * usage.cpus, in_use)]
+    yield "CPUs are not used up", used < MAXED * usage.cpus, in_use
     for kind, resource in (("stalled_cpu", "a CPU"), ("stalled_io", "a disk")):
         if (stalled := mean(kind)) is not None:
             text = f"something waits in {format_percent(round(stalled, 2))} of the time"
-            rows.append((f"Nobody waits for {resource}", stalled < STALLED, text))
+            yield f"Nobody waits for {resource}", stalled < STALLED, text
     for left, whole, resource in (
         ("memory_left", memory_bytes, "Memory"),
         ("shared_left", usage.shared_bytes, "Shared memory (/dev/shm)"),
@@ -73,27 +74,24 @@ def rules_of_thumb(usage: MachineUse, memory_bytes: float | None) -> list[Rule]:
         if whole:
             least = min(getattr(span, left) for span in usage.spans)
             text = f"at least {format_bytes(least)} left"
-            rows.append((f"{resource} is not used up", least > (1 - MAXED) * whole, text))
+            yield f"{resource} is not used up", least > (1 - MAXED) * whole, text
     for kind, transfer in (("disk", "read from disks"), ("network", "received from the network")):
-        rows.append(("for comparison", None, f"{format_bytes(mean(kind))} a second {transfer}"))
-    return rows
+        yield "for comparison", None, f"{format_bytes(mean(kind))} a second {transfer}"
 
 
-def ceilings(alone: Microbenchmarks) -> list[tuple[str, float]]:
-    """Return rates that a loader cannot exceed (bytes/s): streams, and reading from the disk.
+def ceilings(alone: Microbenchmarks) -> Iterator[tuple[str, float]]:
+    """Yield rates that a loader cannot exceed (bytes/s): streams, and reading from the disk.
 
     Streams are those of the fewest and of the most processes.
     """
-    rates = []
     for kernel, title in (("memory", "memory, a stream"), ("llc", "last-level cache, a stream")):
         rows = [row for row in alone.rows if row.kernel == kernel and row.valid and row.rates]
         counts = [row.n for row in rows]
         for n in sorted({min(counts), max(counts)} if counts else ()):
             mean = statistics.fmean(sum(row.rates) for row in rows if row.n == n)
-            rates.append((f"{title}, {words.processes(n)}", STREAM_BYTES * mean))
+            yield f"{title}, {words.processes(n)}", STREAM_BYTES * mean
     if alone.disk and alone.disk.per_s is not None:
-        rates.append((f"the disk, in order ({alone.disk.note})", alone.disk.per_s))
-    return rates
+        yield f"the disk, in order ({alone.disk.note})", alone.disk.per_s
 
 
 # Several machines.
@@ -117,29 +115,24 @@ def compared_verdict(compared: Compared) -> str:
     return f"{text}, predicted"
 
 
-def compared_notes(compared: Compared) -> list[words.Mark]:
-    """Return notes on a comparison for careful readers; a bad note weakens the comparison."""
-    notes = [
-        words.Mark(f"{machine.name} is missing: {machine.reason}.", bad=True)
-        for machine in compared.machines
-        if machine.status == "missing"
-    ]
+def compared_notes(compared: Compared) -> Iterator[str]:
+    """Yield what weakens a comparison."""
+    for machine in compared.machines:
+        if machine.status == "missing":
+            yield f"{machine.name} is missing: {machine.reason}."
     for names in compared.same:
-        text = "are the same machine by all that matters to its speed"
-        notes.append(words.Mark(f"{words.listed(names, 9)} {text}.", bad=True))
+        yield f"{words.listed(names, 9)} are the same machine by all that matters to its speed."
     for machine in compared.machines:
         for other in machine.others:
             differences = "; ".join(f"{f.fact} {f.there}, not {f.here}" for f in other.differences)
-            text = (
+            yield (
                 f"Not all nodes of {machine.name} are alike: {words.listed(other.hosts, 4)} "
                 f"({format_count(other.cohorts, 'cohort')}) has {differences}. They are not "
                 f"pooled: compared here is {words.listed(machine.hosts, 4)}."
             )
-            notes.append(words.Mark(text, bad=True))
     for entry in compared.software:
         values = "; ".join(f"{name} {value}" for name, value in entry.machines.items())
-        notes.append(words.Mark(f"The machines differ in {entry.what}: {values}.", bad=True))
-    return notes
+        yield f"The machines differ in {entry.what}: {values}."
 
 
 def throughput(recommendation: Recommendation) -> str:

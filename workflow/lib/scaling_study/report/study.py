@@ -1,7 +1,7 @@
 """Texts about a whole study for the terminal: an outline before it, a conclusion after it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scaling_study.common.printable import printable_lines
@@ -76,22 +76,23 @@ def look_around() -> str:
     return words.warn_busy(foreign.look(frozenset(probe.read_machine().cpus)))
 
 
-def _conclude_machine(machine: model.MachineReport, results: Path) -> list[str]:
-    """Return a machine's result, its launch command, and why it does not scale further."""
+def _conclude_machine(machine: model.MachineReport, results: Path) -> Iterator[str]:
+    """Yield a machine's result, its launch command, and why it does not scale further."""
     headline = words.headline(machine)
-    lines = [f"{headline.verdict} ({headline.detail})"]
-    lines += [f"  {bar.text}: {bar.value} {bar.unit}" for bar in headline.bars]
+    yield f"{headline.verdict} ({headline.detail})"
+    for bar in headline.bars:
+        yield f"  {bar.text}: {bar.value} {bar.unit}"
     if machine.recommendation.single and (most := sections.throughput(machine.recommendation)):
-        lines.append(f"  {most}")
+        yield f"  {most}"
     warnings = [f"  Warning: {mark.text}: {mark.tip}" for mark in headline.marks if mark.bad]
-    lines += _first(warnings, SHOWN_WARNINGS)
+    yield from _first(warnings, SHOWN_WARNINGS)
     if machine.name.endswith(model.OTHER_NODES):
-        lines.append("  measured on nodes that are another machine")
+        yield "  measured on nodes that are another machine"
     elif machine.recommendation.ok:
         command = f"bash {results}/launch/recommended{machine.suffix}.sh{machine.queued}"
-        lines.append(f"  launch it: {command}")
-    lines += [f"  why, {target.title}: {words.why(target)}" for target in machine.targets]
-    return lines
+        yield f"  launch it: {command}"
+    for target in machine.targets:
+        yield f"  why, {target.title}: {words.why(target)}"
 
 
 def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = False) -> str:
@@ -106,7 +107,7 @@ def conclusion(results: Path, planned: Path, report: Path, *, compared: bool = F
     plan = read_plan(planned)
     content = read_file(results / "analysis/machines.json", Compared) if compared else None
     notes = sections.compared_notes(content) if content else []
-    lines = [f"{'Warning: ' if note.bad else ''}{note.text}" for note in notes]
+    lines = [f"Warning: {note}" for note in notes]
     for machine in model.read_study(results, plan, content):
         if machine.name and not machine.name.endswith(model.OTHER_NODES):
             lines.append(f"{machine.name} ({machine.hardware.cpu_model}):")

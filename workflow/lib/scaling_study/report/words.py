@@ -6,7 +6,7 @@ gain comes from the confirmation, or else from the windows; scaling from tables/
 causes from the verdict.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scaling_study.common.objectives import OBJECTIVES
@@ -40,13 +40,6 @@ NOUNS = {"models_per_hour": "models per hour", "steps_per_s": "steps per second"
 VERBS = {"models_per_hour": ("train", "trains"), "steps_per_s": ("do", "does")}
 THINGS = {"models_per_hour": "one model", "steps_per_s": "one step"}
 """The unit of work whose time is stated, by its rate."""
-OUTSIDE_ALONE = {
-    True: "Whole runs show a rate, but not its causes: experiments on causes change something"
-    " inside a step, or add a load beside it.",
-    False: "The program starts its processes itself and has no gates. Experiments on causes change"
-    " single processes while others train, so they are not possible.",
-}
-"""Why a program that runs as a whole has no experiments, by whether whole runs are measured."""
 PLAIN_NAMES = {
     "default": "the default launch",
     "today": "today's launch",
@@ -99,7 +92,7 @@ def sentence(text: str) -> str:
 
 def name_launch(label: str) -> str:
     """Name a launch inside a sentence."""
-    return listed_all(PLAIN_NAMES.get(part, part) for part in label.split(", "))
+    return listed((PLAIN_NAMES.get(part, part) for part in label.split(", ")), None)
 
 
 def opening(label: str) -> str:
@@ -113,18 +106,17 @@ def processes(n: int) -> str:
     return format_count(n, "process", "processes")
 
 
-def listed(names: Iterable[str], most: int = FEW) -> str:
-    """Join names with "and"; of more than ``most``, the first ones and the number of the others."""
-    shown = list(names)
-    if len(shown) > most:
+def listed(items: Iterable[object], most: int | None = FEW) -> str:
+    """Join names or numbers with "and".
+
+    Args:
+        items: the names or numbers.
+        most: of more than this, the first ones are named and the others counted; None for all.
+    """
+    shown = [str(item) for item in items]
+    if most and len(shown) > most:
         shown = [*shown[: most - 1], f"{len(shown) - most + 1} more"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def listed_all(items: Iterable[object]) -> str:
-    """Join all of some names or numbers with "and"."""
-    names = [str(item) for item in items]
-    return listed(names, len(names))
 
 
 def spelled(ratio: Interval) -> str:
@@ -194,7 +186,6 @@ class Answer:
         started: how its models start, if not each in a fresh process.
         other: label of the launch that it is compared with.
         value: the rate or time of the recommended launch, in words.
-        verb: the wording of the gain: ``trains {} as many models per hour as``.
         n: processes of the recommended launch.
         other_n: processes of the launch that it is compared with, at its own best.
         probability: probability that the study has nothing better.
@@ -213,7 +204,6 @@ class Answer:
     started: str = ""
     other: str = "default"
     value: str = ""
-    verb: str = "gives {} as much as"
     n: int = 1
     other_n: int = 1
     probability: float | None = None
@@ -228,9 +218,12 @@ class Answer:
 
     def times(self, ratio: Interval) -> str:
         """Word a gain; if its interval is wide, only its lower end."""
+        goal = OBJECTIVES[self.objective]
         wide = ratio.low and ratio.high and ratio.high >= WIDE * ratio.low
         text = f"at least {format_ratio(ratio.low)}" if wide else format_ratio(ratio.value)
-        return self.verb.format(text)
+        if goal.single:
+            return f"is {text} as fast as"
+        return f"{VERBS[goal.rate][1]} {text} as many {NOUNS[goal.rate]} as"
 
 
 HEADLINE: tuple[tuple[str, Callable[[Answer], bool], str], ...] = (
@@ -316,15 +309,10 @@ class Headline:
     marks: tuple[Mark, ...]
 
 
-def choose(answer: Answer) -> str:
-    """Return the name of the headline's row."""
-    return next(name for name, holds, _ in HEADLINE if holds(answer))
-
-
-def verdict(answer: Answer) -> str:
-    """Return the headline's sentence."""
-    text = next(text for _, holds, text in HEADLINE if holds(answer))
-    return text.format(
+def choose(answer: Answer) -> tuple[str, str]:
+    """Return the name of the headline's row, and its sentence."""
+    name, _, text = next(row for row in HEADLINE if row[1](answer))
+    return name, text.format(
         best=f"{name_launch(answer.best)}{answer.started}",
         Best=f"{opening(answer.best)}{answer.started}",
         other=name_launch(answer.other),
@@ -340,16 +328,16 @@ def verdict(answer: Answer) -> str:
 def headline(machine: MachineReport) -> Headline:
     """Return the headline of a machine's report."""
     recommendation, answer = machine.recommendation, answer_of(machine)
-    objective = OBJECTIVES[answer.objective]
+    best, objective = recommendation.recommended, OBJECTIVES[answer.objective]
     question = (
         f"How soon is {THINGS[objective.rate]} done on this machine?"
         if objective.single
         else f"How many {NOUNS[objective.rate]} can this machine {VERBS[objective.rate][0]}?"
     )
-    if not answer.ok:
+    row, verdict = choose(answer)
+    if best is None:
         reason = sentence(f"{recommendation.reason}.")
-        return Headline(question, verdict(answer), reason, (), _loss_marks(machine))
-    row = choose(answer)
+        return Headline(question, verdict, reason, (), tuple(_loss_marks(machine)))
     ratio = answer.same_n if row == "faster with as many processes" else answer.ratio
     detail = [format_ratio(ratio.value)] if row in UNQUOTED else []
     if row in QUOTED + UNQUOTED:
@@ -364,22 +352,23 @@ def headline(machine: MachineReport) -> Headline:
             f"predicted over the {recommendation.as_run_n} that you run today:"
             f" {format_ratio(recommendation.as_run.value)}"
         )
-    bars = _bars(_confirmed(machine.confirmation) or _predicted(recommendation), answer.objective)
-    return Headline(question, verdict(answer), ", ".join(detail), bars, tuple(_marks(machine)))
+    shown = _confirmed(machine.confirmation) or _predicted(recommendation, best)
+    marks = tuple(_marks(machine, best, answer))
+    return Headline(question, verdict, ", ".join(detail), _bars(shown, answer.objective), marks)
 
 
 def answer_of(machine: MachineReport) -> Answer:
     """Return the findings that decide the headline."""
     recommendation, confirmation = machine.recommendation, machine.confirmation
     best, other = recommendation.recommended, recommendation.compared
-    if not recommendation.ok or best is None:
+    if best is None:
         return Answer(ok=False, objective=recommendation.objective)
-    arm = confirmation.arm("recommended") if confirmation else None
-    source = confirmation if confirmation and arm else recommendation
-    objective, goal = source.objective, OBJECTIVES[source.objective]
+    arm = confirmation.arm("recommended")
+    source = confirmation if arm else recommendation
+    objective = source.objective
     against = other.label if other else "default"
     theirs, ratio = None, source.ratio
-    if confirmation and arm:
+    if arm:
         against = confirmation.against
         theirs = confirmation.arm(against) or confirmation.arm(f"{against}_same_n")
         # A launch that the study could not measure ran with as many processes only.
@@ -387,7 +376,6 @@ def answer_of(machine: MachineReport) -> Answer:
     at_most = arm and not arm.end_seen and objective == "models_per_hour"
     text = amount((arm or best).gives(objective), objective)
     same = other is not None and other.launch == best.launch and not (arm and arm.start == "forked")
-    does = VERBS[goal.rate][1]
     return Answer(
         objective=objective,
         confirmed=arm is not None,
@@ -397,7 +385,6 @@ def answer_of(machine: MachineReport) -> Answer:
         started=STARTED[arm.start] if arm else "",
         other=against,
         value=f"{'at most ' if at_most else ''}{text} with {processes(best.n)}",
-        verb="is {} as fast as" if goal.single else f"{does} {{}} as many {NOUNS[goal.rate]} as",
         n=best.n,
         other_n=theirs.n if theirs else other.n if other else best.n,
         probability=best.probability_best,
@@ -408,10 +395,10 @@ def answer_of(machine: MachineReport) -> Answer:
     )
 
 
-def confirmed_amount(confirmation: analysis.Confirmation | None) -> str:
+def confirmed_amount(confirmation: analysis.Confirmation) -> str:
     """Write the confirmed rate or time of the recommended launch; empty if not confirmed."""
-    arm = confirmation.arm("recommended") if confirmation else None
-    if confirmation is None or arm is None:
+    arm = confirmation.arm("recommended")
+    if arm is None:
         return ""
     text = amount(arm.gives(confirmation.objective), confirmation.objective)
     return f"{text}, confirmed{STARTED[arm.start]}"
@@ -423,39 +410,34 @@ STARTED = {"fresh": "", "forked": " with forked starts"}
 """Words behind a launch's name, by how its models start."""
 
 
-def _predicted(
-    recommendation: analysis.Recommendation,
-) -> list[tuple[str, analysis.Candidate | analysis.ArmResult]]:
+Shown = list[tuple[str, analysis.Candidate | analysis.ArmResult]]
+"""Launches of the headline, by their roles."""
+
+
+def _predicted(recommendation: analysis.Recommendation, best: analysis.Recommended) -> Shown:
     """Return today's launch, the default one and the recommended one.
 
     The launch that the recommended one is compared with comes at the recommended count, too.
     """
-    shown: list[tuple[str, analysis.Candidate | analysis.ArmResult]] = []
-    best = recommendation.recommended
+    shown: Shown = []
     for role, entry in (("today", recommendation.today), ("default", recommendation.default)):
-        if best is None or entry is None or entry.launch == best.launch:
+        if entry is None or entry.launch == best.launch:
             continue
         shown.append((role, entry))
         if entry is recommendation.compared and entry.at_n is not None and entry.at_n.n != entry.n:
             shown.append((f"{role}_same_n", entry.at_n))
-    return [*shown, *([("recommended", best)] if best else [])]
+    return [*shown, ("recommended", best)]
 
 
-def _confirmed(
-    confirmation: analysis.Confirmation | None,
-) -> list[tuple[str, analysis.Candidate | analysis.ArmResult]]:
+def _confirmed(confirmation: analysis.Confirmation) -> Shown:
     """Return the launches as confirmed, the recommended one with fresh starts too; or none."""
-    if confirmation is None or confirmation.arm("recommended") is None:
-        return []
     arms = [confirmation.arm(role) for role in ROLES]
     if confirmation.start != "fresh":
         arms.insert(-1, confirmation.arm("recommended", "fresh"))
     return [(arm.role, arm) for arm in arms if arm is not None]
 
 
-def _bars(
-    shown: Sequence[tuple[str, analysis.Candidate | analysis.ArmResult]], objective: str
-) -> tuple[Bar, ...]:
+def _bars(shown: Shown, objective: str) -> tuple[Bar, ...]:
     gave = [entry.gives(objective) for _, entry in shown]
     values = [quantity.value if known(quantity.value) else 0.0 for quantity in gave]
     scale, unit = 1.0, UNITS[OBJECTIVES[objective].rate]
@@ -495,63 +477,53 @@ def sureness(recommendation: analysis.Recommendation) -> str:
     return text
 
 
-def _marks(machine: MachineReport) -> Iterable[Mark]:
+def _marks(machine: MachineReport, best: analysis.Recommended, answer: Answer) -> Iterator[Mark]:
+    """Mark how sure the recommendation of a launch is."""
     recommendation, confirmation = machine.recommendation, machine.confirmation
-    best, other = recommendation.recommended, recommendation.compared
-    arm = confirmation.arm("recommended") if confirmation else None
-    if best is None:
-        return
-    yield _confirmation_mark(confirmation, arm)
-    if confirmation and arm:
-        yield from _difference_marks(confirmation, arm)
-    probability = format_probability(best.probability_best, short=True)
-    if known(best.probability_best):
+    if arm := confirmation.arm("recommended"):
         yield Mark(
-            f"best of {len(recommendation.ranking)}: {probability}", sureness(recommendation)
+            f"confirmed in {format_count(arm.rounds, 'round')}",
+            "Each launch ran as the launch script starts it: plain processes, from their start to "
+            "their end, in a queue that keeps every slot busy.",
         )
-    spread = machine.noise.at(*sorted({best.n, *([other.n] if other else [])}))
-    if spread is None:
+        yield from _difference_marks(confirmation, arm)
+    else:
+        why = NOT_CONFIRMED.get(confirmation.status, "")
+        reason = f": {confirmation.reason}" if confirmation.reason else ""
+        tip = f"From windows of training, not from whole models{why}{reason}."
+        bad = confirmation.status in {"none", "failed"}
+        yield Mark("predicted, not confirmed", tip, bad)
+    if known(best.probability_best):
+        probability = format_probability(best.probability_best, short=True)
+        text = f"best of {len(recommendation.ranking)}: {probability}"
+        yield Mark(text, sureness(recommendation))
+    if answer.spread is None:
         yield Mark("no A/A check", "The baseline was not repeated: noise is not known.", bad=True)
     else:
         tip = "Two runs of one launch differed by this much: smaller gains mean nothing."
-        yield Mark(f"A/A noise {format_percent(spread)}", tip)
-    starts = min(point.replicates for point in (best, other or best))
+        yield Mark(f"A/A noise {format_percent(answer.spread)}", tip)
+    starts = min(point.replicates for point in (best, recommendation.compared or best))
     if starts < ENOUGH_REPLICATES and arm is None:  # a confirmation rests on its rounds
         more = "a larger search.budget_minutes" if recommendation.raced else "measure.replicates: 3"
         tip = (
             f"The interval rests on the spread of all launches together; {more} gives more starts."
         )
         yield Mark(format_count(starts, "start"), tip, bad=starts < analysis.ENOUGH_STARTS)
-    length = (confirmation.model_length if confirmation else None) or recommendation.model_length
-    if length is not None:
+    if length := confirmation.model_length or recommendation.model_length:
         yield _length_mark(length)
     if recommendation.today is not None:
         shown = shell.tell(recommendation.today.shell)  # type: ignore[arg-type]
         yield Mark("today's launch", f"Today's launch is the default one with {shown}.")
-    yield from _training_marks(recommendation, confirmation)
+    yield from _training_marks(machine, best)
     yield from _loss_marks(machine)
 
 
-def _confirmation_mark(
-    confirmation: analysis.Confirmation | None, arm: analysis.ArmResult | None
-) -> Mark:
-    if arm is not None:
-        return Mark(
-            f"confirmed in {format_count(arm.rounds, 'round')}",
-            "Each launch ran as the launch script starts it: plain processes, from their start to "
-            "their end, in a queue that keeps every slot busy.",
-        )
-    ways = {
-        "off": ("the config says confirm: off", False),
-        "none": ("nothing was confirmed", True),
-        "failed": ("the confirmation failed", True),
-    }
-    why, bad = ways.get(confirmation.status, ("", False)) if confirmation else ("", False)
-    reason = f": {confirmation.reason}" if confirmation and confirmation.reason else ""
-    text = f"From windows of training, not from whole models{'; ' if why else ''}{why}"
-    return Mark("predicted, not confirmed", f"{text}{reason}.", bad)
-
-
+NOT_CONFIRMED = {
+    "off": "; the config says confirm: off",
+    "none": "; nothing was confirmed",
+    "failed": "; the confirmation failed",
+}
+"""Why a recommendation is predicted only, by the status of the confirmation."""
 PARTS = {
     "start": "start and end of a process",
     "between": "work between steps",
@@ -562,7 +534,7 @@ PARTS = {
 
 def _difference_marks(
     confirmation: analysis.Confirmation, arm: analysis.ArmResult
-) -> Iterable[Mark]:
+) -> Iterator[Mark]:
     """Mark the kind of start, differences from the prediction, and weaknesses of a confirmation."""
     if arm.start == "forked":
         tip = "Each model is forked from a process that has imported the script's packages."
@@ -581,18 +553,12 @@ def _difference_marks(
         away = f"{format_percent(abs(round(difference.value - 1, 3)))} {side} the prediction"
         if arm.start == "forked":  # which is of fresh starts
             away = f"fresh starts: {away}"
-        yield Mark(
-            away,
-            explain_difference(confirmation),
-            abs(difference.unexplained - 1) > thresholds.NOTICEABLE,
-        )
+        bad = abs(difference.unexplained - 1) > thresholds.NOTICEABLE
+        yield Mark(away, explain_difference(confirmation), bad)
     if arm.foreign_cpus > thresholds.FOREIGN_CPUS:
-        cpus = format_cpus(round(arm.foreign_cpus, 2))
-        yield Mark(
-            "busy machine",
-            f"Other programs took {cpus} CPUs meanwhile. Confirm again on a quiet machine.",
-            bad=True,
-        )
+        cpus = format_cpus(arm.foreign_cpus)
+        tip = f"Other programs took {cpus} CPUs meanwhile. Confirm again on a quiet machine."
+        yield Mark("busy machine", tip, bad=True)
     if not arm.end_seen and OBJECTIVES[objective].rate == "models_per_hour":
         tip = (
             "No process ended after one model, so its time may lack the end of a process. "
@@ -626,17 +592,13 @@ def _length_mark(length: ModelLength) -> Mark:
     return Mark(f"one model: {length.steps:,.0f} steps", text, bad=length.differs)
 
 
-def _training_marks(
-    recommendation: analysis.Recommendation, confirmation: analysis.Confirmation | None
-) -> Iterable[Mark]:
+def _training_marks(machine: MachineReport, best: analysis.Recommended) -> Iterator[Mark]:
     """Mark changes of training: of the recommended launch, and of a faster one that is left out."""
-    losses = {loss.launch: loss for loss in (confirmation.losses if confirmation else ())}
-    loss = losses.get(recommendation.recommended.launch) if recommendation.recommended else None
-    if loss is not None:
+    losses = {loss.launch: loss for loss in machine.confirmation.losses}
+    if loss := losses.get(best.launch):
         tip = f"It computes in another order or precision than the baseline. {_loss_text(loss)}"
         yield Mark("loss compared", tip, bad=not loss.alike)
-    changed = recommendation.changed
-    if changed is not None:
+    if changed := machine.recommendation.changed:
         changes = " and ".join(f"{name} {value}" for name, value in changed.what.items())
         other = losses.get(changed.launch)
         text = _loss_text(other) if other else "Compare the loss at equal samples before using it."
@@ -663,19 +625,16 @@ def _loss_text(loss: Losses) -> str:
 BY_WHOM = {"foreign_cpu": "other programs", "stolen_cpu": "the hypervisor"}
 
 
-def _loss_marks(machine: MachineReport) -> tuple[Mark, ...]:
+def _loss_marks(machine: MachineReport) -> Iterator[Mark]:
     """Mark launches, windows and files that were lost."""
-    failures, provenance = machine.failures, machine.provenance
+    failures = machine.failures
     ranked = {point.launch for point in machine.recommendation.ranking}
-    lost = [point.label for point in failures.points if point.launch not in ranked]
-    marks = []
+    lost = dict.fromkeys(point.label for point in failures.points if point.launch not in ranked)
     if lost:
-        names = list(dict.fromkeys(lost))
-        tip = f"No valid window, so not compared: {listed(names)}."
-        marks.append(Mark(f"{format_count(len(names), 'launch', 'launches')} lost", tip, bad=True))
-    marks += lost_windows(failures, provenance.windows)
-    writers = failures.shared_files
-    if writers:
+        tip = f"No valid window, so not compared: {listed(lost)}."
+        yield Mark(f"{format_count(len(lost), 'launch', 'launches')} lost", tip, bad=True)
+    yield from lost_windows(failures, machine.provenance.windows)
+    if writers := failures.shared_files:
         path = max(writers, key=lambda file: writers[file])
         tip = (
             f"{writers[path]:,} processes write {path}"
@@ -683,18 +642,16 @@ def _loss_marks(machine: MachineReport) -> tuple[Mark, ...]:
             "overwrites what the others write. Put {member} into the argument that names it, such "
             'as args: ["--out", "runs/{member}"].'
         )
-        marks.append(Mark("processes share a file", tip, bad=True))
-    return tuple(marks)
+        yield Mark("processes share a file", tip, bad=True)
 
 
-def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
+def lost_windows(failures: analysis.Failures, taken: int) -> Iterator[Mark]:
     """Mark large shares of windows that were lost to other programs, or to the hypervisor.
 
     Args:
         failures: of the machine.
         taken: number of all windows.
     """
-    marks = []
     for flag, whom in BY_WHOM.items():
         count = sum(window.count for window in failures.windows if window.flag == flag)
         if taken and count >= MANY_LOST * taken:
@@ -703,9 +660,7 @@ def lost_windows(failures: analysis.Failures, taken: int) -> list[Mark]:
                 " count, and are taken again as often as measure.retries allows. On a quieter"
                 " machine the study is quicker and its intervals are narrower."
             )
-            text = f"{format_percent(count / taken)} of windows disturbed"
-            marks.append(Mark(text, tip, bad=True))
-    return marks
+            yield Mark(f"{format_percent(count / taken)} of windows disturbed", tip, bad=True)
 
 
 def warn_busy(look: ForeignLoad) -> str:
@@ -789,17 +744,17 @@ WHY: tuple[tuple[str, Callable[[Target], bool], str], ...] = (
 def why(target: Target) -> str:
     """Return the answer for a launch, in one sentence without its full stop."""
     text = next(text for _, holds, text in WHY if holds(target))
-    explained = target.scaling_loss.explained_share
-    if len(target.scaling_loss.named) == 1 or explained is None:
-        explained = target.scaling_loss.named[0].share if target.scaling_loss.named else None
-    adding = {cause.cause for cause in target.scaling_loss.named}
+    named, explained = target.scaling_loss.named, target.scaling_loss.explained_share
+    if named and (len(named) == 1 or explained is None):
+        explained = named[0].share
+    adding = {cause.cause for cause in named}
     other = [cause for cause in target.single_process_loss.named if cause.cause not in adding][:1]
     everything = explained and explained.value >= ALL
     return text.format(
         reason=f": {target.reason}" if target.reason else "",
         processes=processes(target.n or 1),
         explained="All" if everything else share_text(explained) if explained else "A part",
-        scaling_loss=_causes(target.scaling_loss.named),
+        scaling_loss=_causes(named),
         single_process_loss=_level(target.single_process_loss.named),
         possible=_level(_possible(target)),
         besides=f". One process alone: {_level(other)}" if other else "",
@@ -808,16 +763,16 @@ def why(target: Target) -> str:
 
 def _causes(named: Sequence[CauseResult]) -> str:
     """Name causes with their shares. The share of a single cause begins its sentence instead."""
-    shares = [f" ({share_text(cause.share)})" if len(named) > 1 else "" for cause in named]
-    return listed(f"{_doubted(cause)}{text}" for cause, text in zip(named, shares, strict=True))
+    if len(named) == 1:
+        return _doubted(named[0])
+    return listed(f"{_doubted(cause)} ({share_text(cause.share)})" for cause in named)
 
 
 def _level(named: Sequence[CauseResult]) -> str:
     """Name causes of a slow step of one process: ``34% of its step is a slow kernel``."""
-    of = [" of its step is", *[""] * len(named)]
     return listed(
-        f"{share_text(cause.share)}{text} {_doubted(cause)}"
-        for cause, text in zip(named, of, strict=False)
+        f"{share_text(cause.share)}{'' if place else ' of its step is'} {_doubted(cause)}"
+        for place, cause in enumerate(named)
     )
 
 
