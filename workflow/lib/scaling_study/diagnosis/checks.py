@@ -51,8 +51,7 @@ def read_back(query: Query, key: str, title: str) -> Evidence:
     if isinstance(before, int | float) and isinstance(after, int | float):
         text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
         return Evidence(after >= FASTER * before, "fact", text)
-    text = f"{title}: {before}, with the change {after}."
-    return Evidence(before != after, "fact", text)
+    return Evidence(before != after, "fact", f"{title}: {before}, with the change {after}.")
 
 
 @rule
