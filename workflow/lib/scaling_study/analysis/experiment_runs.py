@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from scaling_study.analysis import record_rows
-from scaling_study.analysis.accounts import PHASES
+from scaling_study.analysis.accounts import OF_ALL_STEPS
 from scaling_study.records import experiment
 from scaling_study.records.codec import REMEDY, RecordError
 from scaling_study.records.columns import CLOCK, EXPERIMENTS, PER_STEP, RUNNABLE
@@ -20,6 +20,7 @@ from scaling_study.records.machine import Machine
 from scaling_study.records.readback import Readback
 
 R = TypeVar("R")
+Windows = Sequence[experiment.ExperimentWindow]
 
 EVIDENCE = frozenset({"foreign_cpu", "stolen_cpu"})
 """Flags of a window that is no measurement of the launch, but shows what disturbs it."""
@@ -148,9 +149,7 @@ def _kinds_of_cores(
 
 
 def _slower_cores_s(
-    windows: Sequence[experiment.ExperimentWindow],
-    rows: pd.DataFrame,
-    kinds: Mapping[tuple[str, int], int],
+    windows: Windows, rows: pd.DataFrame, kinds: Mapping[tuple[str, int], int]
 ) -> "pd.Series[float]":
     """Return how much longer the mean step of each window is than that on fast cores (s).
 
@@ -171,10 +170,7 @@ def _mean_step_s(rows: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _frame(
-    head: experiment.WhyHead,
-    windows: Sequence[experiment.ExperimentWindow],
-    counted: pd.DataFrame,
-    slower_s: "pd.Series[float]",
+    head: experiment.WhyHead, windows: Windows, counted: pd.DataFrame, slower_s: "pd.Series[float]"
 ) -> pd.DataFrame:
     """Return rows of the table, one per window."""
     if not windows:
@@ -207,10 +203,8 @@ def _unhindered(rows: pd.DataFrame) -> pd.DataFrame:
 def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row per window: sums of its members' counts over sums of steps, and step times."""
     by_window = rows.groupby("at")
-    bases = {
-        column.name: "steps" if column.name.removesuffix("_per_step") in PHASES else "steps_active"
-        for column in PER_STEP
-    }
+    names = (column.name for column in PER_STEP)
+    bases = {name: "steps_active" if name in OF_ALL_STEPS else "steps" for name in names}
     values = rows[[*bases]]
     steps = rows[[*bases.values()]].set_axis([*bases], axis=1).where(values.notna(), 0)
     per_step = (values * steps).groupby(rows["at"]).sum() / steps.groupby(rows["at"]).sum()
@@ -219,7 +213,7 @@ def _per_window(rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _machine(windows: Sequence[experiment.ExperimentWindow], members: pd.DataFrame) -> pd.DataFrame:
+def _machine(windows: Windows, members: pd.DataFrame) -> pd.DataFrame:
     """Return readings of the machine: per second of a window's span, or per step of all members."""
     machine = record_rows.machine_rows(windows)
     window_s = pd.Series([window.window_s for window in windows])
@@ -290,7 +284,7 @@ def read_loader_run(path: Path) -> LoaderRun:
     )
 
 
-def _loader_windows(replicate: int, taken: list[experiment.ExperimentWindow]) -> pd.DataFrame:
+def _loader_windows(replicate: int, taken: Windows) -> pd.DataFrame:
     valid = [window for window in taken if window.valid]
     if not valid:
         return pd.DataFrame()

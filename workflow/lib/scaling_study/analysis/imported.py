@@ -205,7 +205,7 @@ def compare_tables(tables: Sequence[Imported], operators: pd.DataFrame) -> Infla
             Side(launch=IMPORTED, label="the profiled process", n=saved.n, step_s=saved.step_s)
             for saved in (first, other)
         )
-        comparison = compare(a, b, both, kind="counts", rest=(f"({NOT_IN_BOTH})", NOT_IN_BOTH))
+        comparison = compare(a, b, both, kind="counts", rest=NOT_IN_BOTH)
         title = f"{first.n} against {format_count(other.n, 'process', 'processes')}"
         comparisons.append(replace(comparison, title=title))
     return Inflation(machine=IMPORTED, comparisons=tuple(comparisons))

@@ -19,19 +19,12 @@ from scaling_study.profiling.profiles import Kind, choose_pairs
 from scaling_study.records.analysis import Comparison, GroupRow, Inflation, OperatorRow, Point, Side
 from scaling_study.records.profile import Profiled
 
-REST = "(outside operators)"
-"""The row for the part of a step that no operator covers."""
 R = TypeVar("R")
 SUMS = ["calls_per_step", "self_s_per_step"]
 
 
 def compare(
-    a: Side,
-    b: Side,
-    operators: pd.DataFrame,
-    *,
-    kind: Kind,
-    rest: tuple[str, str] = (REST, OUTSIDE),
+    a: Side, b: Side, operators: pd.DataFrame, *, kind: Kind, rest: str = OUTSIDE
 ) -> Comparison:
     """Compare two profiles.
 
@@ -40,7 +33,8 @@ def compare(
         b: the profile compared with it.
         operators: rows of tables/operators of one machine; those of the two sides are used.
         kind: what the sides differ in.
-        rest: operator and group of the row for the time that the table's operators do not cover.
+        rest: group of the row for the time that the table's operators do not cover; in
+            parentheses, it stands for an operator, too.
     """
     before, after = (
         operators[(operators["launch"] == side.launch) & (operators["n"] == side.n)]
@@ -48,7 +42,7 @@ def compare(
     )
     table = _join(before, after)
     uncovered = {
-        "operator": rest[0], "phase": "", "group": rest[1],
+        "operator": f"({rest})", "phase": "", "group": rest,
         "self_a_s": a.step_s - table["self_a_s"].sum(),
         "self_b_s": b.step_s - table["self_b_s"].sum(),
     }  # fmt: skip

@@ -128,7 +128,7 @@ class Case:
         self.sampled = {n: Sampled(samples, n) for n in (1, self.n)}
         online = len(self.machine.topology.cpus)
         parts = waits.split(rows, allowed_cpus=len(self.machine.cpus), online_cpus=online)
-        rows = rows.join(parts).join(_stolen(rows))
+        rows = _with_stolen(rows.join(parts))
         self.read_back = _readbacks(runs)
         rows = rows.join(_blocked(rows, self.sampled, self.read_back))
         beside = rows["experiment"] == "stressor"
@@ -299,20 +299,17 @@ def _in_loader(
     return (own_making / blocked.where(blocked > 0)).fillna(0.0).clip(0.0, 1.0)
 
 
-def _stolen(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the times per step that the hypervisor took, and that a thread stalled for memory."""
+def _with_stolen(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the times per step that the hypervisor took, and that a thread stalled for memory."""
     busy = (rows["cpu_use"] + rows["foreign_cpus"].fillna(0.0)).clip(lower=1.0)
     per_cpu = (rows["steal_cpus"].fillna(0.0) / busy).clip(upper=1.0)
     ran = rows["trainer_user_s_per_step"] + rows["trainer_system_s_per_step"]
     share = (ran / rows["step_s"]).clip(upper=1.0)
     stalled = rows["psi_memory_share"] * rows["step_s"]
-    return pd.DataFrame(
-        {
-            "stolen_s_per_step": rows["step_s"] * per_cpu * share,
-            "memory_stall_s_per_step": np.minimum(
-                stalled, rows["trainer_blocked_s_per_step"] + rows["trainer_system_s_per_step"]
-            ),
-        }
+    most_stalled = rows["trainer_blocked_s_per_step"] + rows["trainer_system_s_per_step"]
+    return rows.assign(
+        stolen_s_per_step=rows["step_s"] * per_cpu * share,
+        memory_stall_s_per_step=np.minimum(stalled, most_stalled),
     )
 
 

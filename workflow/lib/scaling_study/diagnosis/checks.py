@@ -13,7 +13,7 @@ from scaling_study.diagnosis.evidence import Check, Evidence, Kind, Query, perce
 from scaling_study.diagnosis.stressors import CONTROL, inflations, reactions
 from scaling_study.stats.interval import Interval
 from scaling_study.stats.ratios import mean
-from scaling_study.stats.thresholds import NOTICEABLE, SHARE_AT_LEAST
+from scaling_study.stats.thresholds import NOTICEABLE, SHARE, SHARE_AT_LEAST
 
 FEWEST_LOOKS = 3
 """Fewer looks may be chance. A thread that waits for a tenth of its time is found so in six of
@@ -51,12 +51,11 @@ def read_back(query: Query, key: str, title: str) -> Evidence:
     if isinstance(before, int | float) and isinstance(after, int | float):
         text = f"{title}: {format_number(before)}, with the change {format_number(after)}."
         return Evidence(after >= FASTER * before, "fact", text)
-    text = f"{title}: {before}, with the change {after}."
-    return Evidence(before != after, "fact", text)
+    return Evidence(before != after, "fact", f"{title}: {before}, with the change {after}.")
 
 
 @rule
-def waiting(query: Query, *kinds: str, share: float = 0.1) -> Evidence:
+def waiting(query: Query, *kinds: str, share: float = SHARE) -> Evidence:
     """Check that training threads were found often enough in waits of these kinds."""
     sampled = query.case.sampled[query.n]
     if not sampled.enough:

@@ -67,18 +67,27 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
         `wait_<part>_s_per_step`, in s; they add up to `trainer_runqueue_s_per_step`. The part
         `other` has no known reason.
     """
-    demand = _demand(windows)
-    wait, foreign, trainers = demand["wait"], demand["foreign"], demand["trainers"]
+    # Demand in CPUs. Times per step times `cpus` are CPUs.
+    step_s = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0).sum(axis=1)
+    cpus = windows["n"] / step_s.where(step_s > 0)
+    wait = windows["trainer_runqueue_s_per_step"].fillna(0.0) * cpus
+    throttled = windows["trainer_throttled_s_per_step"].fillna(0.0) * cpus
+    ran = windows[["trainer_user_s_per_step", "trainer_system_s_per_step"]].sum(axis=1) * cpus
+    members = windows[["user_s_per_step", "system_s_per_step"]].sum(axis=1) * cpus
+    all_wait = (windows["runqueue_s_per_step"].fillna(0.0) * cpus - throttled).clip(lower=wait)
+    foreign = windows["foreign_cpus"].fillna(0.0)
+    busy = members + foreign + windows["steal_cpus"].fillna(0.0)
+    trainers, helpers = ran + wait, (members - ran).clip(lower=0.0) + (all_wait - wait)
     masked = windows["trainers_cpus"].fillna(allowed_cpus).clip(upper=allowed_cpus)
     by_masks = wait.clip(upper=_beyond(trainers, masked) - _beyond(trainers, allowed_cpus))
     # The time that a quota held threads back is an estimate. CPUs are idle then, too, so its error
     # must not look like a pile-up.
     crowded = windows["trainers_cpus"].lt(windows["n"].clip(upper=allowed_cpus))
-    possible = demand["throttled"].lt(HELD_BACK * windows["n"]) | crowded
-    idle = (allowed_cpus - demand["busy"]).clip(lower=0.0)
+    possible = throttled.lt(HELD_BACK * windows["n"]) | crowded
+    idle = (allowed_cpus - busy).clip(lower=0.0)
     pileup = by_masks + (wait - by_masks).clip(upper=idle).where(possible, 0.0)
     left = wait - pileup
-    by_members = left.clip(upper=_beyond(trainers + demand["helpers"], allowed_cpus))
+    by_members = left.clip(upper=_beyond(trainers + helpers, allowed_cpus))
     processes = by_members.clip(upper=_beyond(trainers, allowed_cpus))
     everywhere = by_members.clip(upper=_beyond(trainers, max(online_cpus, allowed_cpus)))
     by_foreign = (left - by_members).clip(upper=foreign)
@@ -94,30 +103,7 @@ def split(windows: pd.DataFrame, *, allowed_cpus: int, online_cpus: int) -> pd.D
         "wait_foreign_s_per_step": by_foreign,
         "wait_other_s_per_step": rest.where(~many, 0.0),
     }
-    return pd.DataFrame(parts).div(demand["cpus"], axis="index")
-
-
-def _demand(windows: pd.DataFrame) -> pd.DataFrame:
-    """Return the demand of members and others, in CPUs; `cpus` converts s per step to CPUs."""
-    step_s = windows[[f"trainer_{name}_s_per_step" for name in TRAINER]].fillna(0.0).sum(axis=1)
-    cpus = windows["n"] / step_s.where(step_s > 0)
-    wait = windows["trainer_runqueue_s_per_step"].fillna(0.0) * cpus
-    throttled = windows["trainer_throttled_s_per_step"].fillna(0.0) * cpus
-    ran = windows[["trainer_user_s_per_step", "trainer_system_s_per_step"]].sum(axis=1) * cpus
-    members = windows[["user_s_per_step", "system_s_per_step"]].sum(axis=1) * cpus
-    all_wait = (windows["runqueue_s_per_step"].fillna(0.0) * cpus - throttled).clip(lower=wait)
-    foreign = windows["foreign_cpus"].fillna(0.0)
-    return pd.DataFrame(
-        {
-            "cpus": cpus,
-            "wait": wait,
-            "throttled": throttled,
-            "foreign": foreign,
-            "busy": members + foreign + windows["steal_cpus"].fillna(0.0),
-            "trainers": ran + wait,
-            "helpers": (members - ran).clip(lower=0.0) + (all_wait - wait),
-        }
-    )
+    return pd.DataFrame(parts).div(cpus, axis="index")
 
 
 def _beyond(demand: "pd.Series[float]", cpus: "pd.Series[float] | int") -> "pd.Series[float]":

@@ -192,16 +192,12 @@ def geometric_ratio(pairs: Pairs) -> Interval | None:
 
     It is for times themselves: those of a crowded machine scatter by factors, not by amounts.
     """
-    if not len(pairs):
-        return None
     logs = np.log(pairs.over / pairs.under)
-    center = float(logs.mean())
-    if logs.size < 2:  # noqa: PLR2004 - a spread needs two
-        return Interval(float(np.exp(center)))
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, logs.size - 1)
-    reach = float(quantile * logs.std(ddof=1) / np.sqrt(logs.size))
-    low, value, high = (float(np.exp(center + side * reach)) for side in (-1, 0, 1))
-    return Interval(value, low, high)
+    log = ratio_of_means(Pairs(logs, np.ones_like(logs)))
+    if log is None:
+        return None
+    ends = (end if end is None else float(np.exp(end)) for end in (log.low, log.high))
+    return Interval(float(np.exp(log.value)), *ends)
 
 
 def start_deviation(members: Iterable[pd.DataFrame], step_s: float) -> float:
