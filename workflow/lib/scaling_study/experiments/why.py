@@ -335,18 +335,15 @@ def measure_calls(members: cohort.Cohort) -> records.OperatorCalls | str:
     Returns:
         The record, or why there is none.
     """
-    launch = members.launch_spec
+    launch, slot = members.launch_spec, members.alive[0]
     try:
-        (first,) = members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
+        members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
     except MemberEndedError:
         return "the member ended under the profiler"
     operators = launch.folder / "operators.json"
-    if (
-        not members.ask(first.slot, channel.WRITE_PROFILE, WRITING_LONGEST_S)
-        or not operators.exists()
-    ):
+    if not members.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S) or not operators.exists():
         return f"no whole step within {PROFILED_LONGEST_S:g} s"
-    member = members.spec(first.slot)
+    member = members.spec(slot)
     env, preload = split_preload(launch.env)
     command = [
         *bind_command(member.cpus, member.mempolicy, preload),
