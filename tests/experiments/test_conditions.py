@@ -11,13 +11,13 @@ from scaling_study.experiments.conditions import Condition, Variant, irregular, 
 from scaling_study.experiments.experiment import (
     CohortPlan,
     Experiment,
-    Impossible,
+    ImpossibleError,
+    check_changes,
     groups,
-    unchanged,
 )
 from scaling_study.runner.blocks import LostError
 from scaling_study.runner.cohort import WindowSettings
-from scaling_study.runner.member_processes import MemberEndedError
+from scaling_study.runner.member_processes import FailedError, MemberEndedError
 from scaling_study.runner.windows import WindowPlan
 
 TIMING = WindowSettings(20, 1.0, 2.0, 0.1)
@@ -91,7 +91,7 @@ class Job(Experiment):
     """An experiment of which only the windows are tried."""
 
     def __init__(self):
-        self.records, self._windows, self._timing = [], [], TIMING
+        self.records, self._timing = [], TIMING
 
     def _write(self, record):
         self.records.append(record)
@@ -152,17 +152,14 @@ def test_members_start_together_while_each_has_a_cpu(sizes, together):
     assert [one for group in found for one in group] == cohorts
 
 
-@pytest.mark.parametrize(
-    ("asked", "reports", "reason"),
-    [
-        (["whole_batches"], [CAN], ""),
-        (["whole_batches"], [CAN, CANNOT], "single rows"),
-        ([], [CANNOT], ""),
-        (["one_element", "no_gc"], [report(one_element=False, no_gc=True)],
-         "one_element did not take effect"),
-    ],
-)  # fmt: skip
-def test_a_change_that_cannot_be_made_is_no_failure(asked, reports, reason):
-    found = unchanged(asked, reports)
-    assert found == reason
-    assert isinstance(found, Impossible) == (reason == "single rows")
+def test_changes_that_hold_are_no_reason():
+    check_changes(["whole_batches"], [CAN])
+    check_changes([], [CANNOT])
+
+
+def test_a_change_that_cannot_be_made_is_no_failure():
+    with pytest.raises(ImpossibleError, match=r"^single rows$"):
+        check_changes(["whole_batches"], [CAN, CANNOT])
+    with pytest.raises(FailedError, match=r"^one_element did not take effect$") as failed:
+        check_changes(["one_element", "no_gc"], [report(one_element=False, no_gc=True)])
+    assert not isinstance(failed.value, ImpossibleError)

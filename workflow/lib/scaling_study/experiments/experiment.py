@@ -33,7 +33,7 @@ from scaling_study.runner.member_processes import FailedError
 MODULES = (
     *("experiments/conditions", "experiments/kernel_cohort", "experiments/kernels"),
     *("experiments/sampling", "experiments/interventions", "experiments/loader_experiment"),
-    *("member/changes", "member/loader_substitutes"),
+    *("experiments/loader_model", "member/changes", "member/loader_substitutes"),
 )
 """Modules that decide what experiments measure, besides those that measure."""
 
@@ -47,17 +47,12 @@ SAME = (
     *("harness_hash", "machine_hash"),
 )
 
-Outcome = tuple["Status", str | None]
+Outcome = tuple[Status, str | None]
 """A status and its reason."""
 
 
-Head = records.WhyHead | records.LoaderHead
-
-
-class Impossible(str):
-    """The reason why a change cannot be made in this script, which is no failure."""
-
-    __slots__ = ()
+class ImpossibleError(FailedError):
+    """A change cannot be made in this script, for the reason in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +127,14 @@ class Experiment:
         self._n = 1
         # Records that wait for the first one; None once that is written.
         self._waiting: list[records.Record] | None = []
-        self._windows: list[records.ExperimentWindow] = []
         self._left: list[records.VariantLeftOut] = []
         self._cohorts: dict[str, cohort.Cohort] = {}
 
     # ---- what each kind of experiment defines
 
-    def _first(self, heading: records.Heading, resolved: resolve.Resolved | None) -> Head:
+    def _first(
+        self, heading: records.Heading, resolved: resolve.Resolved | None
+    ) -> records.WhyHead | records.LoaderHead:
         """Return the first record; ``resolved`` is None if the launch cannot run here."""
         raise NotImplementedError
 
@@ -201,10 +197,11 @@ class Experiment:
                     self._waiting = None if before else self._waiting or []
                     if before:
                         self._log.info("%d records of an interrupted run stay", len(before))
-                    self._windows = [
-                        record for record in before if isinstance(record, records.ExperimentWindow)
-                    ]
-                    done = set(map(key, self._windows))
+                    done = {
+                        key(record)
+                        for record in before
+                        if isinstance(record, records.ExperimentWindow)
+                    }
                     self._blocks = Blocks(self._attempt, RETRIES, RETRIES, done)
                     return self._measure(planned, before, stack)
             except FailedError as error:
@@ -249,13 +246,12 @@ class Experiment:
             if not condition.optional:
                 raise
             raise LostError("a member ended") from None
-        self._windows.append(record)
         self._write(record)
         return record
 
     def _start(
         self, planned: Sequence[CohortPlan], stack: ExitStack
-    ) -> dict[str, cohort.Cohort | str]:
+    ) -> dict[str, cohort.Cohort | FailedError]:
         """Start cohorts, as many at the same time as leave a CPU for each member.
 
         Args:
@@ -265,28 +261,26 @@ class Experiment:
         Returns:
             By the variant's name, the cohort or, if it failed to start or a check, the reason.
         """
-        started: dict[str, cohort.Cohort | str] = {}
+        started: dict[str, cohort.Cohort | FailedError] = {}
         beside = sum(plan.size for plan in planned)
         for group in groups(planned, len(self._topology.cpus)):
             launched = [(plan, self._launch(plan, stack, beside)) for plan in group]
             for plan, members in launched:
-                report = self._prove(plan, members)
-                started[plan.name] = report if isinstance(report, str) else members
-                if plan.frozen and plan.name in self._cohorts:
-                    members.freeze()
+                started[plan.name] = members
+                try:
+                    self._prove(plan, members)
+                except FailedError as error:
+                    started[plan.name] = error
         return started
 
-    def _reference(self, planned: CohortPlan, stack: ExitStack) -> tuple[cohort.Cohort, Readback]:
-        """Start the launch itself; return its cohort and what its first member reports.
+    def _start_alone(self, planned: CohortPlan, stack: ExitStack) -> tuple[cohort.Cohort, Readback]:
+        """Start a cohort; return it and what its first member reports.
 
         Raises:
             FailedError: it failed to start or a check.
         """
         members = self._launch(planned, stack, planned.size)
-        report = self._prove(planned, members)
-        if isinstance(report, str):
-            raise FailedError(report)
-        return members, report
+        return members, self._prove(planned, members)
 
     def _launch(self, plan: CohortPlan, stack: ExitStack, beside: int) -> cohort.Cohort:
         """Begin to start a cohort; ``beside`` is how many members may live beside it."""
@@ -298,20 +292,23 @@ class Experiment:
         launched.launch([member.slot for member in members])
         return launched
 
-    def _prove(self, plan: CohortPlan, members: cohort.Cohort) -> Readback | str:
-        """Wait for a cohort, check it and warm it up; return its first report, or what is wrong."""
-        variant, measure = plan.variant, self._job.plan.measure
-        axes = {**self._axes, **variant.axes}
+    def _prove(self, plan: CohortPlan, members: cohort.Cohort) -> Readback:
+        """Wait for a cohort, check it and warm it up; return what its first member reports.
+
+        Raises:
+            FailedError: it failed to start or a check.
+        """
+        axes, measure = {**self._axes, **plan.variant.axes}, self._job.plan.measure
         try:
             checks, reports = members.prove(axes, plan.resolved.slots, measure)
-            reason = unchanged(variant.change, reports)
-        except FailedError as error:
-            reason = str(error)
-        if reason:
+            check_changes(plan.variant.change, reports)
+        except FailedError:
             self._write_events(plan.name, members)
-            return reason
+            raise
         self._cohorts[plan.name] = members
         self._write(records.ExperimentReadbacks(cohort=plan.name, checks=checks, members=reports))
+        if plan.frozen:
+            members.freeze()
         return reports[0]
 
     # ---- records
@@ -364,10 +361,16 @@ class Experiment:
         self._journal.finish()
 
 
-def unchanged(change: Sequence[str], reports: Sequence[Readback]) -> str:
-    """Return why changes inside members do not hold; empty if all of them do."""
+def check_changes(change: Sequence[str], reports: Sequence[Readback]) -> None:
+    """Check that changes inside members hold.
+
+    Raises:
+        ImpossibleError: one of them cannot be made.
+        FailedError: one of them did not take effect.
+    """
     reasons = [report.impossible.get(name) for name in change for report in reports]
-    if impossible := next(filter(None, reasons), ""):
-        return Impossible(impossible)
+    if impossible := next(filter(None, reasons), None):
+        raise ImpossibleError(impossible)
     failed = [name for name in change if not all(report.changes[name] for report in reports)]
-    return f"{', '.join(failed)} did not take effect" if failed else ""
+    if failed:
+        raise FailedError(f"{', '.join(failed)} did not take effect")

@@ -79,14 +79,13 @@ class LoaderExperiment(Experiment):
     def _measure(self, planned: CohortPlan, _: list[records.Record], stack: ExitStack) -> Outcome:
         self._left.clear()
         self._begin()
-        members, report = self._reference(planned, stack)
+        members, report = self._start_alone(planned, stack)
         loaders = report.loaders
         if not loaders:
             return "skipped", (
                 "the script has taken no batch from a loader that is known here: name its class"
                 " as workload.loader: module:Class"
             )
-        members.freeze()
         as_is, cached, swapped, *others = (_condition(variant, members) for variant in VARIANTS)
         self._watch(members)
         step_s = mean_step_s([self._train(as_is)]) or 0.0
@@ -166,12 +165,12 @@ class LoaderExperiment(Experiment):
         """Return the members of a variant, started if it has its own; None if there can be none."""
         try:
             planned = self._plan(variant, self._n)
-            members = self._cohorts.get(variant.of) or self._start([planned], stack)[variant.name]
+            return self._cohorts.get(variant.of) or self._start_alone(planned, stack)[0]
         except UnavailableError as error:
-            members = error.reason
-        if not isinstance(members, str):
-            return members
-        self._leave(variant, members)
+            reason = error.reason
+        except member_processes.FailedError as error:
+            reason = str(error)
+        self._leave(variant, reason)
         return None
 
     def _files(self) -> list[Path]:
@@ -236,8 +235,9 @@ class LoaderExperiment(Experiment):
             for way in apart:
                 self._begin_way(way, alone[way.name], efforts.BEGIN_S)
             self._take_all([alone[way.name] for way in apart], efforts.ALONE_BLOCKS)
+            measured = partial(_step_parts, self._journal.read())
             steps_s = {
-                way.name: loader_model.predicted_s(way, now, cpus, self._seen)
+                way.name: loader_model.predicted_s(way, now, cpus, measured)
                 for way in (now, *others)
             }
             known = [way for way in (now, *others) if steps_s[way.name] is not None]
@@ -262,25 +262,30 @@ class LoaderExperiment(Experiment):
             self._ended.add(way.name)
             raise
 
-    def _seen(self, name: str) -> loader_model.StepParts | None:
-        """Return the measured times of a variant's step; None without any."""
-        taken = [window for window in self._windows if window.name == name and window.valid]
-        if (step_s := mean_step_s(taken)) is None:
-            return None
-        members = [member for window in taken for member in window.members]
-        counted = sum(len(member.step_us) for member in members)
-        active = sum(member.steps_active for member in members)
 
-        def total(*names: str) -> float:
-            return sum(getattr(member, name) or 0.0 for member in members for name in names)
+def _step_parts(before: Sequence[records.Record], name: str) -> loader_model.StepParts | None:
+    """Return the measured times of a variant's step; None without any."""
+    taken = [
+        record
+        for record in before
+        if isinstance(record, records.ExperimentWindow) and record.name == name and record.valid
+    ]
+    if (step_s := mean_step_s(taken)) is None:
+        return None
+    members = [member for window in taken for member in window.members]
+    counted = sum(len(member.step_us) for member in members)
+    active = sum(member.steps_active for member in members)
 
-        return loader_model.StepParts(
-            step_s=step_s,
-            load_s=total("load_s") / counted,
-            cpu_s=total("cpu_user_s", "cpu_system_s") / active,
-            trainer_s=total("trainer_user_s", "trainer_system_s") / active,
-            made_s=total("loader_made_s") / counted,
-        )
+    def total(*names: str) -> float:
+        return sum(getattr(member, name) or 0.0 for member in members for name in names)
+
+    return loader_model.StepParts(
+        step_s=step_s,
+        load_s=total("load_s") / counted,
+        cpu_s=total("cpu_user_s", "cpu_system_s") / active,
+        trainer_s=total("trainer_user_s", "trainer_system_s") / active,
+        made_s=total("loader_made_s") / counted,
+    )
 
 
 def _condition(variant: Variant, members: cohort.Cohort) -> Condition:

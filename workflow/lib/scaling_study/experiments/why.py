@@ -22,7 +22,7 @@ from scaling_study.common.unavailable import UnavailableError
 from scaling_study.config.efforts import EDGE_S, EFFORTS, Effort
 from scaling_study.experiments import interventions, kernel_cohort, sampling
 from scaling_study.experiments.conditions import REFERENCE, Condition, Variant, irregular, window_of
-from scaling_study.experiments.experiment import CohortPlan, Experiment, Impossible, Outcome
+from scaling_study.experiments.experiment import CohortPlan, Experiment, ImpossibleError, Outcome
 from scaling_study.experiments.interventions import Intervention
 from scaling_study.host import kernel_counters, limits
 from scaling_study.launch.axes import axis_table, ranks
@@ -33,7 +33,7 @@ from scaling_study.records.readback import Readback
 from scaling_study.records.window import Slot, Status
 from scaling_study.runner import cohort, foreign, headroom, resolve, windows
 from scaling_study.runner.jobs import Job
-from scaling_study.runner.member_processes import MemberEndedError
+from scaling_study.runner.member_processes import FailedError, MemberEndedError
 
 # A window of this length holds many periods of what comes and goes: a quota throttles its cgroup in
 # periods of 100 ms (cpu.max).
@@ -116,7 +116,8 @@ class WhyExperiment(Experiment):
         self, planned: CohortPlan, before: list[records.Record], stack: ExitStack
     ) -> Outcome:
         self._failed.clear()
-        reference, report = self._reference(planned, stack)
+        reference, report = self._start_alone(planned, stack)
+        reference.thaw()  # it is stopped between windows of blocks only
         threads = report.intra_op * ranks.processes(self._axes)
         if before and isinstance(before[0], records.WhyHead):
             tried = self._chosen_before(before[0])
@@ -232,7 +233,7 @@ class WhyExperiment(Experiment):
             conditions = [*launch]
             for plan in tried:
                 members = cohorts.get(plan.variant.members_of)
-                if isinstance(members, str):
+                if isinstance(members, FailedError):
                     self._give_up(plan.name, members)
                 elif members is not None:
                     conditions += self._conditions(plan, members, {1, members.size})
@@ -262,15 +263,15 @@ class WhyExperiment(Experiment):
         )
         return [replace(first, n=n) for n in sorted(counts)]
 
-    def _give_up(self, name: str, reason: str) -> None:
+    def _give_up(self, name: str, reason: FailedError | str) -> None:
         """Record that a condition has no result: it failed, or cannot be made here."""
-        if isinstance(reason, Impossible):
+        if isinstance(reason, ImpossibleError):
             self._log.info("%s is left out: %s", name, reason)
             self._write(records.ChangeLeftOut(intervention=name, reason=str(reason)))
         else:
             self._failed.append(name)
             self._log.warning("%s failed: %s", name, reason)
-            self._write(records.ChangeFailed(intervention=name, reason=reason))
+            self._write(records.ChangeFailed(intervention=name, reason=str(reason)))
 
     # ---- stressors and looks
 
@@ -334,18 +335,15 @@ def measure_calls(members: cohort.Cohort) -> records.OperatorCalls | str:
     Returns:
         The record, or why there is none.
     """
-    launch = members.launch_spec
+    launch, slot = members.launch_spec, members.alive[0]
     try:
-        (first,) = members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
+        members.profile(1, channel.PROFILE_OPERATORS, PROFILED_STEPS, PROFILED_LONGEST_S)
     except MemberEndedError:
         return "the member ended under the profiler"
     operators = launch.folder / "operators.json"
-    if (
-        not members.ask(first.slot, channel.WRITE_PROFILE, WRITING_LONGEST_S)
-        or not operators.exists()
-    ):
+    if not members.ask(slot, channel.WRITE_PROFILE, WRITING_LONGEST_S) or not operators.exists():
         return f"no whole step within {PROFILED_LONGEST_S:g} s"
-    member = members.spec(first.slot)
+    member = members.spec(slot)
     env, preload = split_preload(launch.env)
     command = [
         *bind_command(member.cpus, member.mempolicy, preload),
