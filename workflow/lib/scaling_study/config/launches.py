@@ -140,9 +140,7 @@ def look(environment: Mapping[str, str], policy: str = "default") -> Found:
     return tuple(kept)
 
 
-def named(
-    axes: Axes, role: Role, defaults: Axes = DEFAULTS, builds: Collection[Value] = ()
-) -> Launch:
+def named(axes: Axes, role: Role, defaults: Axes, builds: Collection[Value]) -> Launch:
     """Return a launch with its id and label.
 
     Args:

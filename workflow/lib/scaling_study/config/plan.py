@@ -252,6 +252,9 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
     run_s = observed.run_s if observed and workload.runs else None
     if (run_s or 0.0) > measure.shortest_s and "windows" not in measure.model_fields_set:
         measure = measure.model_copy(update={"windows": 1})  # further starts show more
+    targets = {"baseline": baseline.id, "default": launches[0].id, "today": launches[0].id}
+    targets |= {RECOMMENDED: RECOMMENDED, **{item.label: item.id for item in launches}}
+    targets |= {item.id: item.id for item in launches}
     explained = () if whole or config.why.effort == "off" else config.why.launches
     profiled = () if workload.runs or config.profile.effort == "off" else config.profile.launches
     return Plan.model_validate(
@@ -270,25 +273,25 @@ def make_plan(config: Config, shell: Found = (), observed: Observed | None = Non
             "measure": measure,
             "replicates": measure.replicates,
             "exclude": config.launches.exclude,
-            "profiled": _targets("profile", profiled, launches, baseline),
-            "explained": _targets("why", explained, launches, baseline),
+            "profiled": _targets("profile", profiled, targets),
+            "explained": _targets("why", explained, targets),
             "data_loader": "off" if whole else config.data_loader,
             "observed": observed,
         }
     )
 
 
-def _targets(
-    section: str, names: Sequence[str], launches: Sequence[Launch], baseline: Launch
-) -> dict[str, str]:
+def _targets(section: str, names: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
     """Return the targets that a section names, each with its name there.
+
+    Args:
+        section: The section.
+        names: The names in it.
+        known: The id of each target, by all of its names.
 
     Raises:
         ConfigError: a launch is not in the plan.
     """
-    known = {"baseline": baseline.id, "default": launches[0].id, RECOMMENDED: RECOMMENDED}
-    known["today"] = launches[0].id
-    known |= {item.label: item.id for item in launches} | {item.id: item.id for item in launches}
     what = "is no launch of the plan"
     allowed = "baseline, default, today, recommended, or the label of a launch of the plan"
     problems = [

@@ -26,7 +26,7 @@ from scaling_study.common.topology import format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
@@ -130,6 +130,9 @@ class PlacedSlot:
     loader_cpus: tuple[int, ...] | None = None
 
 
+Slots = tuple[PlacedSlot, ...]
+
+
 @dataclass(frozen=True)
 class Axis(Generic[V_contra]):
     """A setting that is fixed when a process starts.
@@ -167,7 +170,7 @@ class Axis(Generic[V_contra]):
     libraries: Mapping[str, Library] = field(default_factory=dict)
     refuse: Callable[[Axes], None] | None = None
     prepare: Callable[[V_contra, Where], Effects] | None = None
-    place: Callable[[Axes, Topology, Sequence[PlacedSlot]], tuple[PlacedSlot, ...]] | None = None
+    place: Callable[[Axes, Topology, Slots], Slots] | None = None
     apply: Callable[[V_contra], None] | None = None
     lines: Callable[[V_contra], str] = lambda _value: ""
     observe: Callable[[], object] | None = None

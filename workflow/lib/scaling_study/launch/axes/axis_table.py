@@ -20,7 +20,7 @@ from scaling_study.launch.axes import (
     threads,
     training,
 )
-from scaling_study.launch.axes.axis import Axis, Effects, PlacedSlot, Where
+from scaling_study.launch.axes.axis import Axis, Effects, PlacedSlot, Slots, Where
 from scaling_study.records import window
 from scaling_study.records.readback import Check, Readback
 
@@ -93,7 +93,7 @@ def prepare(axes: Axes, where: Where) -> Effects:
     return effects
 
 
-def place(axes: Axes, topology: Topology, count: int) -> tuple[PlacedSlot, ...]:
+def place(axes: Axes, topology: Topology, count: int) -> Slots:
     """Return the slots of a launch.
 
     Args:

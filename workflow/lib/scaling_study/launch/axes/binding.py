@@ -12,12 +12,11 @@ from scaling_study.launch.axes.axis import Axis, Effects, Library, Others, path_
 from scaling_study.launch.axes.threads import is_kmp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Never
 
     from scaling_study.common.axis_values import Axes, Value
     from scaling_study.common.topology import Topology
-    from scaling_study.launch.axes.axis import PlacedSlot, Where
+    from scaling_study.launch.axes.axis import PlacedSlot, Slots, Where
     from scaling_study.records import window
     from scaling_study.records.readback import Readback
 
@@ -92,17 +91,15 @@ def _prepare_openmp_affinity(value: str, where: Where) -> Effects:
     return Effects({"OMP_PROC_BIND": value, "OMP_PLACES": "threads"})
 
 
-def _place_openmp_affinity(
-    axes: Axes, _topology: Topology, given: Sequence[PlacedSlot]
-) -> tuple[PlacedSlot, ...]:
+def _place_openmp_affinity(axes: Axes, _topology: Topology, slots: Slots) -> Slots:
     threads = axes["intra_op"] if isinstance(axes["intra_op"], int) else 1
-    fewest = min((len(one.cpus) for one in given if one.cpus is not None), default=threads)
+    fewest = min((len(slot.cpus) for slot in slots if slot.cpus is not None), default=threads)
     if axes["openmp_affinity"] != DEFAULT and fewest < threads:
         raise UnavailableError(
             f"openmp_affinity gives each thread a CPU, and a slot has {fewest} for {threads}",
             f"set intra_op to at most {fewest}, or give each slot more CPUs",
         )
-    return tuple(given)
+    return slots
 
 
 def _effective_openmp_affinity(_value: Value, readback: Readback) -> str:
@@ -191,14 +188,11 @@ def _prepare_membind(_value: str, where: Where) -> Effects:
     return Effects()
 
 
-def _place_membind(
-    axes: Axes, topology: Topology, given: Sequence[PlacedSlot]
-) -> tuple[PlacedSlot, ...]:
-    if axes["membind"] == "none":  # the kernel's policy stays, or the shell's
-        return tuple(given)
-    return tuple(
-        replace(one, policy=memory_policy(str(axes["membind"]), one, topology)) for one in given
-    )
+def _place_membind(axes: Axes, topology: Topology, slots: Slots) -> Slots:
+    membind = str(axes["membind"])
+    if membind == "none":  # the kernel's policy stays, or the shell's
+        return slots
+    return tuple(replace(slot, policy=memory_policy(membind, slot, topology)) for slot in slots)
 
 
 def _read_nodes(value: object, _files: bool) -> str | None:

@@ -15,14 +15,15 @@ from scaling_study.common.problems import read_each, wrong
 from scaling_study.common.topology import Cpu, Topology, format_cpu_list, parse_cpu_list
 from scaling_study.common.unavailable import UnavailableError
 from scaling_study.launch.axes import loaders, ranks
-from scaling_study.launch.axes.axis import Axis, Others, PlacedSlot, read_id_list
+from scaling_study.launch.axes.axis import Axis, Others, PlacedSlot, Slots, read_id_list
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
 
+Place = tuple[int, ...] | None
+"""The CPUs of a slot; None if it is not bound."""
 
-def slots(
-    placement: str | Sequence[str], topology: Topology, count: int, width: int
-) -> tuple[PlacedSlot, ...]:
+
+def slots(placement: str | Sequence[str], topology: Topology, count: int, width: int) -> Slots:
     """Place the members of a cohort.
 
     Args:
@@ -50,9 +51,7 @@ def slots(
     return tuple(_labelled(islice(places, count), topology, width))
 
 
-def _places(
-    placement: str | Sequence[str], topology: Topology, width: int
-) -> Iterator[tuple[int, ...] | None]:
+def _places(placement: str | Sequence[str], topology: Topology, width: int) -> Iterator[Place]:
     """Return an endless iterator over the CPUs of slots 0, 1, 2 …; None for unbound ones."""
     if not isinstance(placement, str):
         return _listed(placement, topology)
@@ -73,9 +72,7 @@ def _places(
     return (tuple(islice(ring, width)) for _ in repeat(None))
 
 
-def _by_kind(
-    placement: str, kinds: Sequence[Topology], width: int
-) -> Iterator[tuple[int, ...] | None]:
+def _by_kind(placement: str, kinds: Sequence[Topology], width: int) -> Iterator[Place]:
     """Return an endless iterator over slots that have cores of one kind each, the fastest first.
 
     A kind has as many slots as fit on it. An operator waits for its slowest thread, so a slot with
@@ -98,9 +95,7 @@ def _by_kind(
     return cycle(sorted(slots, key=lambda slot: max(rank_of.get(cpu, 0) for cpu in slot or ())))
 
 
-def _labelled(
-    places: Iterable[tuple[int, ...] | None], topology: Topology, width: int
-) -> Iterator[PlacedSlot]:
+def _labelled(places: Iterable[Place], topology: Topology, width: int) -> Iterator[PlacedSlot]:
     used: set[int] = set()
     for slot, cpus in enumerate(places):
         if cpus is None:
@@ -199,14 +194,14 @@ def threads(axes: Axes) -> int | None:
     return width(axes) if isinstance(axes["intra_op"], int) or ranks.processes(axes) > 1 else None
 
 
-def _place(axes: Axes, topology: Topology, given: Sequence[PlacedSlot]) -> tuple[PlacedSlot, ...]:
+def _place(axes: Axes, topology: Topology, given: Slots) -> Slots:
     own, others, asked = width(axes), axes["loader_cpus"], axes["placement"]
     placement = str(asked) if isinstance(asked, int | float) else asked
     if others == loaders.REST:
         others = max(0, _widest(topology, len(given)) - own)
     extra = others if isinstance(others, int) else 0
 
-    def cut(usable: Topology) -> tuple[PlacedSlot, ...]:
+    def cut(usable: Topology) -> Slots:
         return slots(placement, usable, len(given), own + extra)
 
     placed = cut(topology)

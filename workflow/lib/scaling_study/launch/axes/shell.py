@@ -4,14 +4,13 @@ A value is ``none``, or texts such as ``OMP_PROC_BIND=close``, ``cpus=0-3`` and
 ``mempolicy=interleave:0-1``.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scaling_study.common.axis_values import Axes, Value
 from scaling_study.common.printable import printable
 from scaling_study.common.topology import Topology
 from scaling_study.launch.axes import placement
-from scaling_study.launch.axes.axis import Axis, Effects, Others, PlacedSlot, Where, path_of
+from scaling_study.launch.axes.axis import Axis, Effects, Others, PlacedSlot, Slots, Where, path_of
 from scaling_study.launch.axes.binding import LIBRARIES, memory_policy
 from scaling_study.records import window
 from scaling_study.records.readback import Readback
@@ -36,7 +35,7 @@ SHOWN_CHARACTERS = 60
 
 def split(value: Value) -> dict[str, str]:
     """Return the settings of a value, by name."""
-    texts: Iterable[str] = () if isinstance(value, str | int | float) else value
+    texts = [] if isinstance(value, str | int | float) else [*value]  # a job has lists for tuples
     return {name: text for name, _, text in (one.partition("=") for one in texts)}
 
 
@@ -59,17 +58,16 @@ def _prepare(value: Value, where: Where) -> Effects:
     return Effects(variables(value))
 
 
-def _place(axes: Axes, topology: Topology, given: Sequence[PlacedSlot]) -> tuple[PlacedSlot, ...]:
+def _place(axes: Axes, topology: Topology, slots: Slots) -> Slots:
     """Give all slots the same CPUs and policy; placement and membind may replace them."""
     asked = split(axes["shell"])
-    placed = tuple(given)
     if CPUS in asked:
-        placed = placement.slots([asked[CPUS]], topology, len(given), 1)
+        slots = placement.slots([asked[CPUS]], topology, len(slots), 1)
     if POLICY in asked:
         mode, _, nodes = asked[POLICY].partition(":")
         policy = memory_policy(nodes, PlacedSlot(0), topology).replace("bind", mode)
-        placed = tuple(replace(one, policy=policy) for one in placed)
-    return placed
+        slots = tuple(replace(slot, policy=policy) for slot in slots)
+    return slots
 
 
 def _holds(value: Value, got: Readback, _slot: window.Slot) -> bool:
