@@ -27,18 +27,18 @@ def test_the_records_of_a_stopped_study_give_a_report(stopped, tmp_path):
     whole[-1].rename(cut)
     cut.write_bytes(cut.read_bytes()[:-20])  # in the middle of a line
     page = tmp_path / "so-far.html"
-    said = stages.report_so_far(stopped, page, tmp_path / "builds")
+    said = stages.report_so_far(stopped, page)
     assert "predicted" in said
     assert f"Report: {page}" in said
     assert f"bash {stopped}/so_far/launch/recommended.sh" in said
     assert (stopped / "so_far/launch/recommended.sh").exists()
     assert "predicted, not confirmed" in page.read_text()
     assert not (stopped / "analysis").exists()  # the study goes on as if nothing were there
-    assert stages.report_so_far(stopped, page, tmp_path / "builds") == said
+    assert stages.report_so_far(stopped, page) == said
 
 
 def test_without_a_window_nothing_is_known(stopped, tmp_path):
     shutil.rmtree(stopped / "measure")
     page = tmp_path / "so-far.html"
-    assert stages.report_so_far(stopped, page, tmp_path / "builds") == ""
+    assert stages.report_so_far(stopped, page) == ""
     assert not page.exists()

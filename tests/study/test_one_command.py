@@ -94,11 +94,12 @@ def test_the_file_says_what_it_is_and_stays_short():
 def test_options_are_keys_of_the_config():
     line = f"{sys.executable} train.py"
     prepared(line, "--minutes", "30", "--processes", "1,2", "--one-model",
-             "--set", "measure.windows=2", "--set", "why=off", "--name", "mine")  # fmt: skip
+             "--set", "measure.windows=2", "--set", "why=off", "--set", "workload.step=mark",
+             "--name", "mine")  # fmt: skip
     found = written("mine.yaml")
     assert (found.study, found.processes, found.objective) == ("mine", (1, 2), "one_model")
     assert (found.search.budget_minutes, found.measure.windows) == (30, 2)
-    assert found.why.effort == "off"
+    assert (found.why.effort, found.workload.step) == ("off", "mark")
 
 
 def test_an_existing_file_stays_and_options_come_beside_it(folder):

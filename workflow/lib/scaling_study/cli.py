@@ -436,13 +436,13 @@ def render(options: argparse.Namespace) -> None:
     print(f"wrote {len(written)} files: {options.report} and what it is made of")
 
 
-@_stage("--study-folder", "--builds", "--report", reads="the records so far")
+@_stage("--study-folder", "--report", reads="the records so far")
 def so_far(options: argparse.Namespace) -> int:
     """Report on the records that a stopped study has, and print the result."""
     from scaling_study.study import stages
 
     with redirect_stdout(io.StringIO()):
-        said = stages.report_so_far(options.study_folder, options.report, options.builds)
+        said = stages.report_so_far(options.study_folder, options.report)
     print(said or "nothing is known yet")
     return 0 if said else 1
 

@@ -398,9 +398,9 @@ class Run:
 
     def _report_so_far(self, study: Study) -> None:
         """Say what the records show so far, and write a report of it."""
-        words = [*STAGE, "so_far", "--study-folder", study.results, "--builds", BUILDS]
+        words = [sys.executable, *STAGE, "so_far", "--study-folder", study.results]
         words += ["--report", study.so_far]
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if not done.returncode:
             self._say(f"So far (predicted, not confirmed): {done.stdout.rstrip()}", last=True)
 

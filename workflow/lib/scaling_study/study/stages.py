@@ -167,7 +167,7 @@ def decide(folder: Path, now: str, *, first: bool) -> rounds.Decided:
     )  # fmt: skip
 
 
-def report_so_far(folder: Path, page: Path, builds: Path) -> str:
+def report_so_far(folder: Path, page: Path) -> str:
     """Write a report of what is known; return the result in a few lines, empty if nothing is known.
 
     It is made in a folder of its own (so_far/), so that the study goes on as if it were not there.
@@ -175,7 +175,6 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
     Args:
         folder: results/<study>.
         page: the HTML file to write.
-        builds: folder of the environments that were made from requirements.
     """
     from scaling_study.report import study as texts  # noqa: PLC0415 (it loads figures)
     from scaling_study.report.page import render_study  # noqa: PLC0415 (likewise)
@@ -192,7 +191,7 @@ def report_so_far(folder: Path, page: Path, builds: Path) -> str:
     except RecordError:  # no start has a valid window yet
         return ""
     judge(beside, plan)
-    render_study(beside, page, plan=beside / "plan.json", builds=builds)
+    render_study(beside, page, plan=beside / "plan.json", builds=folder.parent / ".builds")
     return texts.conclusion(beside, beside / "plan.json", page)
 
 
